@@ -1,0 +1,143 @@
+//! What a configured server is: one `[[servers]]` entry after look-up, parsing and interpolation
+//! (MGP §15.2, §11.5).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mgp_protocol::ids::ServerId;
+
+/// One server, ready to be started. Two equal specs need no restart between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Its name everywhere: config, tools, logs.
+    pub id: ServerId,
+    /// How to reach it.
+    pub reach: Reach,
+    /// Started with the kernel, or only on demand of an operator.
+    pub autostart: bool,
+    /// What happens when it stops by itself.
+    pub restart: RestartRules,
+    /// Bounds on its behaviour.
+    pub limits: ServerLimits,
+    /// `[servers.mgp]`: what it is declared to speak and to need.
+    pub mgp: MgpDeclaration,
+}
+
+/// How the kernel reaches a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A child process that speaks newline-delimited JSON-RPC.
+    Stdio {
+        /// Program, looked up in `PATH` when it has no slash.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Added to the clean environment; values are secrets.
+        env: BTreeMap<String, String>,
+        /// Names of kernel variables that are passed on.
+        inherit_env: Vec<String>,
+        /// Working folder; the folder of the file that configured it when not given.
+        cwd: Option<PathBuf>,
+    },
+    /// Streamable HTTP, falling back to HTTP+SSE of 2024-11-05.
+    Http {
+        /// `http://` or `https://`.
+        url: String,
+        /// Sent with each request; values are secrets.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// When a server that stopped is started again (MGP §11.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Never by itself.
+    Never,
+    /// When it failed: non-zero exit, signal, broken connection, failed handshake.
+    OnFailure,
+    /// On any exit that nobody asked for.
+    Always,
+}
+
+/// MGP §11.5 with its defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartRules {
+    /// When to restart at all.
+    pub policy: RestartPolicy,
+    /// Restarts allowed within the window.
+    pub max_restarts: u32,
+    /// The sliding window.
+    pub window: Duration,
+    /// First delay; doubles with each restart in the window.
+    pub backoff_base: Duration,
+    /// Longest delay.
+    pub backoff_max: Duration,
+}
+
+impl Default for RestartRules {
+    fn default() -> Self {
+        Self {
+            policy: RestartPolicy::OnFailure,
+            max_restarts: 5,
+            window: Duration::from_secs(300),
+            backoff_base: Duration::from_millis(1000),
+            backoff_max: Duration::from_millis(30_000),
+        }
+    }
+}
+
+/// Bounds on one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Longest message accepted from it, in bytes.
+    pub max_frame: usize,
+    /// A call without answer or progress for this long is cancelled; zero switches it off.
+    pub call_timeout: Duration,
+    /// No call lasts longer than this, progress or not.
+    pub call_timeout_max: Duration,
+    /// Longest start, handshake and first lists included. An `npx` download needs its time.
+    pub start_timeout: Duration,
+    /// How long a stopping server may take between one step of the shutdown and the next.
+    pub stop_grace: Duration,
+    /// Calls in flight at once; more are refused as overloaded.
+    pub max_in_flight: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            max_frame: 8 << 20,
+            call_timeout: Duration::from_secs(30),
+            call_timeout_max: Duration::from_secs(3600),
+            start_timeout: Duration::from_secs(120),
+            stop_grace: Duration::from_secs(2),
+            max_in_flight: 1024,
+        }
+    }
+}
+
+/// MGP §2.3 trust levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum TrustLevel {
+    /// Least trusted.
+    Sandboxed,
+    /// What a configured server is by default.
+    #[default]
+    Standard,
+    /// Vouched for by the operator.
+    Trusted,
+}
+
+/// `[servers.mgp]`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MgpDeclaration {
+    /// False only when the entry says `mgp = false`: then nothing of MGP is offered to it.
+    pub suppressed: bool,
+    /// Extensions it is said to speak; what counts is what it negotiates.
+    pub extensions: Vec<String>,
+    /// Permissions it is said to need.
+    pub permissions_required: Vec<String>,
+    /// Trust given by the operator.
+    pub trust_level: TrustLevel,
+}

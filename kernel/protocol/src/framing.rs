@@ -1,0 +1,155 @@
+//! Newline-delimited frames out of a byte stream, with a limit (MCP stdio transport; CMCP-015).
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// What the stream held next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// One line, without its newline.
+    Line(Bytes),
+    /// A line over the limit was thrown away. `head` and `tail` are what is needed to find out whose
+    /// answer it was.
+    Oversized {
+        /// The first [`KEPT`] bytes.
+        head: Bytes,
+        /// The last [`KEPT`] bytes.
+        tail: Bytes,
+        /// Length of the whole line, in bytes.
+        len: u64,
+    },
+}
+
+/// How much of either end of an oversized line is kept: an id stands near one of them.
+pub const KEPT: usize = 256;
+
+/// Cuts a byte stream into lines of at most `limit` bytes. Blank lines are passed over.
+#[derive(Debug)]
+pub struct Framer {
+    limit: usize,
+    scanned: usize,
+    dropping: Option<Dropping>,
+}
+
+#[derive(Debug)]
+struct Dropping {
+    head: Bytes,
+    tail: Vec<u8>,
+    len: u64,
+}
+
+impl Framer {
+    /// A framer that throws away lines of more than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            scanned: 0,
+            dropping: None,
+        }
+    }
+
+    /// Bytes of the oversized line that is being thrown away, 0 when there is none.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropping.as_ref().map_or(0, |d| d.len)
+    }
+
+    /// Takes the next frame out of `buffer`; `None` when more bytes are needed.
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
+        loop {
+            let newline = memchr(&buffer[self.scanned..]).map(|at| at + self.scanned);
+            if self.dropping.is_some() || newline.unwrap_or(buffer.len()) > self.limit {
+                self.scanned = 0;
+                return self.throw_away(buffer, newline);
+            }
+            let Some(end) = newline else {
+                self.scanned = buffer.len();
+                return None;
+            };
+            self.scanned = 0;
+            let line = buffer.split_to(end).freeze();
+            buffer.advance(1);
+            let line = match line.last() {
+                Some(b'\r') => line.slice(..line.len() - 1),
+                _ => line,
+            };
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Frame::Line(line));
+            }
+        }
+    }
+
+    fn throw_away(&mut self, buffer: &mut BytesMut, newline: Option<usize>) -> Option<Frame> {
+        let part = buffer.split_to(newline.unwrap_or(buffer.len()));
+        let mut drop = self.dropping.take().unwrap_or_else(|| Dropping {
+            head: Bytes::copy_from_slice(&part[..part.len().min(KEPT)]),
+            tail: Vec::new(),
+            len: 0,
+        });
+        drop.len += part.len() as u64;
+        drop.tail.extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
+        drop.tail.drain(..drop.tail.len().saturating_sub(KEPT));
+        if newline.is_none() {
+            self.dropping = Some(drop);
+            return None;
+        }
+        buffer.advance(1);
+        Some(Frame::Oversized {
+            head: drop.head,
+            tail: drop.tail.into(),
+            len: drop.len,
+        })
+    }
+}
+
+fn memchr(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&b| b == b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(limit: usize, pieces: &[&[u8]]) -> Vec<Frame> {
+        let (mut framer, mut buffer, mut out) = (Framer::new(limit), BytesMut::new(), Vec::new());
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            while let Some(frame) = framer.next(&mut buffer) {
+                out.push(frame);
+            }
+        }
+        out
+    }
+
+    /// MCP-068, CMCP-015: frames are lines, however the bytes arrive; blank lines are nothing.
+    #[test]
+    fn lines_come_out_whole_however_they_arrive() {
+        let line = |s: &'static str| Frame::Line(Bytes::from_static(s.as_bytes()));
+        let want = vec![line("{\"a\":1}"), line("{}")];
+        assert_eq!(cut(99, &[b"{\"a\":1}\n\n \r\n{}\r\n"]), want);
+        let bytes: Vec<&[u8]> = b"{\"a\":1}\n\n{}\n".chunks(1).collect();
+        assert_eq!(cut(99, &bytes), want);
+    }
+
+    #[test]
+    fn an_oversized_line_is_dropped_and_the_next_one_survives() {
+        let long = vec![b'x'; 5000];
+        let frames = cut(64, &[b"head", &long, &long, b"tail\n{}\n"]);
+        match &frames[0] {
+            Frame::Oversized { head, tail, len } => {
+                assert_eq!(*len, 10_008);
+                assert!(head.starts_with(b"head"));
+                assert!(tail.ends_with(b"tail"));
+                assert_eq!(tail.len(), KEPT);
+            }
+            Frame::Line(line) => panic!("{line:?}"),
+        }
+        assert_eq!(frames[1], Frame::Line(Bytes::from_static(b"{}")));
+    }
+
+    #[test]
+    fn a_line_of_exactly_the_limit_passes() {
+        assert_eq!(cut(4, &[b"abcd\n"]), vec![Frame::Line(Bytes::from_static(b"abcd"))]);
+        assert!(matches!(cut(4, &[b"abcde\n"])[0], Frame::Oversized { .. }));
+    }
+}

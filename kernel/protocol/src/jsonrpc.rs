@@ -1,0 +1,393 @@
+//! JSON-RPC 2.0 envelopes, parsed once and borrowed from the frame (MGP §1.5, MCP base protocol).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A request id as its sender wrote it: a string or an integer, kept as JSON text so that the answer
+/// carries exactly what was asked with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(Box<str>);
+
+impl RequestId {
+    /// Reads an id from its JSON text; `None` when it is neither a string nor an integer.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Self> {
+        let integer = || {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+        };
+        (text.starts_with('"') || integer()).then(|| Self(text.into()))
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    /// The id as the kernel's own number, when it is one.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+}
+
+impl From<u64> for RequestId {
+    fn from(n: u64) -> Self {
+        Self(n.to_string().into())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One message, borrowed from its frame. `params`, `result` and `error` are untouched JSON text.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Wants an answer with the same id.
+    Request {
+        /// The sender's id.
+        id: RequestId,
+        /// What is asked.
+        method: Cow<'a, str>,
+        /// `params`, when present and not null.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: Cow<'a, str>,
+        /// `params`, when present and not null.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a request.
+    Response {
+        /// The id of the request, `None` when the peer could not tell it (`"id": null`).
+        id: Option<RequestId>,
+        /// `result` or `error`.
+        outcome: Result<&'a RawValue, &'a RawValue>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// `null` is a value here: `"id": null` and `"result": null` are not the same as nothing.
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
+}
+
+/// Why a frame is no message. Carries what is needed for the error answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Not JSON: -32700.
+    #[error("Parse error: {0}")]
+    NotJson(String),
+    /// A JSON array: a batch, which only 2025-03-26 knows.
+    #[error("Invalid Request: a batch is only allowed in 2025-03-26")]
+    Batch,
+    /// JSON, but no JSON-RPC 2.0 message: -32600.
+    #[error("Invalid Request: {why}")]
+    NotAMessage {
+        /// The id, as far as one could be read.
+        id: Option<RequestId>,
+        /// What is wrong, in words.
+        why: &'static str,
+    },
+}
+
+impl Malformed {
+    /// The JSON-RPC code of the answer.
+    #[must_use]
+    pub fn code(&self) -> i64 {
+        match self {
+            Self::NotJson(_) => PARSE_ERROR,
+            Self::Batch | Self::NotAMessage { .. } => INVALID_REQUEST,
+        }
+    }
+
+    /// The whole error answer; its id is null where none could be read.
+    #[must_use]
+    pub fn to_frame(&self) -> Vec<u8> {
+        let id = match self {
+            Self::NotAMessage { id: Some(id), .. } => id.as_json(),
+            Self::NotAMessage { id: None, .. } | Self::NotJson(_) | Self::Batch => "null",
+        };
+        let error = ErrorObject::new(self.code(), self.to_string());
+        let error = serde_json::to_string(&error).expect("an error object is always JSON");
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into_bytes()
+    }
+}
+
+/// Invalid JSON was received.
+pub const PARSE_ERROR: i64 = -32700;
+/// The JSON is not a valid request object.
+pub const INVALID_REQUEST: i64 = -32600;
+/// The method does not exist or is not available.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// Invalid method parameters.
+pub const INVALID_PARAMS: i64 = -32602;
+/// Internal JSON-RPC error.
+pub const INTERNAL_ERROR: i64 = -32603;
+
+/// The `error` member of an answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ErrorObject {
+    /// A JSON-RPC, MCP or MGP code.
+    pub code: i64,
+    /// For people.
+    pub message: String,
+    /// For programs; relayed verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<RawValue>>,
+}
+
+impl ErrorObject {
+    /// An error without data.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// The same error with data for programs.
+    #[must_use]
+    pub fn with_data(mut self, data: &serde_json::Value) -> Self {
+        self.data = serde_json::value::to_raw_value(data).ok();
+        self
+    }
+}
+
+/// Parses one frame to its envelope.
+///
+/// # Errors
+/// [`Malformed`], with the code and the id of the answer it calls for.
+pub fn parse(frame: &[u8]) -> Result<Message<'_>, Malformed> {
+    let text = std::str::from_utf8(frame).map_err(|e| Malformed::NotJson(e.to_string()))?;
+    match text.trim_start().as_bytes().first() {
+        Some(b'{') => {}
+        Some(b'[') => return batch_or_noise(text),
+        _ => return Err(not_an_object(text)),
+    }
+    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|e| classify(text, &e))?;
+    envelope.judge()
+}
+
+/// Splits a batch into its messages, each as JSON text; `None` when the frame is no array.
+#[must_use]
+pub fn batch(frame: &[u8]) -> Option<Vec<&RawValue>> {
+    serde_json::from_slice(frame).ok()
+}
+
+fn batch_or_noise<'a>(text: &'a str) -> Result<Message<'a>, Malformed> {
+    match serde_json::from_str::<Vec<&'a RawValue>>(text) {
+        Ok(_) => Err(Malformed::Batch),
+        Err(e) => Err(Malformed::NotJson(e.to_string())),
+    }
+}
+
+fn not_an_object(text: &str) -> Malformed {
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Ok(_) => Malformed::NotAMessage {
+            id: None,
+            why: "a message is a JSON object",
+        },
+        Err(e) => Malformed::NotJson(e.to_string()),
+    }
+}
+
+/// Serde stops at the first wrong member; the answer must tell bad JSON from a bad message.
+fn classify(text: &str, error: &serde_json::Error) -> Malformed {
+    if !error.is_data() {
+        return Malformed::NotJson(error.to_string());
+    }
+    #[derive(Deserialize)]
+    struct OnlyId<'a> {
+        #[serde(borrow, default)]
+        id: Option<&'a RawValue>,
+    }
+    Malformed::NotAMessage {
+        id: serde_json::from_str::<OnlyId<'_>>(text)
+            .ok()
+            .and_then(|e| e.id)
+            .and_then(|id| RequestId::from_json(id.get())),
+        why: "`jsonrpc` and `method` are strings, and each member stands once",
+    }
+}
+
+impl<'a> Envelope<'a> {
+    fn judge(self) -> Result<Message<'a>, Malformed> {
+        let id = self.id.map(|raw| (RequestId::from_json(raw.get()), raw.get()));
+        let known = id.as_ref().and_then(|(id, _)| id.clone());
+        let wrong = |why| Malformed::NotAMessage {
+            id: known.clone(),
+            why,
+        };
+        if self.jsonrpc.as_deref() != Some("2.0") {
+            return Err(wrong("`jsonrpc` must be \"2.0\""));
+        }
+        match (self.method, self.result, self.error) {
+            (Some(method), None, None) => match id {
+                None => Ok(Message::Notification {
+                    method,
+                    params: self.params,
+                }),
+                Some((Some(id), _)) => Ok(Message::Request {
+                    id,
+                    method,
+                    params: self.params,
+                }),
+                Some((None, "null")) => Err(wrong("`id` may not be null")),
+                Some((None, _)) => Err(wrong("`id` must be a string or an integer")),
+            },
+            (None, Some(result), None) => Ok(Message::Response {
+                id: known,
+                outcome: Ok(result),
+            }),
+            (None, None, Some(error)) => Ok(Message::Response {
+                id: known,
+                outcome: Err(error),
+            }),
+            (None, None, None) => Err(wrong("neither `method` nor `result` nor `error`")),
+            (Some(_), _, _) | (None, Some(_), Some(_)) => {
+                Err(wrong("only one of `method`, `result` and `error`"))
+            }
+        }
+    }
+}
+
+/// `{"jsonrpc":"2.0","id":ID,"method":METHOD,"params":PARAMS}`; `params` is JSON text.
+#[must_use]
+pub fn request(id: &str, method: &str, params: Option<&str>) -> Vec<u8> {
+    message(Some(id), method, params)
+}
+
+/// `{"jsonrpc":"2.0","method":METHOD,"params":PARAMS}`; `params` is JSON text.
+#[must_use]
+pub fn notification(method: &str, params: Option<&str>) -> Vec<u8> {
+    message(None, method, params)
+}
+
+fn message(id: Option<&str>, method: &str, params: Option<&str>) -> Vec<u8> {
+    let size = 64 + method.len() + id.map_or(0, str::len) + params.map_or(0, str::len);
+    let mut out = Vec::with_capacity(size);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0""#);
+    if let Some(id) = id {
+        out.extend_from_slice(br#","id":"#);
+        out.extend_from_slice(id.as_bytes());
+    }
+    out.extend_from_slice(br#","method":"#);
+    out.extend_from_slice(crate::splice::quoted(method).as_bytes());
+    if let Some(params) = params {
+        out.extend_from_slice(br#","params":"#);
+        out.extend_from_slice(params.as_bytes());
+    }
+    out.push(b'}');
+    out
+}
+
+/// `{"jsonrpc":"2.0","id":ID,"result":RESULT}`; `result` is JSON text.
+#[must_use]
+pub fn result(id: &str, result: &str) -> Vec<u8> {
+    answer(id, br#","result":"#, result)
+}
+
+/// `{"jsonrpc":"2.0","id":ID,"error":ERROR}`; `error` is JSON text.
+#[must_use]
+pub fn error(id: &str, error: &str) -> Vec<u8> {
+    answer(id, br#","error":"#, error)
+}
+
+fn answer(id: &str, member: &[u8], value: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(40 + id.len() + value.len());
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(member);
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCP-004, MCP-006: ids keep their type and text.
+    #[test]
+    fn ids_keep_the_type_their_sender_chose() {
+        for (text, want) in [("7", "7"), (r#""7""#, r#""7""#), ("-3", "-3")] {
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":{text},"method":"ping"}}"#);
+            match parse(frame.as_bytes()) {
+                Ok(Message::Request { id, .. }) => assert_eq!(id.as_json(), want),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// MCP-005, MCP-006, MCP-009, MCP-010: each kind of bad frame has its code.
+    #[test]
+    fn bad_frames_are_told_apart() {
+        let code = |text: &str| parse(text.as_bytes()).map(|_| ()).map_err(|e| e.code());
+        assert_eq!(code("{"), Err(PARSE_ERROR));
+        assert_eq!(code("hello"), Err(PARSE_ERROR));
+        assert_eq!(code("[1"), Err(PARSE_ERROR));
+        assert_eq!(code("1"), Err(INVALID_REQUEST));
+        assert_eq!(code(r#"[{"jsonrpc":"2.0"}]"#), Err(INVALID_REQUEST));
+        for bad in [
+            r#"{"id":1,"method":"x"}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
+        ] {
+            assert_eq!(code(bad), Err(INVALID_REQUEST), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_null_result_is_a_result() {
+        assert!(matches!(
+            parse(br#"{"jsonrpc":"2.0","id":1,"result":null}"#),
+            Ok(Message::Response { outcome: Ok(_), .. })
+        ));
+    }
+
+    /// CMCP-032: no bytes make the parser panic.
+    #[test]
+    fn perturbed_bytes_never_panic() {
+        let good = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"x"}}"#;
+        for at in 0..good.len() {
+            for byte in [0u8, b'"', b'{', b'\\', 0xff, b'0'] {
+                let mut frame = good.to_vec();
+                frame[at] = byte;
+                let _ = parse(&frame);
+                let _ = parse(&good[..at]);
+            }
+        }
+    }
+}

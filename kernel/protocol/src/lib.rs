@@ -1,0 +1,14 @@
+//! Every word on every wire: JSON-RPC envelopes, the methods of MCP and MGP, and the rendering of
+//! refusals in the caller's dialect.
+//!
+//! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed
+//! once, to its envelope, and edited by [`splice`] where a name or a token must change.
+
+pub mod dialect;
+pub mod framing;
+pub mod ids;
+pub mod jsonrpc;
+pub mod mcp;
+pub mod mgp;
+pub mod refusal;
+pub mod splice;

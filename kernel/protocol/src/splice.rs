@@ -1,0 +1,175 @@
+//! Edits of JSON text that leave every other byte as it was.
+//!
+//! A relayed payload is never rebuilt: numbers keep their digits, unknown members their place and
+//! order. Spans are found by parsing borrowed values and comparing addresses, so an edit can only
+//! land on a value the parser saw.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Edits of one JSON text, applied all at once.
+#[derive(Debug)]
+pub struct Splice<'a> {
+    text: &'a str,
+    edits: Vec<(Range<usize>, Cow<'a, str>)>,
+}
+
+impl<'a> Splice<'a> {
+    /// Starts with the text unchanged.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            edits: Vec::new(),
+        }
+    }
+
+    /// Puts `json` in the place of `part`.
+    ///
+    /// # Panics
+    /// When `part` was not borrowed from this text: the caller mixed up two frames.
+    pub fn replace(&mut self, part: &str, json: impl Into<Cow<'a, str>>) {
+        let span = self.span(part);
+        self.edits.push((span, json.into()));
+    }
+
+    /// Puts the member `name: json` first into the object that `object` is.
+    ///
+    /// # Panics
+    /// When `object` was not borrowed from this text or is no object.
+    pub fn insert_member(&mut self, object: &str, name: &str, json: &str) {
+        let span = self.span(object);
+        assert!(object.starts_with('{'), "members go into objects");
+        let empty = object[1..].trim_start().starts_with('}');
+        let comma = if empty { "" } else { "," };
+        let member = format!("{}:{json}{comma}", quoted(name));
+        self.edits.push((span.start + 1..span.start + 1, member.into()));
+    }
+
+    fn span(&self, part: &str) -> Range<usize> {
+        let start = (part.as_ptr() as usize)
+            .checked_sub(self.text.as_ptr() as usize)
+            .expect("the part lies in the text");
+        assert!(start + part.len() <= self.text.len(), "the part lies in the text");
+        start..start + part.len()
+    }
+
+    /// True when nothing was changed: the text can be relayed as it is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// The edited text.
+    #[must_use]
+    pub fn finish(mut self) -> Cow<'a, str> {
+        if self.edits.is_empty() {
+            return Cow::Borrowed(self.text);
+        }
+        self.edits.sort_by_key(|(span, _)| span.start);
+        let grown: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
+        let mut out = String::with_capacity(self.text.len() + grown);
+        let mut at = 0;
+        for (span, json) in &self.edits {
+            out.push_str(&self.text[at..span.start]);
+            out.push_str(json);
+            at = span.end;
+        }
+        out.push_str(&self.text[at..]);
+        Cow::Owned(out)
+    }
+}
+
+/// A text as a JSON string, quotes included.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a string is always JSON")
+}
+
+/// The members of an object in their order, values untouched; `None` when it is no object.
+#[must_use]
+pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+    struct Key<'a>(Cow<'a, str>);
+    impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+        fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            struct Visit;
+            impl<'de> serde::de::Visitor<'de> for Visit {
+                type Value = Key<'de>;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("a member's name")
+                }
+                fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                    Ok(Key(Cow::Borrowed(text)))
+                }
+                fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                    Ok(Key(Cow::Owned(text.to_owned())))
+                }
+            }
+            d.deserialize_str(Visit)
+        }
+    }
+    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+        fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            struct Visit;
+            impl<'de> serde::de::Visitor<'de> for Visit {
+                type Value = Members<'de>;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: serde::de::MapAccess<'de>>(
+                    self,
+                    mut map: A,
+                ) -> Result<Self::Value, A::Error> {
+                    let mut out = Vec::new();
+                    while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                        out.push((name, value));
+                    }
+                    Ok(Members(out))
+                }
+            }
+            d.deserialize_map(Visit)
+        }
+    }
+    serde_json::from_str::<Members<'_>>(object).ok().map(|m| m.0)
+}
+
+/// The member `name` of an object, as raw JSON text.
+#[must_use]
+pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    members(object)?
+        .into_iter()
+        .find(|(n, _)| n == name)
+        .map(|(_, v)| v.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_but_the_edit_stays_to_the_byte() {
+        let text = r#"{ "z":1.0e2, "name" : "a\"b", "deep":{"_meta":{}} ,"big":12345678901234567890123}"#;
+        let name = member(text, "name").unwrap();
+        let deep = member(text, "deep").unwrap();
+        let meta = member(deep, "_meta").unwrap();
+        let mut splice = Splice::new(text);
+        splice.insert_member(meta, "progressToken", "7");
+        splice.replace(name, quoted("c"));
+        assert_eq!(
+            splice.finish(),
+            r#"{ "z":1.0e2, "name" : "c", "deep":{"_meta":{"progressToken":7}} ,"big":12345678901234567890123}"#
+        );
+    }
+
+    #[test]
+    fn a_member_goes_before_the_others() {
+        let text = r#"{"a":1}"#;
+        let mut splice = Splice::new(text);
+        splice.insert_member(text, "b", "2");
+        assert_eq!(splice.finish(), r#"{"b":2,"a":1}"#);
+    }
+}
