@@ -87,7 +87,8 @@ impl Framer {
             len: 0,
         });
         drop.len += part.len() as u64;
-        drop.tail.extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
+        drop.tail
+            .extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
         drop.tail.drain(..drop.tail.len().saturating_sub(KEPT));
         if newline.is_none() {
             self.dropping = Some(drop);
@@ -149,7 +150,10 @@ mod tests {
 
     #[test]
     fn a_line_of_exactly_the_limit_passes() {
-        assert_eq!(cut(4, &[b"abcd\n"]), vec![Frame::Line(Bytes::from_static(b"abcd"))]);
+        assert_eq!(
+            cut(4, &[b"abcd\n"]),
+            vec![Frame::Line(Bytes::from_static(b"abcd"))]
+        );
         assert!(matches!(cut(4, &[b"abcde\n"])[0], Frame::Oversized { .. }));
     }
 }

@@ -92,7 +92,9 @@ struct Envelope<'a> {
 }
 
 /// `null` is a value here: `"id": null` and `"result": null` are not the same as nothing.
-fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(d).map(Some)
 }
 
@@ -239,7 +241,9 @@ fn classify(text: &str, error: &serde_json::Error) -> Malformed {
 
 impl<'a> Envelope<'a> {
     fn judge(self) -> Result<Message<'a>, Malformed> {
-        let id = self.id.map(|raw| (RequestId::from_json(raw.get()), raw.get()));
+        let id = self
+            .id
+            .map(|raw| (RequestId::from_json(raw.get()), raw.get()));
         let known = id.as_ref().and_then(|(id, _)| id.clone());
         let wrong = |why| Malformed::NotAMessage {
             id: known.clone(),
@@ -380,7 +384,8 @@ mod tests {
     /// CMCP-032: no bytes make the parser panic.
     #[test]
     fn perturbed_bytes_never_panic() {
-        let good = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"x"}}"#;
+        let good =
+            br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"x"}}"#;
         for at in 0..good.len() {
             for byte in [0u8, b'"', b'{', b'\\', 0xff, b'0'] {
                 let mut frame = good.to_vec();

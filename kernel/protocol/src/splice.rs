@@ -46,14 +46,18 @@ impl<'a> Splice<'a> {
         let empty = object[1..].trim_start().starts_with('}');
         let comma = if empty { "" } else { "," };
         let member = format!("{}:{json}{comma}", quoted(name));
-        self.edits.push((span.start + 1..span.start + 1, member.into()));
+        self.edits
+            .push((span.start + 1..span.start + 1, member.into()));
     }
 
     fn span(&self, part: &str) -> Range<usize> {
         let start = (part.as_ptr() as usize)
             .checked_sub(self.text.as_ptr() as usize)
             .expect("the part lies in the text");
-        assert!(start + part.len() <= self.text.len(), "the part lies in the text");
+        assert!(
+            start + part.len() <= self.text.len(),
+            "the part lies in the text"
+        );
         start..start + part.len()
     }
 
@@ -125,7 +129,9 @@ pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
                     mut map: A,
                 ) -> Result<Self::Value, A::Error> {
                     let mut out = Vec::new();
-                    while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                    while let Some((Key(name), value)) =
+                        map.next_entry::<Key<'de>, &'de RawValue>()?
+                    {
                         out.push((name, value));
                     }
                     Ok(Members(out))
@@ -134,7 +140,9 @@ pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
             d.deserialize_map(Visit)
         }
     }
-    serde_json::from_str::<Members<'_>>(object).ok().map(|m| m.0)
+    serde_json::from_str::<Members<'_>>(object)
+        .ok()
+        .map(|m| m.0)
 }
 
 /// The member `name` of an object, as raw JSON text.
@@ -152,7 +160,8 @@ mod tests {
 
     #[test]
     fn everything_but_the_edit_stays_to_the_byte() {
-        let text = r#"{ "z":1.0e2, "name" : "a\"b", "deep":{"_meta":{}} ,"big":12345678901234567890123}"#;
+        let text =
+            r#"{ "z":1.0e2, "name" : "a\"b", "deep":{"_meta":{}} ,"big":12345678901234567890123}"#;
         let name = member(text, "name").unwrap();
         let deep = member(text, "deep").unwrap();
         let meta = member(deep, "_meta").unwrap();

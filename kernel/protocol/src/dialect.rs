@@ -1,0 +1,112 @@
+//! Which MCP version a peer speaks, and what that version knows.
+
+use std::fmt;
+
+/// The published versions of MCP, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// 2024-11-05: HTTP+SSE.
+    V2024_11_05,
+    /// 2025-03-26: Streamable HTTP, batches.
+    V2025_03_26,
+    /// 2025-06-18: elicitation, structured results, the version header.
+    V2025_06_18,
+    /// 2025-11-25: URL elicitation, resumable polling, input errors as results.
+    V2025_11_25,
+    /// 2026-07-28: stateless; no `initialize`.
+    V2026_07_28,
+}
+
+impl Version {
+    /// All versions reached by `initialize`.
+    pub const LEGACY: [Self; 4] = [
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+    ];
+    /// What is answered to an `initialize` that names a version nobody knows.
+    pub const LATEST_LEGACY: Self = Self::V2025_11_25;
+    /// What an HTTP request without `MCP-Protocol-Version` and without a session is taken to speak.
+    pub const ASSUMED: Self = Self::V2025_03_26;
+
+    /// Reads a version's date.
+    #[must_use]
+    pub fn parse(date: &str) -> Option<Self> {
+        [
+            Self::V2024_11_05,
+            Self::V2025_03_26,
+            Self::V2025_06_18,
+            Self::V2025_11_25,
+            Self::V2026_07_28,
+        ]
+        .into_iter()
+        .find(|v| v.as_str() == date)
+    }
+
+    /// The date as on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// Answers an `initialize`: the version asked for when it is a legacy one, else the latest of them.
+    #[must_use]
+    pub fn negotiate(asked: &str) -> Self {
+        Self::parse(asked)
+            .filter(|v| v.is_legacy())
+            .unwrap_or(Self::LATEST_LEGACY)
+    }
+
+    /// Reached by `initialize`.
+    #[must_use]
+    pub fn is_legacy(self) -> bool {
+        self < Self::V2026_07_28
+    }
+
+    /// JSON-RPC batches exist in this version only.
+    #[must_use]
+    pub fn allows_batches(self) -> bool {
+        self == Self::V2025_03_26
+    }
+
+    /// Bad arguments of a tool are a result with `isError`, so that the model can mend them (SEP-1303).
+    #[must_use]
+    pub fn reports_input_errors_as_results(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    /// An SSE stream opens with an event that has an id and no data, to resume from (SEP-1699).
+    #[must_use]
+    pub fn primes_streams(self) -> bool {
+        self == Self::V2025_11_25
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCP-003, A-29: a known legacy version is echoed, anything else gets the latest legacy one.
+    #[test]
+    fn legacy_versions_are_echoed_and_others_get_the_latest() {
+        for v in Version::LEGACY {
+            assert_eq!(Version::negotiate(v.as_str()), v);
+        }
+        for other in ["2026-07-28", "1999-01-01", ""] {
+            assert_eq!(Version::negotiate(other), Version::V2025_11_25);
+        }
+    }
+}

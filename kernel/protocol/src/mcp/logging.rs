@@ -1,0 +1,15 @@
+//! `logging/*`.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+super::methods! { "logging/setLevel" => SetLevel<'_> }
+
+/// `logging/setLevel`.
+#[derive(Debug, Deserialize)]
+pub struct SetLevel<'a> {
+    /// The least severe level wanted.
+    #[serde(borrow)]
+    pub level: Cow<'a, str>,
+}

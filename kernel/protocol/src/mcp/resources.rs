@@ -1,0 +1,63 @@
+//! `resources/*`.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+super::methods! {
+    "resources/list" => List,
+    "resources/read" => Read<'_>,
+    "resources/subscribe" => Subscribe<'_>,
+    "resources/unsubscribe" => Unsubscribe<'_>,
+    "notifications/resources/list_changed" => ListChanged,
+    "notifications/resources/updated" => Updated<'_>,
+}
+
+/// `resources/templates/*`.
+pub mod templates {
+    super::super::methods! { "resources/templates/list" => List }
+
+    /// `resources/templates/list`.
+    #[derive(Debug)]
+    pub struct List;
+}
+
+/// `resources/list`.
+#[derive(Debug)]
+pub struct List;
+
+/// A request about one URI; its raw text marks its place in the frame.
+#[derive(Debug, Deserialize)]
+pub struct About<'a> {
+    /// The resource.
+    #[serde(borrow)]
+    pub uri: &'a RawValue,
+}
+
+/// `resources/read`.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Read<'a>(#[serde(borrow)] pub About<'a>);
+
+/// `resources/subscribe`.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Subscribe<'a>(#[serde(borrow)] pub About<'a>);
+
+/// `resources/unsubscribe`.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Unsubscribe<'a>(#[serde(borrow)] pub About<'a>);
+
+/// `notifications/resources/list_changed`.
+#[derive(Debug)]
+pub struct ListChanged;
+
+/// `notifications/resources/updated`.
+#[derive(Debug, Deserialize)]
+pub struct Updated<'a> {
+    /// Which resource.
+    #[serde(borrow)]
+    pub uri: Cow<'a, str>,
+}

@@ -1,0 +1,47 @@
+//! `tools/*`.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+super::methods! {
+    "tools/list" => List,
+    "tools/call" => Call<'_>,
+    "notifications/tools/list_changed" => ListChanged,
+}
+
+/// `tools/list`.
+#[derive(Debug)]
+pub struct List;
+
+/// `tools/call`: only what routing and checking need; the rest of `params` is relayed as it is.
+#[derive(Debug, Deserialize)]
+pub struct Call<'a> {
+    /// The tool's name, as raw text so that its place in the frame is known.
+    #[serde(borrow)]
+    pub name: &'a RawValue,
+    /// Relayed verbatim.
+    #[serde(borrow, default)]
+    pub arguments: Option<&'a RawValue>,
+    /// Relayed verbatim but for the progress token.
+    #[serde(borrow, default, rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+}
+
+/// The result of a call, as far as it is checked.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Called<'a> {
+    /// For people and models.
+    #[serde(borrow, default)]
+    pub content: Option<&'a RawValue>,
+    /// For programs; must fit the tool's `outputSchema`.
+    #[serde(borrow, default)]
+    pub structured_content: Option<&'a RawValue>,
+    /// The tool ran and failed.
+    #[serde(default)]
+    pub is_error: bool,
+}
+
+/// `notifications/tools/list_changed`.
+#[derive(Debug)]
+pub struct ListChanged;

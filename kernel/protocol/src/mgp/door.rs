@@ -1,0 +1,19 @@
+//! `mgp/door/*`: what a connection on the kernel's own socket says before it speaks MCP.
+
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::methods;
+
+methods! { "mgp/door/open" => Open }
+
+/// `mgp/door/open`: chooses what this connection shows. First request on a connection, or never.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// Show this one server under its own names instead of everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Name of the agent behind the connection, shown to people: a claim, not an identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}

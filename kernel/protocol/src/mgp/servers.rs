@@ -1,0 +1,127 @@
+//! `mgp/servers/*`: the servers under supervision. For the operator.
+
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::methods;
+
+methods! {
+    "mgp/servers/list" => List,
+    "mgp/servers/start" => Start,
+    "mgp/servers/stop" => Stop,
+    "mgp/servers/restart" => Restart,
+    "mgp/servers/logs" => Logs,
+    "notifications/mgp.servers.log" => Log,
+}
+
+/// `mgp/servers/list`; answers `{"servers": [`[`Server`]`, …]}`.
+#[derive(Debug)]
+pub struct List;
+
+/// `mgp/servers/start`: starts a server and waits until it is connected or has failed. Progress
+/// notifications tell its states. Answers the [`Server`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Which server.
+    pub id: String,
+}
+
+/// `mgp/servers/stop`: drains and stops a server. Answers the [`Server`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Which server.
+    pub id: String,
+}
+
+/// `mgp/servers/restart`: stop and start in one. Answers the [`Server`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restart {
+    /// Which server.
+    pub id: String,
+}
+
+/// `mgp/servers/logs`: what a server wrote to stderr; answers [`LogLines`]. With `follow` the answer
+/// comes only when the server is removed or the request is cancelled, and lines come as [`Log`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Logs {
+    /// Which server.
+    pub id: String,
+    /// At most this many of the last lines; 100 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<usize>,
+    /// Go on with new lines as they come.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Answer of `mgp/servers/logs`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct LogLines {
+    /// Oldest first.
+    pub lines: Vec<LogLine>,
+}
+
+/// One line of a server's log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// `server` (its stderr) or `kernel` (what the kernel noticed about it).
+    pub from: String,
+    /// The text, control characters made visible.
+    pub text: String,
+}
+
+/// `notifications/mgp.servers.log`: a new line while following.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Log {
+    /// Which server.
+    pub id: String,
+    /// The line.
+    pub line: LogLine,
+}
+
+/// One server, as shown to the operator.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Server {
+    /// Its id.
+    pub id: String,
+    /// MGP state (§11.2): `registered`, `connecting`, `connected`, `draining`, `disconnected`,
+    /// `error`, `restarting`.
+    pub state: String,
+    /// Why it is in this state.
+    pub reason: Option<String>,
+    /// How long it has been in this state, in milliseconds.
+    pub since_ms: u64,
+    /// When the kernel tries again, in milliseconds from now.
+    pub next_try_ms: Option<u64>,
+    /// Restarts within the window.
+    pub restarts: u32,
+    /// `stdio`, `http` or `sse`.
+    pub transport: String,
+    /// Process id of a child.
+    pub pid: Option<u32>,
+    /// MCP version spoken with it.
+    pub protocol_version: Option<String>,
+    /// `name version` as the server says.
+    pub server_info: Option<String>,
+    /// How many tools it offers.
+    pub tools: u64,
+    /// How many resources and templates.
+    pub resources: u64,
+    /// How many prompts.
+    pub prompts: u64,
+    /// Calls under way.
+    pub in_flight: u64,
+    /// Lines on stdout that were no messages.
+    pub noise_lines: u64,
+    /// Messages dropped for their size.
+    pub oversized: u64,
+    /// Definitions that were not taken, with the reason.
+    pub rejected: Vec<String>,
+    /// MGP trust level.
+    pub trust_level: String,
+}
