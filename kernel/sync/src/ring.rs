@@ -1,0 +1,171 @@
+//! A reader gets replay, then live events of its lane, without gap and without duplicate.
+//!
+//! Readers read from the ring itself and nowhere else, so replay and live have no seam between
+//! them: what is new lands where the next poll looks. What is gone is told as [`Next::Lost`], never
+//! passed over in silence.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+pub use crate::refused::Refused;
+use crate::shim::Mutex;
+
+mod events;
+mod log;
+#[cfg(all(test, mgp_loom))]
+mod loom_tests;
+#[cfg(all(test, not(mgp_loom)))]
+mod tests;
+
+use events::Event;
+use log::Log;
+
+/// The events of one session, numbered through all its lanes; a lane is one stream of the session.
+///
+/// Events are cloned and dropped under the ring's lock: let `T` be an `Arc`, `Bytes` or the like.
+/// A ring that holds nothing has allocated nothing.
+pub struct Ring<T> {
+    log: Mutex<Log<T>>,
+    limits: Limits,
+}
+
+/// How much a ring holds.
+///
+/// Memory is bounded by `bytes` for replay plus `undelivered` events of whatever an event may
+/// weigh. Lanes are bounded by the caller, who closes each when its stream ends: a lane is
+/// forgotten when it is closed and has neither an event nor a reader left.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The newest events that stay for replay, at most.
+    pub events: usize,
+    /// The sum of their weights, at most, in bytes. An event above it leaves nothing for replay,
+    /// neither itself nor what was before.
+    pub bytes: usize,
+    /// Older events that are held only because an attached reader has not taken one yet, at most.
+    pub undelivered: usize,
+}
+
+/// What a reader finds next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next<T> {
+    /// An event of the lane; later ones have a higher number.
+    Event {
+        /// Its number in the ring.
+        seq: u64,
+        /// What was pushed.
+        item: T,
+    },
+    /// The lane is closed and everything in it was taken.
+    End,
+    /// A newer reader has the lane, or this one was too slow.
+    Detached,
+    /// Events after the reader's place are gone. Told once; then come those that are left.
+    Lost,
+}
+
+/// The one who reads a lane; dropping it leaves the lane to the next.
+#[must_use = "dropping the reader detaches it"]
+pub struct Reader<T> {
+    ring: Arc<Ring<T>>,
+    lane: u64,
+    number: u64,
+}
+
+/// The `after` of a reader that wants no replay, see [`Ring::attach`].
+pub const LIVE: u64 = u64::MAX;
+
+/// No allocation is larger, so clamping weights to it loses nothing, and two of them never overflow.
+const MOST: usize = isize::MAX as usize;
+
+impl<T> Ring<T> {
+    /// An empty ring.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let bytes = limits.bytes.min(MOST);
+        Self {
+            log: Mutex::new(Log::new()),
+            limits: Limits { bytes, ..limits },
+        }
+    }
+
+    /// Adds an event of `weight` bytes to a lane, which opens with its first event, and wakes the
+    /// lane's reader. Gives its number: 1, 2, 3, … through all lanes.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] when `undelivered` events are held for readers that do not take them (see
+    /// [`detach_slowest`](Self::detach_slowest)); [`Refused::Closed`] when the lane or the ring is.
+    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, Refused<T>> {
+        let weight = weight.min(MOST);
+        let event = Event { lane, weight, item };
+        let (seq, waker) = self.log.lock().push(event, &self.limits)?;
+        waker.into_iter().for_each(Waker::wake);
+        Ok(seq)
+    }
+
+    /// The lane of an event that is still held.
+    pub fn lane_of(&self, seq: u64) -> Option<u64> {
+        self.log.lock().lane_of(seq)
+    }
+
+    /// Reads a lane from the event after number `after` on, in the place of any older reader.
+    ///
+    /// 0 reads all that is left of the lane; a number not given yet, such as [`LIVE`], reads only
+    /// what comes. A lane not known is opened by either; with any other `after` it is one that was
+    /// forgotten, and the reader finds [`Next::Lost`] (unless nothing can be missing) and
+    /// [`Next::End`].
+    pub fn attach(self: &Arc<Self>, lane: u64, after: u64) -> Reader<T> {
+        let (number, former) = self.log.lock().attach(lane, after);
+        former.into_iter().for_each(Waker::wake);
+        Reader {
+            ring: Arc::clone(self),
+            lane,
+            number,
+        }
+    }
+
+    /// Detaches the reader that holds the ring up longest and gives its lane; `None` when every
+    /// reader has taken all there is. Its events stay as far as the limits go: it may come back.
+    pub fn detach_slowest(&self) -> Option<u64> {
+        let (lane, waker) = self.log.lock().detach_slowest()?;
+        waker.into_iter().for_each(Waker::wake);
+        Some(lane)
+    }
+
+    /// Ends a lane: its reader takes what is left, then finds [`Next::End`].
+    pub fn close_lane(&self, lane: u64) {
+        let waker = self.log.lock().close_lane(lane);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends all lanes and refuses every later event.
+    pub fn close(&self) {
+        let wakers = self.log.lock().close();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<T: Clone> Reader<T> {
+    /// Takes the next event, or leaves the task's waker where the next event comes in.
+    ///
+    /// [`Next::End`] and [`Next::Detached`] are final: every later poll finds them again.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next<T>> {
+        let mut log = self.ring.log.lock();
+        if let Some(next) = log.take(self.lane, self.number) {
+            return Poll::Ready(next);
+        }
+        let former = log.wait(self.lane, cx.waker());
+        drop(log);
+        drop(former);
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        let waker = self.ring.log.lock().detach(self.lane, self.number);
+        drop(waker);
+    }
+}
+
+opaque_debug!(Ring<T>);
+opaque_debug!(Reader<T>);

@@ -1,0 +1,219 @@
+//! A tenant is removed only by its own tenancy.
+//!
+//! What is restarted dies late: the end of an old incarnation may be noticed when the next one is
+//! already in place. So emptying the slot takes the number under which it was filled.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::numbers::NumberMap;
+use crate::shim::Mutex;
+
+/// The place of something that is restarted: handles hold the slot, the supervisor refills it.
+pub struct Slot<T>(Mutex<Room<T>>);
+
+struct Room<T> {
+    tenant: Option<Arc<T>>,
+    tenancy: u64,
+    /// Empty while there is a tenant. Each waiter is a future somebody holds and takes itself out
+    /// when dropped, so there are never more than there are callers.
+    waiters: NumberMap<Waker>,
+    tickets: u64,
+}
+
+/// The right to empty the slot that one fill gave, until the next.
+#[derive(Debug)]
+pub struct Tenancy(u64);
+
+/// Waits for a tenant: see [`Slot::filled`].
+#[must_use = "a future does nothing until it is polled"]
+pub struct Filled<'a, T> {
+    slot: &'a Slot<T>,
+    ticket: Option<u64>,
+}
+
+impl<T> Slot<T> {
+    /// An empty slot.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Mutex::new(Room {
+            tenant: None,
+            tenancy: 0,
+            waiters: NumberMap::default(),
+            tickets: 0,
+        }))
+    }
+
+    /// Puts a tenant in, in the place of any other, and wakes all who wait for one. The tenancy
+    /// that comes back is good for this slot alone.
+    pub fn fill(&self, tenant: Arc<T>) -> Tenancy {
+        let mut room = self.0.lock();
+        room.tenancy += 1;
+        let tenancy = Tenancy(room.tenancy);
+        let former = room.tenant.replace(tenant);
+        let waiters = std::mem::take(&mut room.waiters);
+        drop(room);
+        waiters.into_values().for_each(Waker::wake);
+        drop(former);
+        tenancy
+    }
+
+    /// Takes the tenant of this tenancy out; false when it has been replaced by a newer one.
+    pub fn vacate(&self, Tenancy(number): Tenancy) -> bool {
+        let mut room = self.0.lock();
+        let mine = room.tenancy == number;
+        let former = if mine { room.tenant.take() } else { None };
+        drop(room);
+        former.is_some()
+    }
+
+    /// The tenant of this moment.
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.0.lock().tenant.clone()
+    }
+
+    /// Waits until there is a tenant. Knows no deadline: give it up by dropping it. A tenant that
+    /// came and went before the waiter looked is waited past.
+    pub fn filled(&self) -> Filled<'_, T> {
+        Filled {
+            slot: self,
+            ticket: None,
+        }
+    }
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Future for Filled<'_, T> {
+    type Output = Arc<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Arc<T>> {
+        let mut room = self.slot.0.lock();
+        if let Some(tenant) = &room.tenant {
+            return Poll::Ready(Arc::clone(tenant));
+        }
+        let ticket = *self.ticket.get_or_insert_with(|| {
+            room.tickets += 1;
+            room.tickets
+        });
+        let former = room.waiters.insert(ticket, cx.waker().clone());
+        drop(room);
+        drop(former);
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Filled<'_, T> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let waker = self.slot.0.lock().waiters.remove(&ticket);
+            drop(waker);
+        }
+    }
+}
+
+opaque_debug!(Slot<T>);
+
+#[cfg(all(test, not(mgp_loom)))]
+mod tests {
+    use super::*;
+    use crate::shim::bell::Bell;
+    use std::pin::pin;
+
+    #[test]
+    fn a_late_vacate_finds_a_newer_tenant_and_leaves_it() {
+        let slot = Slot::new();
+        let old = slot.fill(Arc::new("old"));
+        let new = slot.fill(Arc::new("new"));
+        assert!(!slot.vacate(old));
+        assert_eq!(slot.get().as_deref(), Some(&"new"));
+        assert!(slot.vacate(new));
+        assert_eq!(slot.get(), None);
+    }
+
+    #[test]
+    fn all_who_wait_are_woken_by_a_fill_and_get_the_tenant() {
+        let slot = Slot::new();
+        let bell = Arc::new(Bell::default());
+        let (waker, mut a, mut b) = (bell.waker(), pin!(slot.filled()), pin!(slot.filled()));
+        let mut cx = Context::from_waker(&waker);
+        assert!(a.as_mut().poll(&mut cx).is_pending() && b.as_mut().poll(&mut cx).is_pending());
+        let first = slot.fill(Arc::new(1));
+        assert_eq!(bell.rung(), 2);
+        assert_eq!(a.poll(&mut cx), Poll::Ready(Arc::new(1)));
+        slot.vacate(first);
+        assert!(b.as_mut().poll(&mut cx).is_pending());
+        let _second = slot.fill(Arc::new(2));
+        assert_eq!(b.poll(&mut cx), Poll::Ready(Arc::new(2)));
+    }
+
+    #[test]
+    fn a_waiter_leaves_one_waker_and_takes_it_along() {
+        let slot = Slot::<()>::new();
+        let bell = Arc::new(Bell::default());
+        let waker = bell.waker();
+        let mut cx = Context::from_waker(&waker);
+        {
+            let mut filled = pin!(slot.filled());
+            assert!(filled.as_mut().poll(&mut cx).is_pending());
+            assert!(filled.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(slot.0.lock().waiters.len(), 1);
+        }
+        assert!(slot.0.lock().waiters.is_empty());
+        drop(waker);
+        assert_eq!(Arc::strong_count(&bell), 1);
+    }
+}
+
+#[cfg(all(test, mgp_loom))]
+mod loom_tests {
+    use super::*;
+    use crate::shim::model::block_on;
+    use loom::thread;
+    use std::pin::pin;
+
+    /// The end of the old incarnation, noticed late, against the start of the new one.
+    #[test]
+    fn a_tenant_is_removed_only_by_its_own_tenancy() {
+        loom::model(|| {
+            let slot = Arc::new(Slot::new());
+            let old = slot.fill(Arc::new(1));
+            let (dying, looking) = (Arc::clone(&slot), Arc::clone(&slot));
+            let late = thread::spawn(move || dying.vacate(old));
+            let look = thread::spawn(move || looking.get());
+            let new = slot.fill(Arc::new(2));
+            late.join().unwrap();
+            look.join().unwrap();
+            assert_eq!(slot.get().as_deref(), Some(&2));
+            assert!(slot.vacate(new));
+        });
+    }
+
+    /// Nobody sleeps past a fill: one waits, one gives up, one fills.
+    #[test]
+    fn every_waiter_is_woken_by_a_fill() {
+        loom::model(|| {
+            let slot = Arc::new(Slot::new());
+            let (waiting, leaving) = (Arc::clone(&slot), Arc::clone(&slot));
+            let waiter = thread::spawn(move || {
+                let mut filled = pin!(waiting.filled());
+                *block_on(|cx| filled.as_mut().poll(cx))
+            });
+            let leaver = thread::spawn(move || {
+                let mut filled = pin!(leaving.filled());
+                let _ = filled
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()));
+            });
+            let _tenancy = slot.fill(Arc::new(7));
+            assert_eq!(waiter.join().unwrap(), 7);
+            leaver.join().unwrap();
+            assert!(slot.0.lock().waiters.is_empty());
+        });
+    }
+}
