@@ -1,1 +1,24 @@
-//! .
+//! Mailboxes, clocks and hands: each actor performs what an engine decided.
+//!
+//! Control goes through actors, calls go through snapshots: a `tools/call` reads the published
+//! catalog, registers in its server link's pending table and awaits the answer; no mailbox lies on
+//! its way.
+
+pub mod agent;
+pub mod agents;
+pub mod catalog;
+pub mod connection;
+pub mod directory;
+pub mod door;
+pub mod exchange;
+pub mod guard;
+pub mod link;
+pub mod mailbox;
+pub mod question;
+pub mod relay;
+pub mod request;
+pub mod server;
+pub mod session;
+pub mod streams;
+pub mod subscriptions;
+pub mod time;

@@ -1,2 +1,21 @@
 //! Pure decisions: an input and the time go in, effects come out.
+//!
+//! No clock, no randomness, no threads, no IO: [`moment::Moment`] is passed in, variables and files
+//! are read by closures of the caller.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod attribution;
+pub mod catalog;
+pub mod cursor;
+pub mod env;
+pub mod levels;
+pub mod lifecycle;
+pub mod moment;
+pub mod names;
+pub mod reload;
+pub mod restart;
+pub mod schema;
 pub mod spec;
+pub mod subscriptions;
+pub mod uris;

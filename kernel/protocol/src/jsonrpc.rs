@@ -187,7 +187,14 @@ impl ErrorObject {
 /// # Errors
 /// [`Malformed`], with the code and the id of the answer it calls for.
 pub fn parse(frame: &[u8]) -> Result<Message<'_>, Malformed> {
-    let text = std::str::from_utf8(frame).map_err(|e| Malformed::NotJson(e.to_string()))?;
+    parse_text(std::str::from_utf8(frame).map_err(|e| Malformed::NotJson(e.to_string()))?)
+}
+
+/// Parses a frame that is known to be text.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_text(text: &str) -> Result<Message<'_>, Malformed> {
     match text.trim_start().as_bytes().first() {
         Some(b'{') => {}
         Some(b'[') => return batch_or_noise(text),

@@ -63,27 +63,39 @@ impl<'a> Splice<'a> {
 
     /// True when nothing was changed: the text can be relayed as it is.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.edits.is_empty()
+    }
+
+    /// Length of the edited text in bytes, at most.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let grown: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
+        self.text.len() + grown
+    }
+
+    /// Writes the edited text behind what `out` holds.
+    pub fn append_to(mut self, out: &mut Vec<u8>) {
+        self.edits.sort_by_key(|(span, _)| span.start);
+        out.reserve(self.len());
+        let mut at = 0;
+        for (span, json) in &self.edits {
+            out.extend_from_slice(self.text[at..span.start].as_bytes());
+            out.extend_from_slice(json.as_bytes());
+            at = span.end;
+        }
+        out.extend_from_slice(self.text[at..].as_bytes());
     }
 
     /// The edited text.
     #[must_use]
-    pub fn finish(mut self) -> Cow<'a, str> {
+    pub fn finish(self) -> Cow<'a, str> {
         if self.edits.is_empty() {
             return Cow::Borrowed(self.text);
         }
-        self.edits.sort_by_key(|(span, _)| span.start);
-        let grown: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
-        let mut out = String::with_capacity(self.text.len() + grown);
-        let mut at = 0;
-        for (span, json) in &self.edits {
-            out.push_str(&self.text[at..span.start]);
-            out.push_str(json);
-            at = span.end;
-        }
-        out.push_str(&self.text[at..]);
-        Cow::Owned(out)
+        let mut out = Vec::new();
+        self.append_to(&mut out);
+        Cow::Owned(String::from_utf8(out).expect("whole texts put together are text"))
     }
 }
 

@@ -1,0 +1,321 @@
+//! One connection of one agent: what its requests and the kernel's own tables share of it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::catalog::View;
+use mgp_engine::levels::Level;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::{AgentId, ConnectionId};
+use mgp_protocol::jsonrpc::{self, RequestId};
+use mgp_protocol::mcp::{ClientCapabilities, Initialize};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::pending::Pending;
+use mgp_transports::lines::LineSink;
+use tokio::sync::{Notify, oneshot};
+
+use crate::exchange::{Class, Exchange, Flag, Way};
+use crate::request::Caller;
+use crate::streams::{GET, Lane, Streams};
+
+/// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
+pub const MAX_OPEN: usize = 1024;
+
+/// Questions one agent may have before it. A person answers one at a time.
+const MAX_ASKED: usize = 64;
+
+/// How long a person may think about a question of a server.
+pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Where an agent's messages go.
+#[derive(Debug)]
+pub enum Outward {
+    /// One line connection carries everything.
+    Line(LineSink),
+    /// A legacy HTTP session.
+    Session(Arc<Streams>),
+}
+
+/// One connection of one agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Its number.
+    pub connection: ConnectionId,
+    /// Who it is, as the door knows.
+    pub id: AgentId,
+    /// Came in over the owner-only socket.
+    pub operator: bool,
+    outward: Outward,
+    caller: OnceLock<Arc<Caller>>,
+    ready: Flag,
+    /// Its place among [`Level::ALL`].
+    level: AtomicU8,
+    level_set: AtomicBool,
+    asked: Pending<oneshot::Sender<ClientAnswer>>,
+    open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
+    answered: Notify,
+}
+
+/// What the agent said to a question: the `result` or the `error` member, as JSON text.
+pub type ClientAnswer = Result<Bytes, Bytes>;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// The client went away.
+    #[error("the client went away before it answered")]
+    Gone,
+    /// Nobody answered in time.
+    #[error("nobody answered within {} s", ANSWER_DEADLINE.as_secs())]
+    TimedOut,
+    /// Too many questions wait for this client.
+    #[error("{MAX_ASKED} questions wait for this client already")]
+    Overloaded,
+    /// The request that caused the question was taken back.
+    #[error("the request was cancelled")]
+    Cancelled,
+}
+
+impl Agent {
+    /// A new connection that has not said anything yet.
+    #[must_use]
+    pub fn new(id: AgentId, operator: bool, outward: Outward) -> Arc<Self> {
+        Arc::new(Self {
+            connection: ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            id,
+            operator,
+            outward,
+            caller: OnceLock::new(),
+            ready: Flag::default(),
+            level: AtomicU8::new(0),
+            level_set: AtomicBool::new(false),
+            asked: Pending::new(MAX_ASKED),
+            open: Mutex::new(HashMap::new()),
+            answered: Notify::new(),
+        })
+    }
+
+    /// Takes the agent's `initialize`; the first one counts.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] when it was said before.
+    pub fn hello(
+        self: &Arc<Self>,
+        view: View,
+        hello: &Initialize<'_>,
+    ) -> Result<Arc<Caller>, Refusal> {
+        let caller = Arc::new(Caller {
+            connection: self.connection,
+            agent: self.id.clone(),
+            operator: self.operator,
+            view,
+            version: Version::negotiate(&hello.protocol_version),
+            capabilities: ClientCapabilities::read(hello.capabilities),
+            back: self.clone(),
+        });
+        self.caller.set(caller.clone()).map_err(|_| {
+            Refusal::BadRequest("`initialize` was already said on this connection".into())
+        })?;
+        Ok(caller)
+    }
+
+    /// Who it is since `initialize`.
+    #[must_use]
+    pub fn caller(&self) -> Option<&Arc<Caller>> {
+        self.caller.get()
+    }
+
+    /// The client said `notifications/initialized`: the kernel may speak unasked.
+    pub fn set_ready(&self) {
+        self.ready.raise();
+    }
+
+    /// True once the client is ready to be spoken to.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.is_raised()
+    }
+
+    /// The least severe log level it wants.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
+    }
+
+    /// True once it asked for a level.
+    #[must_use]
+    pub fn has_set_level(&self) -> bool {
+        self.level_set.load(Ordering::Relaxed)
+    }
+
+    /// Sets the least severe log level it wants.
+    pub fn set_level(&self, level: Level) {
+        let place = Level::ALL.iter().position(|l| *l == level).unwrap_or(0);
+        self.level
+            .store(place.try_into().unwrap_or(0), Ordering::Relaxed);
+        self.level_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes a request as under way.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] for an id that is under way already, [`Refusal::Overloaded`] above
+    /// [`MAX_OPEN`].
+    pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
+        let exchange = Exchange::new(match (&self.outward, lane) {
+            (Outward::Line(sink), _) => Way::Line(sink.clone()),
+            (Outward::Session(streams), Some(lane)) => Way::Stream {
+                streams: streams.clone(),
+                lane,
+                primed: self.caller().is_some_and(|c| c.version.primes_streams()),
+            },
+            (Outward::Session(_), None) => Way::Nowhere,
+        });
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_OPEN {
+            return Err(Refusal::Overloaded {
+                what: format!("the list of {MAX_OPEN} requests this client has under way"),
+            });
+        }
+        if open.contains_key(id) {
+            return Err(Refusal::BadRequest(format!(
+                "a request with id {id} is still under way"
+            )));
+        }
+        open.insert(id.clone(), exchange.clone());
+        Ok(exchange)
+    }
+
+    /// A request has its answer.
+    pub fn done(&self, id: &RequestId) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(id);
+        if open.is_empty() {
+            open.shrink_to(64);
+            self.answered.notify_waiters();
+        }
+    }
+
+    /// Resolves when no request is under way.
+    pub async fn idle(&self) {
+        loop {
+            let mut answered = std::pin::pin!(self.answered.notified());
+            answered.as_mut().enable();
+            if self
+                .open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_empty()
+            {
+                return;
+            }
+            answered.await;
+        }
+    }
+
+    /// The client takes a request back; unknown ids are nothing (MCP-055).
+    pub fn cancel(&self, id: &RequestId) {
+        let exchange = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.remove(id)
+        };
+        if let Some(exchange) = exchange {
+            exchange.cancel();
+        }
+    }
+
+    /// The client has gone: its requests are taken back, its questions have no answer.
+    pub fn disconnect(&self) {
+        let open = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *open)
+        };
+        open.into_values().for_each(|exchange| exchange.cancel());
+        self.asked.close();
+        match &self.outward {
+            Outward::Line(sink) => sink.close(),
+            Outward::Session(streams) => streams.close(),
+        }
+    }
+
+    /// Says something that belongs to no request.
+    pub fn tell(&self, frame: Bytes, class: Class) {
+        if !self.is_ready() {
+            return;
+        }
+        match &self.outward {
+            Outward::Line(sink) => send_line(sink, frame),
+            Outward::Session(streams) => streams.push(GET, frame, class),
+        }
+    }
+
+    /// Asks the client something for a server, on the stream of the request that caused it.
+    ///
+    /// # Errors
+    /// [`Unanswered`] says why there is no answer.
+    pub async fn ask(
+        &self,
+        exchange: &Exchange,
+        method: &str,
+        params: Option<&str>,
+    ) -> Result<ClientAnswer, Unanswered> {
+        let (sender, answer) = oneshot::channel();
+        let id = self.asked.insert(sender).map_err(|refused| match refused {
+            mgp_sync::pending::Refused::Full(_) => Unanswered::Overloaded,
+            mgp_sync::pending::Refused::Closed(_) => Unanswered::Gone,
+        })?;
+        let forget = Forget {
+            agent: self,
+            exchange,
+            id,
+        };
+        exchange.send(
+            jsonrpc::request(&id.to_string(), method, params).into(),
+            Class::Kept,
+        );
+        let outcome = tokio::select! {
+            answer = answer => answer.map_err(|_| Unanswered::Gone),
+            () = exchange.cancelled() => Err(Unanswered::Cancelled),
+            () = tokio::time::sleep(ANSWER_DEADLINE) => Err(Unanswered::TimedOut),
+        };
+        drop(forget);
+        outcome
+    }
+
+    /// The client answered a question; answers to nothing are dropped (CMCP-007).
+    pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
+        if let Some(waiter) = id.as_u64().and_then(|id| self.asked.take(id)) {
+            let _ = waiter.send(answer);
+        }
+    }
+}
+
+/// Takes a question out of the table however its asking ends, and back from the client when it has
+/// not been answered.
+struct Forget<'a> {
+    agent: &'a Agent,
+    exchange: &'a Exchange,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        if self.agent.asked.take(self.id).is_some() {
+            let params = format!(r#"{{"requestId":{}}}"#, self.id);
+            let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
+            self.exchange.send(frame.into(), Class::Kept);
+        }
+    }
+}
+
+/// Sends a line; a reader so slow that its queue is full is cut off.
+pub fn send_line(sink: &LineSink, frame: Bytes) {
+    if sink.send(frame).is_err() {
+        sink.close();
+    }
+}

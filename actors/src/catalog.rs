@@ -1,0 +1,221 @@
+//! Publishes what all servers offer together, and tells agents when it changed.
+//! Asked by: server supervisors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::catalog::{Catalog, Offer, changes};
+use mgp_protocol::ids::ServerId;
+use mgp_sync::snapshot::Snapshot;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::directory::Directory;
+use crate::link::{Link, List, Peer, Upward};
+use crate::mailbox::{Letter, Mailbox};
+use crate::server::ServerMsg;
+use crate::subscriptions::SubscriptionsHandle;
+
+/// Changes are published together when they come this close: a kernel that starts 200 servers
+/// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
+/// list_changed must arrive.
+const COALESCE: Duration = Duration::from_millis(20);
+
+/// What is offered right now, and by whom.
+#[derive(Debug)]
+pub struct Shown {
+    /// The merged lists and the way to each entry's server.
+    pub catalog: Arc<Catalog>,
+    /// What the connected servers said of themselves.
+    pub peers: BTreeMap<ServerId, Peer>,
+}
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct CatalogHandle {
+    mailbox: Mailbox<CatalogMsg>,
+    shown: Arc<Snapshot<Shown>>,
+    directory: Arc<Directory>,
+}
+
+impl CatalogHandle {
+    /// The handle of a running actor.
+    #[must_use]
+    pub fn new(
+        mailbox: Mailbox<CatalogMsg>,
+        shown: Arc<Snapshot<Shown>>,
+        directory: Arc<Directory>,
+    ) -> Self {
+        Self {
+            mailbox,
+            shown,
+            directory,
+        }
+    }
+
+    /// A server offers this from now on.
+    pub fn offer(&self, offer: Offer, link: &Link) {
+        let Some(peer) = link.peer().cloned() else {
+            return;
+        };
+        self.say(CatalogMsg::Offered(Arc::new(offer), Box::new(peer)));
+    }
+
+    /// A server offers nothing any more.
+    pub fn withdraw(&self, server: &ServerId) {
+        self.say(CatalogMsg::Withdrawn(server.clone()));
+    }
+
+    /// What is offered right now.
+    #[must_use]
+    pub fn shown(&self) -> Arc<Shown> {
+        self.shown.load()
+    }
+
+    /// How a link hands on what its server says unasked.
+    #[must_use]
+    pub fn upward(
+        &self,
+        supervisor: Mailbox<ServerMsg>,
+        subscriptions: SubscriptionsHandle,
+    ) -> impl Upward + use<> {
+        Up {
+            supervisor,
+            subscriptions,
+            directory: self.directory.clone(),
+        }
+    }
+
+    fn say(&self, message: CatalogMsg) {
+        if let Err(error) = self.mailbox.tell(message) {
+            tracing::error!(%error, "the catalog was not told of a change");
+        }
+    }
+}
+
+/// What the actor is told.
+#[derive(Debug)]
+pub enum CatalogMsg {
+    /// A server offers this.
+    Offered(Arc<Offer>, Box<Peer>),
+    /// A server offers nothing any more.
+    Withdrawn(ServerId),
+    /// Time to publish what changed.
+    Publish,
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct CatalogActor {
+    /// Where it is published.
+    pub shown: Arc<Snapshot<Shown>>,
+    /// Who is told.
+    pub directory: Arc<Directory>,
+}
+
+/// What does.
+#[derive(Debug)]
+pub struct CatalogState {
+    me: Mailbox<CatalogMsg>,
+    offers: BTreeMap<ServerId, Arc<Offer>>,
+    peers: BTreeMap<ServerId, Peer>,
+    due: bool,
+}
+
+impl Actor for CatalogActor {
+    type Msg = Letter<CatalogMsg>;
+    type State = CatalogState;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<CatalogState, ActorProcessingErr> {
+        Ok(CatalogState {
+            me: Mailbox::new(myself),
+            offers: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            due: false,
+        })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut CatalogState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            CatalogMsg::Offered(offer, peer) => {
+                state.peers.insert(offer.server().clone(), *peer);
+                state.offers.insert(offer.server().clone(), offer);
+                state.publish_soon();
+            }
+            CatalogMsg::Withdrawn(server) => {
+                state.peers.remove(&server);
+                if state.offers.remove(&server).is_some() {
+                    state.publish_soon();
+                }
+            }
+            CatalogMsg::Publish => self.publish(state),
+        }
+        Ok(())
+    }
+}
+
+impl CatalogState {
+    fn publish_soon(&mut self) {
+        if std::mem::replace(&mut self.due, true) {
+            return;
+        }
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(COALESCE).await;
+            let _ = me.tell(CatalogMsg::Publish);
+        });
+    }
+}
+
+impl CatalogActor {
+    fn publish(&self, state: &mut CatalogState) {
+        state.due = false;
+        let before = self.shown.load();
+        let offers: Vec<_> = state.offers.values().cloned().collect();
+        let catalog = Arc::new(before.catalog.next(&offers));
+        let changed = changes(&before.catalog, &catalog);
+        self.shown.store(Arc::new(Shown {
+            catalog,
+            peers: state.peers.clone(),
+        }));
+        for (view, kind) in changed {
+            self.directory.list_changed(&view, kind);
+        }
+    }
+}
+
+/// Hands on what one server says unasked.
+#[derive(Debug)]
+struct Up {
+    supervisor: Mailbox<ServerMsg>,
+    subscriptions: SubscriptionsHandle,
+    directory: Arc<Directory>,
+}
+
+impl Upward for Up {
+    fn list_changed(&self, _server: &ServerId, what: List) {
+        let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
+    }
+
+    fn updated(&self, server: &ServerId, uri: &str, params: &str) {
+        self.subscriptions.updated(server, uri, params);
+    }
+
+    fn logged(&self, server: &ServerId, params: &str) {
+        self.directory.logged(server, params);
+    }
+
+    fn broken(&self, _server: &ServerId, link: u64, why: String) {
+        let _ = self.supervisor.tell(ServerMsg::Broken(link, why));
+    }
+}

@@ -1,0 +1,305 @@
+//! One line connection of an agent: the owner-only socket, and through it `mgp stdio`.
+//! Asked by: nobody; it reads its own socket.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_engine::catalog::View;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::framing::Frame;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::jsonrpc::{self, ErrorObject, INVALID_REQUEST, Message, RequestId};
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::door;
+use mgp_protocol::refusal::Refusal;
+use mgp_transports::lines::{self, LineSink, QueueLimits};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::agent::{Agent, Outward, send_line};
+use crate::agents::Reception;
+use crate::mailbox::{Alive, Kind};
+use crate::request::{Caller, Outcome, Request, answer_frame};
+
+/// Longest message an agent may send.
+pub const MAX_FRAME: usize = 8 << 20;
+
+/// An agent that has not read for this long is dropped.
+const STALL: Duration = Duration::from_secs(30);
+
+/// How long requests may still take when the agent has closed its side.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What never changes.
+#[derive(Debug)]
+pub struct ConnectionActor {
+    reception: Reception,
+    agent: Arc<Agent>,
+}
+
+/// Serves an agent on a pair of byte streams until either side ends. Resolves at the end.
+pub async fn serve<R, W>(reception: Reception, id: AgentId, operator: bool, reader: R, writer: W)
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (sink, lines_out) = lines::sink(QueueLimits::default());
+    let agent = Agent::new(id, operator, Outward::Line(sink.clone()));
+    let actor = ConnectionActor {
+        reception: reception.clone(),
+        agent: agent.clone(),
+    };
+    let cell = reception.agents.get_cell();
+    let Ok((actor, ended)) = Actor::spawn_linked(None, actor, (), cell).await else {
+        return;
+    };
+    let inbound = Inbound {
+        reception,
+        agent: agent.clone(),
+        sink: sink.clone(),
+        view: OnceLock::new(),
+    };
+    let writing = tokio::spawn(lines_out.run(writer, STALL));
+    let reading = lines::read(reader, MAX_FRAME, move |frame| inbound.receive(frame));
+    tokio::pin!(writing);
+    tokio::select! {
+        _ = reading => {
+            // The agent has said all it will; what is under way may still be answered.
+            let _ = tokio::time::timeout(LAST_WORDS, agent.idle()).await;
+            sink.close();
+            let _ = (&mut writing).await;
+        }
+        _ = &mut writing => {}
+    }
+    actor.stop(None);
+    let _ = ended.await;
+}
+
+impl Actor for ConnectionActor {
+    type Msg = ();
+    type State = Alive;
+    type Arguments = ();
+
+    async fn pre_start(&self, _myself: ActorRef<()>, (): ()) -> Result<Alive, ActorProcessingErr> {
+        self.reception.directory.enter(self.agent.clone());
+        Ok(Alive::new(Kind::Connection))
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<()>,
+        _alive: &mut Alive,
+    ) -> Result<(), ActorProcessingErr> {
+        self.agent.disconnect();
+        self.reception.directory.leave(self.agent.connection);
+        self.reception.routes.farewell(self.agent.connection);
+        Ok(())
+    }
+}
+
+/// The reading side.
+struct Inbound {
+    reception: Reception,
+    agent: Arc<Agent>,
+    sink: LineSink,
+    view: OnceLock<View>,
+}
+
+impl Inbound {
+    fn receive(&self, frame: Frame) {
+        match frame {
+            Frame::Line(line) => match ByteString::try_from(line) {
+                Ok(text) => self.message(&text),
+                Err(_) => {
+                    self.send(jsonrpc::Malformed::NotJson("not UTF-8".into()).to_frame());
+                }
+            },
+            Frame::Oversized { len, .. } => {
+                let words =
+                    format!("Invalid Request: a message of {len} bytes, the limit is {MAX_FRAME}");
+                let error = ErrorObject::new(INVALID_REQUEST, words);
+                let error = serde_json::to_string(&error).expect("an error object is always JSON");
+                self.send(jsonrpc::error("null", &error));
+            }
+        }
+    }
+
+    fn message(&self, text: &ByteString) {
+        match jsonrpc::parse_text(text) {
+            Ok(Message::Request { id, method, params }) => {
+                let params = params.map(|p| text.slice_ref(p.get()));
+                self.request(id, method.as_ref(), params);
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.notification(&method, params.map(RawValue::get));
+            }
+            Ok(Message::Response { id, outcome }) => self.response(text, id, outcome),
+            Err(jsonrpc::Malformed::Batch) if self.allows_batches() => self.batch(text),
+            Err(malformed) => self.send(malformed.to_frame()),
+        }
+    }
+
+    fn allows_batches(&self) -> bool {
+        self.agent
+            .caller()
+            .is_some_and(|c| c.version.allows_batches())
+    }
+
+    /// 2025-03-26 only. On a line connection each answer may come on its own line.
+    fn batch(&self, text: &ByteString) {
+        for message in jsonrpc::batch(text.as_bytes()).unwrap_or_default() {
+            let message = text.slice_ref(message.get());
+            match jsonrpc::parse_text(&message) {
+                Err(malformed) => self.send(malformed.to_frame()),
+                Ok(_) => self.message(&message),
+            }
+        }
+    }
+
+    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>) {
+        let version = self
+            .agent
+            .caller()
+            .map_or(Version::LATEST_LEGACY, |c| c.version);
+        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), version));
+        match method {
+            "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
+            "mgp/door/open" => match self.open(params.as_deref()) {
+                Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
+                Err(refusal) => refuse(refusal),
+            },
+            "initialize" => match self.initialize(params.as_deref()) {
+                Ok(caller) => self.welcome(id, caller),
+                Err(refusal) => refuse(refusal),
+            },
+            _ => match self.agent.caller() {
+                // An operator's own requests need no handshake.
+                None if !method.starts_with(mgp_protocol::mgp::PREFIX) => refuse(
+                    Refusal::BadRequest("`initialize` comes first on a connection".into()),
+                ),
+                _ => match self.agent.open(&id, None) {
+                    Ok(exchange) => {
+                        let caller = self.caller();
+                        let method = ByteString::from(method);
+                        self.answer(
+                            id,
+                            Request {
+                                caller,
+                                exchange,
+                                method,
+                                params,
+                            },
+                        );
+                    }
+                    Err(refusal) => refuse(refusal),
+                },
+            },
+        }
+    }
+
+    /// The caller; of an operator that skips the handshake, one that can be asked nothing.
+    fn caller(&self) -> Arc<Caller> {
+        self.agent.caller().cloned().unwrap_or_else(|| {
+            Arc::new(Caller {
+                connection: self.agent.connection,
+                agent: self.agent.id.clone(),
+                operator: self.agent.operator,
+                view: View::All,
+                version: Version::LATEST_LEGACY,
+                capabilities: mcp::ClientCapabilities::default(),
+                back: self.agent.clone(),
+            })
+        })
+    }
+
+    fn open(&self, params: Option<&str>) -> Result<(), Refusal> {
+        let open: door::Open = mcp::read(params)?;
+        let view = match open.server {
+            None => View::All,
+            Some(id) => {
+                View::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
+            }
+        };
+        if !self.reception.routes.knows(&view) {
+            return Err(Refusal::UnknownServer(view.to_string()));
+        }
+        self.view
+            .set(view)
+            .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
+    }
+
+    fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {
+        let hello: mcp::Initialize<'_> = mcp::read(params)?;
+        let view = self.view.get().cloned().unwrap_or(View::All);
+        self.agent.hello(view, &hello)
+    }
+
+    fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
+        let version = caller.version;
+        let welcome = self.reception.routes.welcome(caller);
+        let sink = self.sink.clone();
+        run(welcome, move |outcome| {
+            send_line(&sink, answer_frame(id.as_json(), &outcome, version));
+        });
+    }
+
+    fn answer(&self, id: RequestId, request: Request) {
+        let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        let (version, exchange) = (request.caller.version, request.exchange.clone());
+        let answering = self.reception.routes.answer(request);
+        run(answering, move |outcome| {
+            agent.done(&id);
+            // A request that was taken back has no answer (CMCP-054).
+            if !exchange.is_cancelled() {
+                send_line(&sink, answer_frame(id.as_json(), &outcome, version));
+            }
+        });
+    }
+
+    fn notification(&self, method: &str, params: Option<&str>) {
+        match method {
+            "notifications/initialized" => self.agent.set_ready(),
+            "notifications/cancelled" => {
+                if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
+                    && let Some(id) = RequestId::from_json(cancelled.request_id.get())
+                {
+                    self.agent.cancel(&id);
+                }
+            }
+            _ => {
+                if let Some(caller) = self.agent.caller() {
+                    self.reception.routes.note(caller, method, params);
+                }
+            }
+        }
+    }
+
+    fn response(
+        &self,
+        text: &ByteString,
+        id: Option<RequestId>,
+        outcome: Result<&RawValue, &RawValue>,
+    ) {
+        let Some(id) = id else { return };
+        let bytes = |raw: &RawValue| text.slice_ref(raw.get()).into_bytes();
+        self.agent.settle(&id, outcome.map(bytes).map_err(bytes));
+    }
+
+    fn send(&self, frame: Vec<u8>) {
+        send_line(&self.sink, Bytes::from(frame));
+    }
+}
+
+/// Runs an answer: at once where it is ready, as is every list (CMCP-099), else in its own task.
+fn run(mut answering: crate::request::Answering, then: impl FnOnce(Outcome) + Send + 'static) {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match answering.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(outcome) => then(outcome),
+        std::task::Poll::Pending => {
+            tokio::spawn(async move { then(answering.await) });
+        }
+    }
+}

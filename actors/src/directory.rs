@@ -1,0 +1,133 @@
+//! All agents that are connected right now: who is told what no request asked for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use mgp_engine::catalog::{Kind, View};
+use mgp_engine::levels::Level;
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp;
+use mgp_protocol::splice::{Splice, member, quoted};
+
+use crate::agent::Agent;
+use crate::exchange::Class;
+
+/// The connected agents. Bounded by the doors: connections and sessions have their limits.
+#[derive(Debug, Default)]
+pub struct Directory {
+    agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
+}
+
+impl Directory {
+    /// An agent came.
+    pub fn enter(&self, agent: Arc<Agent>) {
+        let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
+        agents.insert(agent.connection, agent);
+    }
+
+    /// An agent went.
+    pub fn leave(&self, connection: ConnectionId) {
+        let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
+        agents.remove(&connection);
+    }
+
+    /// One agent.
+    #[must_use]
+    pub fn get(&self, connection: ConnectionId) -> Option<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.get(&connection).cloned()
+    }
+
+    /// How many are connected.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.agents
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// True when nobody is connected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn all(&self) -> Vec<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().cloned().collect()
+    }
+
+    /// Tells every agent with this view that a list changed: one change, one notification.
+    pub fn list_changed(&self, view: &View, kind: Kind) {
+        let method = match kind {
+            Kind::Tools => "notifications/tools/list_changed",
+            Kind::Prompts => "notifications/prompts/list_changed",
+            Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
+        };
+        let frame = Bytes::from(jsonrpc::notification(method, None));
+        for agent in self.all() {
+            if agent.caller().is_some_and(|c| c.view == *view) {
+                agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells everyone who may see the server and wants this level.
+    pub fn logged(&self, server: &ServerId, params: &str) {
+        let level = mcp::read::<mcp::Message<'_>>(Some(params))
+            .ok()
+            .and_then(|m| m.level.parse().ok())
+            .unwrap_or(Level::Info);
+        let own = View::One(server.clone());
+        let mut rendered: [Option<Bytes>; 2] = [None, None];
+        for agent in self.all() {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let shows = caller.view == View::All || caller.view == own;
+            if shows && level.passes(agent.level()) {
+                let place = &mut rendered[usize::from(caller.view == View::All)];
+                let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
+                agent.tell(frame.clone(), Class::Lossy);
+            }
+        }
+    }
+
+    /// The most verbose level anybody who may see the server asked for; `None` when nobody did.
+    #[must_use]
+    pub fn floor(&self, server: &ServerId) -> Option<Level> {
+        let own = View::One(server.clone());
+        self.all()
+            .iter()
+            .filter(|a| a.has_set_level())
+            .filter(|a| {
+                a.caller()
+                    .is_some_and(|c| c.view == View::All || c.view == own)
+            })
+            .map(|a| a.level())
+            .min()
+    }
+}
+
+/// A log record for a client: where many servers share one door, `logger` names the server.
+#[must_use]
+pub fn log_frame(server: &ServerId, view: &View, params: &str) -> Bytes {
+    let tagged = match view {
+        View::One(_) => params.into(),
+        View::All => {
+            let mut splice = Splice::new(params);
+            match member(params, "logger") {
+                Some(logger) => {
+                    let name: String = serde_json::from_str(logger).unwrap_or_default();
+                    splice.replace(logger, quoted(&format!("{server}/{name}")));
+                }
+                None => splice.insert_member(params, "logger", &quoted(server.as_str())),
+            }
+            splice.finish()
+        }
+    };
+    jsonrpc::notification("notifications/message", Some(&tagged)).into()
+}

@@ -1,0 +1,205 @@
+//! The HTTP door: MCP's Streamable HTTP for agents, legacy era.
+//!
+//! One endpoint shows everything (`/mcp`), one per server shows that server under its own names
+//! (`/mcp/<server>`).
+
+mod answer;
+mod auth;
+mod headers;
+mod post;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use mgp_engine::catalog::View;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_transports::http::body::Reply;
+use mgp_transports::sse;
+
+use self::answer::{plain, refusal, unknown_session};
+use self::headers::{LAST_EVENT, SESSION};
+use crate::agents::Reception;
+use crate::session::{Session, Sessions};
+
+pub use self::auth::Auth;
+
+/// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The HTTP door of a kernel.
+#[derive(Debug)]
+pub struct HttpDoor {
+    /// Who answers what.
+    pub reception: Reception,
+    /// Legacy sessions.
+    pub sessions: Arc<Sessions>,
+    /// How callers show who they are.
+    pub auth: Auth,
+    /// How answers are given.
+    pub manners: Manners,
+}
+
+/// How answers are given.
+#[derive(Debug, Clone, Copy)]
+pub struct Manners {
+    /// Longest message taken, in bytes.
+    pub max_body: usize,
+    /// A call without answer for this long gets a stream: its headers are out, and from then on it
+    /// can be resumed.
+    pub stream_after: Duration,
+    /// A stream of a call is let go after this long, for the client to come back for the answer
+    /// (SEP-1699); `None` keeps it open.
+    pub poll_after: Option<Duration>,
+}
+
+impl HttpDoor {
+    /// Answers one HTTP request.
+    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
+        let view = match request.uri().path() {
+            "/healthz" => return plain(StatusCode::OK, "ok\n"),
+            path => match view(path) {
+                Some(view) => view,
+                None => {
+                    return refusal(
+                        StatusCode::NOT_FOUND,
+                        "no such path; MCP is at /mcp and /mcp/<server>",
+                    );
+                }
+            },
+        };
+        let agent = match self.auth.judge(request.headers()) {
+            Ok(agent) => agent,
+            Err(words) => return auth::challenge(words),
+        };
+        if !self.reception.routes.knows(&view) {
+            let words = format!("no server {view}; `mgp servers list` shows the known ones");
+            return refusal(StatusCode::NOT_FOUND, &words);
+        }
+        match *request.method() {
+            Method::POST => post::post(&self, request, view, agent).await,
+            Method::GET => self.get(&request, &view, &agent),
+            Method::DELETE => self.delete(&request, &view, &agent),
+            _ => self.not_allowed(),
+        }
+    }
+
+    /// Opens the session's standing stream, or goes on with a broken one.
+    fn get(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
+        if !headers::accepts_events(request.headers()) {
+            return refusal(
+                StatusCode::NOT_ACCEPTABLE,
+                "a GET opens an event stream: send `Accept: text/event-stream`",
+            );
+        }
+        let session = match self.session(request, view, agent) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        let last = request.headers().get(LAST_EVENT);
+        let stream = match last.and_then(|v| v.to_str().ok()?.trim().parse().ok()) {
+            Some(after) => session.streams.resume(after),
+            None if last.is_some() => session.streams.resume(u64::MAX),
+            None => session
+                .streams
+                .open_get(session.caller.version.primes_streams()),
+        };
+        events(&session, stream)
+    }
+
+    fn delete(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
+        match self.session(request, view, agent) {
+            Ok(session) => {
+                self.sessions.close(&session.id);
+                status(StatusCode::NO_CONTENT)
+            }
+            Err(response) => *response,
+        }
+    }
+
+    /// The session a request names; one of somebody else, or of another view, does not exist.
+    fn session(
+        &self,
+        request: &Request<Incoming>,
+        view: &View,
+        agent: &AgentId,
+    ) -> Result<Arc<Session>, Box<Response<Reply>>> {
+        let Some(id) = request.headers().get(SESSION) else {
+            return Err(Box::new(refusal(
+                StatusCode::BAD_REQUEST,
+                "`Mcp-Session-Id` is missing; `initialize` gives one",
+            )));
+        };
+        let session = id
+            .to_str()
+            .ok()
+            .and_then(|id| self.sessions.get(id))
+            .filter(|s| s.caller.agent == *agent && s.caller.view == *view)
+            .ok_or_else(|| Box::new(unknown_session()))?;
+        headers::check_version(request.headers(), session.caller.version)
+            .map_err(|words| Box::new(refusal(StatusCode::BAD_REQUEST, &words)))?;
+        session.touch();
+        Ok(session)
+    }
+
+    fn not_allowed(&self) -> Response<Reply> {
+        let mut response = refusal(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MCP knows POST, GET and DELETE here",
+        );
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        response
+    }
+}
+
+/// `/mcp` and `/mcp/<server>`.
+fn view(path: &str) -> Option<View> {
+    let rest = path.strip_prefix("/mcp")?;
+    match rest.strip_prefix('/') {
+        None if rest.is_empty() => Some(View::All),
+        None => None,
+        Some("") => Some(View::All),
+        Some(id) => ServerId::parse(id).ok().map(View::One),
+    }
+}
+
+/// An event stream of a session.
+fn events(session: &Arc<Session>, stream: crate::streams::Stream) -> Response<Reply> {
+    let beat: Bytes = sse::comment("");
+    let body = Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat);
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(
+        http::header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn status(status: StatusCode) -> Response<Reply> {
+    let mut response = Response::new(Reply::empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_views() {
+        assert_eq!(view("/mcp"), Some(View::All));
+        assert_eq!(view("/mcp/"), Some(View::All));
+        assert_eq!(view("/mcp/a.b"), Some(View::One(ServerId::new("a.b"))));
+        assert_eq!(view("/mcp/a/b"), None);
+        assert_eq!(view("/mcpx"), None);
+        assert_eq!(view("/"), None);
+    }
+}

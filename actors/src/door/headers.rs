@@ -1,0 +1,112 @@
+//! What MCP says in HTTP headers.
+
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
+use mgp_protocol::dialect::Version;
+
+pub(super) use crate::link::{LAST_EVENT, SESSION, VERSION};
+
+/// True when the client takes an event stream.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    accepts(headers, "text/event-stream")
+}
+
+/// True when the client takes both JSON and an event stream, as every POST must (MCP-077).
+pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
+    accepts(headers, "application/json") && accepts(headers, "text/event-stream")
+}
+
+/// No `Accept` at all, and `*/*`, take everything.
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let (family, _) = kind.split_once('/').unwrap_or((kind, ""));
+    let mut values = headers.get_all(ACCEPT).iter().peekable();
+    if values.peek().is_none() {
+        return true;
+    }
+    values
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .map(|item| item.split(';').next().unwrap_or("").trim())
+        .any(|item| {
+            item.eq_ignore_ascii_case(kind)
+                || item == "*/*"
+                || item
+                    .strip_suffix("/*")
+                    .is_some_and(|f| f.eq_ignore_ascii_case(family))
+        })
+}
+
+/// True for `Content-Type: application/json`, with or without parameters.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = text(headers, &CONTENT_TYPE).unwrap_or("");
+    kind.split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .eq_ignore_ascii_case("application/json")
+}
+
+/// `MCP-Protocol-Version` must name a version the kernel speaks, and the one of the session; absent,
+/// it is taken to be the session's (A-16).
+pub(super) fn check_version(headers: &HeaderMap, session: Version) -> Result<(), String> {
+    let Some(value) = headers.get(VERSION) else {
+        return Ok(());
+    };
+    let said = value.to_str().unwrap_or("");
+    match known_version(said)? {
+        version if version == session => Ok(()),
+        version => Err(format!(
+            "`MCP-Protocol-Version: {version}`, but this session speaks {session}"
+        )),
+    }
+}
+
+/// A version the kernel speaks in sessions.
+pub(super) fn known_version(said: &str) -> Result<Version, String> {
+    Version::parse(said)
+        .filter(|v| v.is_legacy())
+        .ok_or_else(|| {
+            let known: Vec<_> = Version::LEGACY.iter().map(|v| v.as_str()).collect();
+            format!(
+                "`MCP-Protocol-Version: {said}` is not supported; supported are {}",
+                known.join(", ")
+            )
+        })
+}
+
+/// A header as text.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    /// MCP-077: both media types, in any order and with parameters.
+    #[test]
+    fn a_post_accepts_json_and_events() {
+        assert!(accepts_both(&with(
+            ACCEPT,
+            "text/event-stream;q=0.9, application/json"
+        )));
+        assert!(accepts_both(&with(ACCEPT, "*/*")));
+        assert!(accepts_both(&HeaderMap::new()));
+        assert!(!accepts_both(&with(ACCEPT, "application/json")));
+        assert!(!accepts_both(&with(ACCEPT, "text/html")));
+    }
+
+    /// MCP-078, CMCP-031, A-16.
+    #[test]
+    fn the_version_header_must_fit_the_session() {
+        let session = Version::V2025_06_18;
+        let check = |v: &str| check_version(&with(VERSION, v), session).is_ok();
+        assert!(check("2025-06-18"));
+        assert!(!check("2025-03-26"));
+        assert!(!check("1999-01-01"));
+        assert!(check_version(&HeaderMap::new(), session).is_ok());
+    }
+}

@@ -1,0 +1,168 @@
+//! One request of an agent while it is under way: how messages that belong to it travel, and whether
+//! the agent took it back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+
+use bytes::Bytes;
+use mgp_transports::lines::LineSink;
+use tokio::sync::Notify;
+
+use crate::streams::{Lane, Streams};
+
+/// May a message be dropped when its reader lags behind?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Progress and log records: the newest matter, some may be lost.
+    Lossy,
+    /// Answers, questions, changes: never dropped silently; the stream breaks instead.
+    Kept,
+}
+
+/// The state of one request.
+#[derive(Debug)]
+pub struct Exchange {
+    way: Way,
+    primer: Once,
+    needs_stream: Flag,
+    paused: Flag,
+    cancelled: Flag,
+    ended: Flag,
+}
+
+/// Where messages that belong to a request go.
+#[derive(Debug)]
+pub enum Way {
+    /// The only way a line connection has.
+    Line(LineSink),
+    /// The SSE stream of this request, opened by its first message. `primed` puts an event without
+    /// data first, so that the client can resume from the very start.
+    Stream {
+        /// All streams of the session.
+        streams: Arc<Streams>,
+        /// This request's own.
+        lane: Lane,
+        /// For clients that know the empty event.
+        primed: bool,
+    },
+    /// Nobody listens: the kernel's own requests.
+    Nowhere,
+}
+
+impl Exchange {
+    /// A request whose messages go this way.
+    #[must_use]
+    pub fn new(way: Way) -> Arc<Self> {
+        Arc::new(Self {
+            way,
+            primer: Once::new(),
+            needs_stream: Flag::default(),
+            paused: Flag::default(),
+            cancelled: Flag::default(),
+            ended: Flag::default(),
+        })
+    }
+
+    /// Sends a message that belongs to this request.
+    pub fn send(&self, frame: Bytes, class: Class) {
+        match &self.way {
+            Way::Line(sink) => crate::agent::send_line(sink, frame),
+            Way::Stream { streams, lane, .. } => {
+                self.prime();
+                streams.push(*lane, frame, class);
+                self.needs_stream.raise();
+            }
+            Way::Nowhere => {}
+        }
+    }
+
+    /// Makes sure that the empty event is the first one of the stream.
+    pub fn prime(&self) {
+        if let Way::Stream {
+            streams,
+            lane,
+            primed: true,
+        } = &self.way
+        {
+            self.primer
+                .call_once(|| streams.push(*lane, Bytes::new(), Class::Kept));
+        }
+    }
+
+    /// Resolves when a message waits that only a stream can carry.
+    pub async fn needs_stream(&self) {
+        self.needs_stream.raised().await;
+    }
+
+    /// The server let go of its stream and wants to be asked again later (SEP-1699).
+    pub fn pause(&self) {
+        self.paused.raise();
+        self.needs_stream.raise();
+    }
+
+    /// Resolves when [`Self::pause`] was said.
+    pub async fn paused(&self) {
+        self.paused.raised().await;
+    }
+
+    /// The request has its answer.
+    pub fn end(&self) {
+        self.ended.raise();
+    }
+
+    /// Resolves when the request has its answer.
+    pub async fn ended(&self) {
+        self.ended.raised().await;
+    }
+
+    /// The agent took the request back: nothing more is sent for it.
+    pub fn cancel(&self) {
+        self.cancelled.raise();
+    }
+
+    /// True once the agent took it back.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_raised()
+    }
+
+    /// Resolves when the agent takes the request back.
+    pub async fn cancelled(&self) {
+        self.cancelled.raised().await;
+    }
+}
+
+/// A flag that goes up once and can be waited for.
+#[derive(Debug, Default)]
+pub struct Flag {
+    up: AtomicBool,
+    changed: Notify,
+}
+
+impl Flag {
+    /// Puts the flag up.
+    pub fn raise(&self) {
+        if !self.up.swap(true, Ordering::AcqRel) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// True once it is up.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    /// Resolves when it is up.
+    pub async fn raised(&self) {
+        while !self.is_raised() {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_raised() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A live connection to one server: its pending calls and the way its messages take.
+//!
+//! The data plane of the kernel. A call registers in the pending table, is written, and waits; the
+//! reader of the connection settles it. Nothing here waits for a mailbox.
+
+mod calls;
+mod http;
+mod inbound;
+mod questions;
+mod turns;
+mod wire;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::spec::ServerLimits;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::gate::{Gate, Pass};
+use mgp_sync::pending::Pending;
+use mgp_transports::log::ServerLog;
+use tokio::sync::oneshot;
+
+use crate::exchange::Exchange;
+use crate::request::Caller;
+
+pub use self::calls::{Call, SESSION_GONE};
+pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, SESSION, SseWire, VERSION, open};
+use self::turns::TurnQueue;
+pub use self::wire::Wire;
+
+/// What a server says unasked, and what it asks: the link hands it on.
+pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
+    /// One of its lists changed: `tools`, `prompts` or `resources`.
+    fn list_changed(&self, server: &ServerId, what: List);
+    /// A resource changed; `params` as sent.
+    fn updated(&self, server: &ServerId, uri: &str, params: &str);
+    /// A log record that belongs to no single call; `params` as sent.
+    fn logged(&self, server: &ServerId, params: &str);
+    /// The connection is of no use any more.
+    fn broken(&self, server: &ServerId, link: u64, why: String);
+}
+
+/// A list of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// `tools/list`.
+    Tools,
+    /// `prompts/list`.
+    Prompts,
+    /// `resources/list` and `resources/templates/list`.
+    Resources,
+}
+
+/// What a server said of itself in its handshake.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// The version it speaks with us.
+    pub version: Version,
+    /// What it offers, read.
+    pub capabilities: ServerCapabilities,
+    /// What it offers, as sent.
+    pub raw_capabilities: Box<str>,
+    /// `serverInfo` as sent.
+    pub info: Option<Box<str>>,
+    /// Hints for models.
+    pub instructions: Option<Box<str>>,
+}
+
+/// One live connection to a server.
+#[derive(Debug)]
+pub struct Link {
+    /// Whose connection this is.
+    pub server: ServerId,
+    /// Distinguishes this connection from earlier ones of the same server.
+    pub number: u64,
+    /// Bounds of this server.
+    pub limits: ServerLimits,
+    /// Its log.
+    pub log: ServerLog,
+    pending: Pending<InFlight>,
+    gate: Arc<Gate>,
+    wire: Wire,
+    peer: OnceLock<Peer>,
+    upward: Arc<dyn Upward>,
+    turns: TurnQueue,
+    questions: inbound::Questions,
+    counts: Counts,
+}
+
+/// What was odd about a server's messages, since its connection was made.
+#[derive(Debug, Default)]
+pub struct Counts {
+    noise: AtomicU64,
+    oversized: AtomicU64,
+}
+
+/// A call that awaits its answer.
+#[derive(Debug)]
+struct InFlight {
+    answer: oneshot::Sender<Result<Bytes, Refusal>>,
+    exchange: Arc<Exchange>,
+    caller: Option<Arc<Caller>>,
+    /// The client's own progress token, as JSON text.
+    token: Option<Box<str>>,
+    /// Milliseconds of the kernel's clock at the last sign of life.
+    touched: AtomicU64,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Link {
+    /// A connection that has not shaken hands yet.
+    #[must_use]
+    pub fn new(
+        server: ServerId,
+        limits: ServerLimits,
+        wire: Wire,
+        log: ServerLog,
+        upward: Arc<dyn Upward>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            pending: Pending::new(limits.max_in_flight),
+            gate: Gate::new(),
+            turns: TurnQueue::default(),
+            questions: inbound::Questions::default(),
+            counts: Counts::default(),
+            peer: OnceLock::new(),
+            limits,
+            log,
+            wire,
+            upward,
+        })
+    }
+
+    /// What the server said of itself; `None` before the handshake.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        self.peer.get()
+    }
+
+    /// The handshake is done.
+    pub fn set_peer(&self, peer: Peer) {
+        if let Wire::Http(http) = &self.wire {
+            http.set_version(peer.version);
+        }
+        let _ = self.peer.set(peer);
+    }
+
+    /// The transport in use: `stdio`, `http` or `sse`.
+    #[must_use]
+    pub fn transport(&self) -> &'static str {
+        self.wire.name()
+    }
+
+    /// How it is written to.
+    #[must_use]
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// Calls under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Lines that were no messages, messages that were too large.
+    #[must_use]
+    pub fn oddities(&self) -> (u64, u64) {
+        (
+            self.counts.noise.load(Ordering::Relaxed),
+            self.counts.oversized.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Lets nobody in any more and resolves when the last call has left, or after `deadline`.
+    pub async fn drain(&self, deadline: Duration) -> bool {
+        let (sender, idle) = oneshot::channel();
+        self.gate.close(move || {
+            let _ = sender.send(());
+        });
+        tokio::time::timeout(deadline, idle).await.is_ok()
+    }
+
+    /// Settles every call as lost: the connection is gone.
+    pub fn lose(&self, why: &str) {
+        for (_, call) in self.pending.close() {
+            let _ = call.answer.send(Err(Refusal::Lost {
+                server: self.server.clone(),
+                reason: why.to_owned(),
+            }));
+        }
+        self.questions.drop_all();
+        self.wire.close();
+    }
+
+    /// Tells the server something.
+    pub fn notify(self: &Arc<Self>, method: &str, params: Option<&str>) {
+        self.wire
+            .tell(self, jsonrpc::notification(method, params).into());
+    }
+
+    fn enter(&self) -> Result<Pass, Refusal> {
+        self.gate.enter().ok_or_else(|| Refusal::NotReady {
+            server: self.server.clone(),
+            state: "draining",
+            reason: Some("it finishes its last calls and takes no new ones".into()),
+            retry_after_ms: None,
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! Calls to a server: registered, written, awaited; settled exactly once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::pending::Refused;
+use tokio::sync::oneshot;
+
+use super::{InFlight, Link};
+use crate::exchange::{Exchange, Way};
+use crate::request::{Caller, Outcome};
+use crate::time::moment;
+
+/// The reason of a call that was not looked at because the session at the server has ended.
+pub const SESSION_GONE: &str = "its session has ended";
+
+/// A call on behalf of somebody.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Whose call it is; `None` for the kernel's own.
+    pub caller: Option<&'a Arc<Caller>>,
+    /// The request that causes it.
+    pub exchange: &'a Arc<Exchange>,
+    /// The client's own progress token, as JSON text.
+    pub token: Option<&'a str>,
+}
+
+impl Link {
+    /// Calls the server: `frame` writes the request with the id it is given.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn call(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        frame: impl FnOnce(u64) -> Vec<u8>,
+    ) -> Outcome {
+        let _pass = self.enter()?;
+        let _turn = match call.caller {
+            Some(caller) => self.turns.enter(caller.connection, call.exchange).await?,
+            None => None,
+        };
+        let (answer, settled) = oneshot::channel();
+        let id = self.register(&call, answer)?;
+        let _forget = Forget { link: self, id };
+        let frame = Bytes::from(frame(id));
+        tokio::select! {
+            biased;
+            outcome = settled => outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed"))),
+            never = self.wire.carry(self, id, frame) => match never {},
+            () = call.exchange.cancelled() => {
+                self.take_back(id, "the client cancelled the request");
+                Err(Refusal::Cancelled)
+            }
+            limit = self.overdue(id) => {
+                self.take_back(id, "no answer in time");
+                Err(Refusal::TimedOut { server: self.server.clone(), after_ms: millis(limit) })
+            }
+        }
+    }
+
+    /// Asks the server something for the kernel itself.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn ask(self: &Arc<Self>, method: &str, params: Option<&str>) -> Outcome {
+        let exchange = Exchange::new(Way::Nowhere);
+        let call = Call {
+            caller: None,
+            exchange: &exchange,
+            token: None,
+        };
+        self.call(call, |id| jsonrpc::request(&id.to_string(), method, params))
+            .await
+    }
+
+    fn register(&self, call: &Call<'_>, answer: oneshot::Sender<Outcome>) -> Result<u64, Refusal> {
+        let in_flight = InFlight {
+            answer,
+            exchange: call.exchange.clone(),
+            caller: call.caller.cloned(),
+            token: call.token.map(Into::into),
+            touched: AtomicU64::new(now_ms()),
+        };
+        self.pending
+            .insert(in_flight)
+            .map_err(|refused| match refused {
+                Refused::Full(_) => Refusal::Overloaded {
+                    what: format!(
+                        "the list of {} calls under way at server {}",
+                        self.limits.max_in_flight, self.server
+                    ),
+                },
+                Refused::Closed(_) => self.lost("its connection was closed"),
+            })
+    }
+
+    /// Resolves when the call has been silent for too long, or has taken too long in all. Time spent
+    /// on questions to people does not count as silence.
+    async fn overdue(&self, id: u64) -> Duration {
+        let started = moment();
+        let silence = self.limits.call_timeout;
+        if silence.is_zero() {
+            return std::future::pending().await;
+        }
+        let mut wait = silence;
+        loop {
+            tokio::time::sleep(wait).await;
+            let now = moment();
+            if now.since(started) >= self.limits.call_timeout_max {
+                return self.limits.call_timeout_max;
+            }
+            if self.questions.any() {
+                self.touch(id);
+            }
+            let touched = self
+                .pending
+                .with(id, |call| call.touched.load(Ordering::Relaxed));
+            let Some(touched) = touched else {
+                return std::future::pending().await;
+            };
+            let quiet = now
+                .since_start()
+                .saturating_sub(Duration::from_millis(touched));
+            if quiet >= silence {
+                return silence;
+            }
+            wait = (silence - quiet).min(
+                self.limits
+                    .call_timeout_max
+                    .saturating_sub(now.since(started)),
+            );
+        }
+    }
+
+    pub(super) fn touch(&self, id: u64) {
+        self.pending.with(id, |call| {
+            call.touched.store(now_ms(), Ordering::Relaxed);
+        });
+    }
+
+    /// Takes a call out of the table first, then tells the server (CMCP-069). The handshake itself
+    /// cannot be taken back.
+    fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
+        if self.pending.take(id).is_some() && self.peer().is_some() {
+            let params = format!(
+                r#"{{"requestId":{id},"reason":{}}}"#,
+                mgp_protocol::splice::quoted(reason)
+            );
+            self.notify("notifications/cancelled", Some(&params));
+        }
+    }
+
+    pub(super) fn lost(&self, why: &str) -> Refusal {
+        Refusal::Lost {
+            server: self.server.clone(),
+            reason: why.to_owned(),
+        }
+    }
+
+    /// True while the call has no answer.
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.pending.with(id, |_| ()).is_some()
+    }
+
+    /// The server let go of the stream of this call; its answer comes later.
+    pub(super) fn paused(&self, id: u64) {
+        self.pending.with(id, |call| call.exchange.pause());
+    }
+
+    /// The server has forgotten our session, so the request was not looked at: it may be sent again
+    /// over a new connection.
+    pub(super) fn session_gone(&self) -> Refusal {
+        Refusal::NotReady {
+            server: self.server.clone(),
+            state: "restarting",
+            reason: Some(SESSION_GONE.to_owned()),
+            retry_after_ms: Some(0),
+        }
+    }
+
+    /// Settles a call, once; an answer to nothing is dropped (CMCP-007, CMCP-070).
+    pub(super) fn settle(&self, id: u64, outcome: Outcome) {
+        if let Some(call) = self.pending.take(id) {
+            let _ = call.answer.send(outcome);
+            self.questions.reconsider();
+        }
+    }
+}
+
+/// However a call ends, its place in the table does not outlive it.
+struct Forget<'a> {
+    link: &'a Arc<Link>,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.link.take_back(self.id, "the caller is gone");
+    }
+}
+
+fn now_ms() -> u64 {
+    millis(moment().since_start())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

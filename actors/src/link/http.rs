@@ -1,0 +1,202 @@
+//! Servers reached over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
+
+mod open;
+mod sse_wire;
+mod stream;
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode, Uri};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::credit::Credit;
+use mgp_transports::http::client::{Client, ClientError, Response};
+
+use super::Link;
+use crate::exchange::Flag;
+
+pub use self::open::{OpenError, Opened, open};
+pub use self::sse_wire::SseWire;
+
+/// `Mcp-Session-Id`.
+pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// `MCP-Protocol-Version`.
+pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// `Last-Event-ID`.
+pub const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Notifications and answers under way to one server; more are dropped, as on a broken wire.
+const MAX_TELLS: u64 = 256;
+
+/// A Streamable HTTP server: each message of ours is a POST.
+#[derive(Debug)]
+pub struct HttpWire {
+    client: Client,
+    url: Uri,
+    headers: RwLock<Arc<HeaderMap>>,
+    has_session: bool,
+    version: OnceLock<Version>,
+    tells: Arc<Credit>,
+    closed: Flag,
+}
+
+impl HttpWire {
+    /// A wire to `url`; `headers` go with each request, `session` is what the server gave.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        url: Uri,
+        mut headers: HeaderMap,
+        session: Option<HeaderValue>,
+    ) -> Arc<Self> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        let has_session = session.is_some();
+        if let Some(session) = session {
+            headers.insert(SESSION, session);
+        }
+        Arc::new(Self {
+            client,
+            url,
+            headers: RwLock::new(Arc::new(headers)),
+            has_session,
+            version: OnceLock::new(),
+            tells: Credit::new(MAX_TELLS),
+            closed: Flag::default(),
+        })
+    }
+
+    /// From now on each request names this version.
+    pub fn set_version(&self, version: Version) {
+        let mut headers = self.headers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut with = HeaderMap::clone(&headers);
+        with.insert(VERSION, HeaderValue::from_static(version.as_str()));
+        *headers = Arc::new(with);
+        let _ = self.version.set(version);
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let headers = self.headers.read().unwrap_or_else(PoisonError::into_inner);
+        HeaderMap::clone(&headers)
+    }
+
+    /// POSTs a request and feeds what comes back to the link.
+    pub(super) async fn call(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: Bytes,
+    ) -> Result<(), Refusal> {
+        let response = self.post(frame).await.map_err(|e| broken(link, &e))?;
+        self.judge(link, &response)?;
+        let kind = response.headers.get(CONTENT_TYPE);
+        if is(kind, "text/event-stream") {
+            return self.follow(link, id, response).await;
+        }
+        let body = mgp_transports::http::client::read_json(response.body, link.limits.max_frame)
+            .await
+            .map_err(|e| link.lost(&e.to_string()))?;
+        link.receive(&body, Some(id));
+        if link.awaits(id) {
+            return Err(link.lost("its HTTP answer holds no answer to the request"));
+        }
+        Ok(())
+    }
+
+    async fn post(&self, frame: Bytes) -> Result<Response, ClientError> {
+        self.client
+            .request(Method::POST, &self.url, self.headers(), Some(frame))
+            .await
+    }
+
+    /// Tells what a status means for the call and for the link.
+    fn judge(&self, link: &Arc<Link>, response: &Response) -> Result<(), Refusal> {
+        let status = response.status;
+        if status.is_success() {
+            return Ok(());
+        }
+        if status == StatusCode::NOT_FOUND && self.has_session {
+            let why = "its session has ended (HTTP 404)".to_owned();
+            link.upward.broken(&link.server, link.number, why);
+            return Err(link.session_gone());
+        }
+        let words = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                "; check `headers` of this server in mgp.toml"
+            }
+            _ => "",
+        };
+        Err(link.lost(&format!("it answered HTTP {status}{words}")))
+    }
+
+    /// POSTs something that has no answer.
+    pub(super) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
+        let Some(charge) = self.tells.try_take(1) else {
+            link.log
+                .note("a notification was dropped: too many are under way");
+            return;
+        };
+        let (wire, link) = (self.clone(), link.clone());
+        tokio::spawn(async move {
+            let _charge = charge;
+            match wire.post(frame).await {
+                Ok(response) if response.status.is_success() => {}
+                Ok(response) => link.log.note(&format!(
+                    "a notification was answered HTTP {}",
+                    response.status
+                )),
+                Err(error) => link.log.note(&format!("a notification failed: {error}")),
+            }
+        });
+    }
+
+    /// POSTs something that has no answer, and waits until it is taken.
+    ///
+    /// # Errors
+    /// In words, why it was not.
+    pub async fn deliver(&self, frame: Bytes) -> Result<(), String> {
+        let response = self.post(frame).await.map_err(|e| e.to_string())?;
+        match response.status.is_success() {
+            true => Ok(()),
+            false => Err(format!("HTTP {}", response.status)),
+        }
+    }
+
+    /// Ends what listens; the session is deleted by [`Self::delete`].
+    pub(super) fn close(&self) {
+        self.closed.raise();
+    }
+
+    /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
+    pub async fn delete(&self) {
+        if self.has_session {
+            let _ = self
+                .client
+                .request(Method::DELETE, &self.url, self.headers(), None)
+                .await;
+        }
+    }
+}
+
+fn broken(link: &Arc<Link>, error: &ClientError) -> Refusal {
+    let why = error.to_string();
+    if matches!(error, ClientError::Dial(_)) {
+        link.upward.broken(&link.server, link.number, why.clone());
+    }
+    link.lost(&why)
+}
+
+fn is(value: Option<&HeaderValue>, kind: &str) -> bool {
+    value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
+        v.split(';')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .eq_ignore_ascii_case(kind)
+    })
+}

@@ -1,0 +1,219 @@
+//! Finding out how a server at a URL wants to be spoken to (MCP transports, backwards compatibility).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use mgp_transports::http::body::BodyError;
+use mgp_transports::http::client::{
+    Client, ClientError, Events, EventsError, Response, events, parse_url, read_json,
+};
+
+use super::{HttpWire, SESSION, SseWire, is};
+
+/// How long a server may take to name its endpoint on an SSE stream.
+const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What answered at the URL.
+#[derive(Debug)]
+pub enum Opened {
+    /// Streamable HTTP; `answer` is the message that answers `initialize`.
+    Streamable {
+        /// The wire, in its session.
+        wire: Arc<HttpWire>,
+        /// The answer's frame.
+        answer: Bytes,
+    },
+    /// HTTP+SSE: `initialize` goes over the wire like anything else.
+    Sse {
+        /// The wire.
+        wire: Arc<SseWire>,
+        /// The stream on which everything comes back.
+        stream: Box<Events>,
+    },
+}
+
+/// Why nothing at the URL could be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No connection, no TLS, no HTTP.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// Its answer broke off or is too large.
+    #[error("{0}")]
+    Body(#[from] BodyError),
+    /// Its event stream broke off or has an event that is too large.
+    #[error("{0}")]
+    Events(#[from] EventsError),
+    /// An HTTP status that is no way to go on.
+    #[error("{url} answered HTTP {status}{hint}")]
+    Status {
+        /// Where.
+        url: String,
+        /// What.
+        status: StatusCode,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// It spoke, but not MCP.
+    #[error("{url} is no MCP server: {why}")]
+    NotMcp {
+        /// Where.
+        url: String,
+        /// What it did instead.
+        why: String,
+    },
+}
+
+/// POSTs `initialize`; where that is not understood, asks for an SSE stream.
+///
+/// # Errors
+/// [`OpenError`] in words for the operator.
+pub async fn open(
+    client: &Client,
+    url: &str,
+    headers: &HeaderMap,
+    initialize: Bytes,
+    limit: usize,
+) -> Result<Opened, OpenError> {
+    let mut with = headers.clone();
+    with.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    with.insert(
+        ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    let uri = parse_url(url)?;
+    let response = client
+        .request(Method::POST, &uri, with, Some(initialize))
+        .await?;
+    match response.status {
+        status if status.is_success() => {
+            let session = response.headers.get(SESSION).cloned();
+            let answer = first_answer(url, response, limit).await?;
+            let wire = HttpWire::new(client.clone(), uri, headers.clone(), session);
+            Ok(Opened::Streamable { wire, answer })
+        }
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            old_style(client, url, headers, limit, response.status).await
+        }
+        status => Err(refused(url, status)),
+    }
+}
+
+fn refused(url: &str, status: StatusCode) -> OpenError {
+    let hint = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            "; set the token it wants in `headers` of this server"
+        }
+        StatusCode::NOT_FOUND => "; is the path of `url` right?",
+        _ => "",
+    };
+    OpenError::Status {
+        url: url.to_owned(),
+        status,
+        hint,
+    }
+}
+
+/// The answer to `initialize`, whichever way it comes.
+async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Bytes, OpenError> {
+    if is(response.headers.get(CONTENT_TYPE), "application/json") {
+        return Ok(read_json(response.body, limit).await?);
+    }
+    if !is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+        return Err(OpenError::NotMcp {
+            url: url.to_owned(),
+            why: "`initialize` was answered with neither JSON nor an event stream".into(),
+        });
+    }
+    let mut stream = events(response.body, limit);
+    while let Some(event) = stream.next().await? {
+        if let Ok(mgp_protocol::jsonrpc::Message::Response { .. }) =
+            mgp_protocol::jsonrpc::parse(&event.data)
+        {
+            return Ok(event.data);
+        }
+    }
+    Err(OpenError::NotMcp {
+        url: url.to_owned(),
+        why: "its stream ended before `initialize` was answered".into(),
+    })
+}
+
+/// GETs the stream of HTTP+SSE, whose first event names where to POST.
+async fn old_style(
+    client: &Client,
+    url: &str,
+    headers: &HeaderMap,
+    limit: usize,
+    status: StatusCode,
+) -> Result<Opened, OpenError> {
+    let mut with = headers.clone();
+    with.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let response = client
+        .request(Method::GET, &parse_url(url)?, with, None)
+        .await?;
+    let is_stream =
+        response.status.is_success() && is(response.headers.get(CONTENT_TYPE), "text/event-stream");
+    if !is_stream {
+        return Err(refused(url, status));
+    }
+    let mut stream = events(response.body, limit);
+    let not_mcp = |why: &str| OpenError::NotMcp {
+        url: url.to_owned(),
+        why: why.to_owned(),
+    };
+    let first = tokio::time::timeout(ENDPOINT_DEADLINE, stream.next())
+        .await
+        .map_err(|_| not_mcp("its event stream names no endpoint"))??;
+    let endpoint = first
+        .filter(|e| e.event.as_deref() == Some("endpoint"))
+        .ok_or_else(|| not_mcp("its event stream does not begin with `endpoint`"))?;
+    let endpoint = String::from_utf8_lossy(&endpoint.data).into_owned();
+    let post = same_origin(url, &endpoint)
+        .ok_or_else(|| not_mcp("its endpoint lies on another origin"))?;
+    Ok(Opened::Sse {
+        wire: SseWire::new(client.clone(), parse_url(&post)?, headers.clone()),
+        stream: Box::new(stream),
+    })
+}
+
+/// Resolves the endpoint against the URL; another origin is refused, because our headers, which are
+/// secrets, would go there.
+fn same_origin(url: &str, endpoint: &str) -> Option<String> {
+    let base: http::Uri = url.parse().ok()?;
+    let origin = format!("{}://{}", base.scheme_str()?, base.authority()?);
+    if endpoint.starts_with('/') && !endpoint.starts_with("//") {
+        return Some(format!("{origin}{endpoint}"));
+    }
+    if endpoint.contains("://") {
+        let target: http::Uri = endpoint.parse().ok()?;
+        let same = target.scheme() == base.scheme() && target.authority() == base.authority();
+        return same.then(|| endpoint.to_owned());
+    }
+    let folder = base
+        .path()
+        .rsplit_once('/')
+        .map_or("", |(folder, _)| folder);
+    Some(format!("{origin}{folder}/{endpoint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_origin;
+
+    #[test]
+    fn an_endpoint_on_another_origin_is_refused() {
+        let at = |endpoint| same_origin("http://a:1/x/sse", endpoint);
+        assert_eq!(at("/m?s=1").as_deref(), Some("http://a:1/m?s=1"));
+        assert_eq!(at("m").as_deref(), Some("http://a:1/x/m"));
+        assert_eq!(at("http://a:1/m").as_deref(), Some("http://a:1/m"));
+        assert_eq!(at("http://evil.example/m"), None);
+        assert_eq!(
+            at("//evil.example/m").as_deref(),
+            Some("http://a:1/x///evil.example/m")
+        );
+    }
+}

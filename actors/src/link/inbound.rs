@@ -1,0 +1,318 @@
+//! What a server sends: answers, notifications, questions.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mgp_engine::attribution::{Whom, whom};
+use mgp_engine::levels::Level;
+use mgp_protocol::framing::Frame;
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::mcp;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::Splice;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use super::{InFlight, Link, List};
+use crate::exchange::{Class, Exchange, Flag};
+use crate::request::Caller;
+
+/// Questions of one server that may be open at once; a person answers one at a time.
+pub(super) const MAX_QUESTIONS: usize = 64;
+
+/// Lines that are no messages are written to the log up to this many, then only counted.
+const NOISE_SHOWN: u64 = 20;
+
+/// The questions a server has open.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: Mutex<HashMap<RequestId, Arc<Flag>>>,
+    count: AtomicUsize,
+    changed: Notify,
+}
+
+impl Questions {
+    pub(super) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// A call ended: what could not be attributed may be clear now.
+    pub(super) fn reconsider(&self) {
+        if self.any() {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Notes a question; `None` when there are too many, or one with this id.
+    pub(super) fn open(&self, id: &RequestId) -> Option<Arc<Flag>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_QUESTIONS || open.contains_key(id) {
+            return None;
+        }
+        let withdrawn = Arc::new(Flag::default());
+        open.insert(id.clone(), withdrawn.clone());
+        self.count.store(open.len(), Ordering::Relaxed);
+        Some(withdrawn)
+    }
+
+    /// Takes a question out; true when it was still open.
+    pub(super) fn close(&self, id: &RequestId) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_open = open.remove(id).is_some();
+        self.count.store(open.len(), Ordering::Relaxed);
+        was_open
+    }
+
+    fn withdraw(&self, id: &RequestId) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(withdrawn) = open.get(id) {
+            withdrawn.raise();
+        }
+    }
+
+    pub(super) fn drop_all(&self) {
+        let open = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            self.count.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *open)
+        };
+        open.into_values().for_each(|withdrawn| withdrawn.raise());
+        self.changed.notify_waiters();
+    }
+}
+
+impl Link {
+    /// Takes what the child wrote to stdout.
+    pub fn receive_frame(self: &Arc<Self>, frame: Frame) {
+        match frame {
+            Frame::Line(line) => self.receive(&line, None),
+            Frame::Oversized { head, tail, len } => self.oversized(&head, &tail, len),
+        }
+    }
+
+    /// Takes one message. `via` is the call on whose own stream it came, where a transport tells.
+    pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
+        match jsonrpc::parse(frame) {
+            Ok(Message::Response { id, outcome }) => self.answered(frame, id, outcome),
+            Ok(Message::Notification { method, params }) => {
+                self.notified(&method, params.map(RawValue::get), via);
+            }
+            Ok(Message::Request { id, method, params }) => {
+                self.questioned(id, &method, params.map(RawValue::get), via);
+            }
+            Err(malformed) => self.noise(frame, &malformed),
+        }
+    }
+
+    fn answered(
+        &self,
+        frame: &Bytes,
+        id: Option<RequestId>,
+        outcome: Result<&RawValue, &RawValue>,
+    ) {
+        let Some(id) = id.and_then(|id| id.as_u64()) else {
+            return;
+        };
+        match outcome {
+            Ok(result) => self.settle(id, Ok(frame.slice_ref(result.get().as_bytes()))),
+            Err(error) => self.settle(id, Err(Refusal::Peer(error.to_owned()))),
+        }
+    }
+
+    /// A line that is no message: counted, shown a few times, survived (MCP-072).
+    fn noise(&self, frame: &Bytes, malformed: &jsonrpc::Malformed) {
+        let seen = self.counts.noise.fetch_add(1, Ordering::Relaxed);
+        if seen < NOISE_SHOWN {
+            let text = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
+            self.log
+                .note(&format!("not a message on stdout ({malformed}): {text}"));
+        }
+    }
+
+    /// A message over the limit: whoever waits for it learns it, the others never notice.
+    fn oversized(&self, head: &[u8], tail: &[u8], len: u64) {
+        self.counts.oversized.fetch_add(1, Ordering::Relaxed);
+        let limit = self.limits.max_frame as u64;
+        self.log.note(&format!(
+            "a message of {len} bytes was dropped, the limit is {limit} (max_frame_bytes)"
+        ));
+        let id = id_near(head, tail).or_else(|| self.only_call());
+        if let Some(id) = id {
+            let server = self.server.clone();
+            self.settle(id, Err(Refusal::TooLarge { server, len, limit }));
+        }
+    }
+
+    fn only_call(&self) -> Option<u64> {
+        let mut ids = Vec::new();
+        self.pending.for_each(|id, _| ids.push(id));
+        (ids.len() == 1).then(|| ids[0])
+    }
+
+    fn notified(self: &Arc<Self>, method: &str, params: Option<&str>, via: Option<u64>) {
+        match method {
+            "notifications/progress" => self.progressed(params),
+            "notifications/message" => self.logged(params, via),
+            "notifications/tools/list_changed" => {
+                self.upward.list_changed(&self.server, List::Tools)
+            }
+            "notifications/prompts/list_changed" => {
+                self.upward.list_changed(&self.server, List::Prompts);
+            }
+            "notifications/resources/list_changed" => {
+                self.upward.list_changed(&self.server, List::Resources);
+            }
+            "notifications/resources/updated" => self.updated(params),
+            "notifications/cancelled" => {
+                if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
+                    && let Some(id) = RequestId::from_json(cancelled.request_id.get())
+                {
+                    self.questions.withdraw(&id);
+                }
+            }
+            _ => self.pass_on(method, params, via),
+        }
+    }
+
+    /// Progress goes to the call whose token it names, under the client's own token (CMCP-061); when
+    /// that call is over it goes nowhere (CMCP-062).
+    fn progressed(&self, params: Option<&str>) {
+        let Some(params) = params else { return };
+        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
+            return;
+        };
+        let Ok(id) = progress.progress_token.get().parse::<u64>() else {
+            return;
+        };
+        self.touch(id);
+        let way = self.pending.with(id, |call| {
+            call.token
+                .clone()
+                .map(|token| (token, call.exchange.clone()))
+        });
+        if let Some(Some((token, exchange))) = way {
+            let mut splice = Splice::new(params);
+            splice.replace(progress.progress_token.get(), &*token);
+            let frame = jsonrpc::notification("notifications/progress", Some(&splice.finish()));
+            exchange.send(frame.into(), Class::Lossy);
+        }
+    }
+
+    /// A log record goes to the call that caused it where that is known, else to every client that
+    /// may see this server.
+    fn logged(&self, params: Option<&str>, via: Option<u64>) {
+        let Some(params) = params else { return };
+        let Ok(message) = mcp::read::<mcp::Message<'_>>(Some(params)) else {
+            return;
+        };
+        let level = message.level.parse().unwrap_or(Level::Info);
+        match self.origin(via) {
+            Origin::Call(caller, exchange) => {
+                if level.passes(caller.back.level()) {
+                    let frame = crate::directory::log_frame(&self.server, &caller.view, params);
+                    exchange.send(frame, Class::Lossy);
+                }
+            }
+            Origin::Nobody | Origin::Several => self.upward.logged(&self.server, params),
+        }
+    }
+
+    fn updated(&self, params: Option<&str>) {
+        if let Some(params) = params
+            && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
+        {
+            self.upward.updated(&self.server, &updated.uri, params);
+        }
+    }
+
+    /// A notification the kernel does not know goes to the call that caused it, or nowhere: it could
+    /// hold what other clients must not see.
+    fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
+        if let Origin::Call(_, exchange) = self.origin(via) {
+            exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
+        }
+    }
+
+    /// Whose call a message of the server belongs to.
+    pub(super) fn origin(&self, via: Option<u64>) -> Origin {
+        let of = |call: &InFlight| call.caller.clone().map(|c| (c, call.exchange.clone()));
+        if let Some(id) = via {
+            return match self.pending.with(id, of).flatten() {
+                Some((caller, exchange)) => Origin::Call(caller, exchange),
+                None => Origin::Nobody,
+            };
+        }
+        let mut calls = Vec::new();
+        self.pending.for_each(|id, call| {
+            if let Some((caller, exchange)) = of(call) {
+                calls.push((id, caller, exchange));
+            }
+        });
+        match whom(calls.iter().map(|(_, caller, _)| caller.connection)) {
+            Whom::Nobody => Origin::Nobody,
+            Whom::Several => Origin::Several,
+            Whom::One(_) => {
+                let latest = calls.into_iter().max_by_key(|(id, _, _)| *id);
+                latest.map_or(Origin::Nobody, |(_, caller, exchange)| {
+                    Origin::Call(caller, exchange)
+                })
+            }
+        }
+    }
+}
+
+/// Whose call caused a message of a server.
+pub(super) enum Origin {
+    /// The only client with calls under way.
+    Call(Arc<Caller>, Arc<Exchange>),
+    /// No call is under way.
+    Nobody,
+    /// Calls of several clients are.
+    Several,
+}
+
+/// The id of an answer of which only the ends are left. Looks only at the top level's usual places:
+/// right after the start, or right before the end.
+fn id_near(head: &[u8], tail: &[u8]) -> Option<u64> {
+    let head = String::from_utf8_lossy(head);
+    let tail = String::from_utf8_lossy(tail);
+    let early = head
+        .split_once("\"id\":")
+        .filter(|(before, _)| !before.contains("\"result\"") && !before.contains("\"error\""));
+    let late = tail
+        .trim_end()
+        .strip_suffix('}')
+        .and_then(|t| t.rsplit_once("\"id\":"))
+        .filter(|(_, id)| id.trim().bytes().all(|b| b.is_ascii_digit()));
+    let text = early.or(late)?.1.trim_start();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::id_near;
+
+    #[test]
+    fn the_id_of_a_dropped_answer_is_found_at_either_end() {
+        assert_eq!(
+            id_near(br#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#, b"}}"),
+            Some(7)
+        );
+        assert_eq!(
+            id_near(
+                br#"{"result":{"id":3,"x":"#,
+                br#"x"},"jsonrpc":"2.0","id":12}"#
+            ),
+            Some(12)
+        );
+        assert_eq!(id_near(br#"{"result":{"id":3,"x":"#, br#"x"}}"#), None);
+        assert_eq!(id_near(b"xxxxxxxx", b"xxxx"), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests of a server: ping is answered here, questions go to the client whose call caused them.
+
+use std::sync::Arc;
+
+use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId};
+
+use super::Link;
+use super::inbound::{MAX_QUESTIONS, Origin};
+use crate::agent::ClientAnswer;
+use crate::question;
+
+impl Link {
+    /// Takes a request of the server.
+    pub(super) fn questioned(
+        self: &Arc<Self>,
+        id: RequestId,
+        method: &str,
+        params: Option<&str>,
+        via: Option<u64>,
+    ) {
+        if method == "ping" {
+            return self.reply(&id, &Ok(bytes::Bytes::from_static(b"{}")));
+        }
+        if !question::is_known(method) {
+            let words = format!("Method not found: {method}");
+            return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+        }
+        if self.peer().is_none() {
+            let words = "only ping may be asked before `notifications/initialized`";
+            return self.reply(&id, &question::refused(INVALID_REQUEST, words));
+        }
+        let Some(withdrawn) = self.questions.open(&id) else {
+            let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
+            return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
+        };
+        if via.is_none() {
+            self.turns.serialise();
+        }
+        let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
+        tokio::spawn(async move {
+            tokio::select! {
+                answer = link.consult(&method, params.as_deref(), via) => {
+                    if link.questions.close(&id) {
+                        link.reply(&id, &answer);
+                    }
+                }
+                () = withdrawn.raised() => {
+                    link.questions.close(&id);
+                }
+            }
+        });
+    }
+
+    /// Finds the client that is meant and asks it.
+    async fn consult(&self, method: &str, params: Option<&str>, via: Option<u64>) -> ClientAnswer {
+        let deadline = tokio::time::Instant::now() + question::ATTRIBUTION;
+        loop {
+            let mut changed = std::pin::pin!(self.questions.changed());
+            changed.as_mut().enable();
+            match self.origin(via) {
+                Origin::Call(caller, exchange) => {
+                    return question::put(&self.server, &caller, &exchange, method, params).await;
+                }
+                Origin::Nobody => return question::orphaned(method),
+                Origin::Several => {
+                    if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                        return question::ambiguous();
+                    }
+                }
+            }
+        }
+    }
+
+    fn reply(self: &Arc<Self>, id: &RequestId, answer: &ClientAnswer) {
+        let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let frame = match answer {
+            Ok(result) => jsonrpc::result(id.as_json(), &text(result)),
+            Err(error) => jsonrpc::error(id.as_json(), &text(error)),
+        };
+        self.wire().tell(self, frame.into());
+    }
+}

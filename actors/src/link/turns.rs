@@ -1,0 +1,131 @@
+//! Servers that ask get the calls of one client at a time, so that it is known who is asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use mgp_engine::attribution::{Enter, Ticket, Turns};
+use mgp_protocol::ids::ConnectionId;
+use mgp_protocol::refusal::Refusal;
+use std::collections::HashMap;
+use tokio::sync::oneshot;
+
+use crate::exchange::Exchange;
+
+/// The queue of clients at one server; passed by while the server has never asked.
+#[derive(Debug, Default)]
+pub struct TurnQueue {
+    asks: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    turns: Turns,
+    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+}
+
+/// A place inside; leaving lets the next client in.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    queue: &'a TurnQueue,
+    who: ConnectionId,
+}
+
+impl TurnQueue {
+    /// From now on calls of different clients are told apart.
+    pub fn serialise(&self) {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .turns
+            .set_asks();
+        self.asks.store(true, Ordering::Release);
+    }
+
+    /// Waits for this client's turn; `None` while the server has never asked anything.
+    pub async fn enter(
+        &self,
+        who: ConnectionId,
+        exchange: &Exchange,
+    ) -> Result<Option<Turn<'_>>, Refusal> {
+        if !self.asks.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let (ticket, let_in) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            match state.turns.enter(who) {
+                Enter::Now => return Ok(Some(Turn { queue: self, who })),
+                Enter::Refused => {
+                    return Err(Refusal::Overloaded {
+                        what: "the queue at a server that serves one client at a time".into(),
+                    });
+                }
+                Enter::Wait(ticket) => {
+                    let (sender, receiver) = oneshot::channel();
+                    state.waiting.insert(ticket, sender);
+                    (ticket, receiver)
+                }
+            }
+        };
+        let mut place = Place {
+            queue: self,
+            who,
+            ticket: Some(ticket),
+        };
+        tokio::select! {
+            _ = let_in => {
+                place.ticket = None;
+                Ok(Some(Turn { queue: self, who }))
+            }
+            () = exchange.cancelled() => Err(Refusal::Cancelled),
+        }
+    }
+
+    fn leave(&self, who: ConnectionId) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = state.turns.leave(who);
+        state.let_in(next);
+    }
+}
+
+impl State {
+    fn let_in(&mut self, tickets: Vec<Ticket>) {
+        for ticket in tickets {
+            if let Some(waiter) = self.waiting.remove(&ticket) {
+                let _ = waiter.send(());
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.leave(self.who);
+    }
+}
+
+/// A place in the queue, given up when the one who waits is gone.
+struct Place<'a> {
+    queue: &'a TurnQueue,
+    who: ConnectionId,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut state = self
+            .queue
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.waiting.remove(&ticket).is_some() {
+            let next = state.turns.cancel(ticket).unwrap_or_default();
+            state.let_in(next);
+        } else {
+            // Let in at the very moment it gave up: the turn is passed on.
+            let next = state.turns.leave(self.who);
+            state.let_in(next);
+        }
+    }
+}

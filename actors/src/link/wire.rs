@@ -1,0 +1,78 @@
+//! How messages reach a server.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_protocol::refusal::Refusal;
+use mgp_transports::lines::{LineSink, SendError};
+
+use super::Link;
+use super::http::{HttpWire, SseWire};
+
+/// The transport of a link.
+#[derive(Debug)]
+pub enum Wire {
+    /// Lines to a child's stdin.
+    Child(LineSink),
+    /// Streamable HTTP: each message is a POST.
+    Http(Arc<HttpWire>),
+    /// HTTP+SSE of 2024-11-05: each message is a POST, answers come on one stream.
+    Sse(Arc<SseWire>),
+}
+
+impl Wire {
+    /// `stdio`, `http` or `sse`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Child(_) => "stdio",
+            Self::Http(_) => "http",
+            Self::Sse(_) => "sse",
+        }
+    }
+
+    /// Carries the call `id` and never resolves: the answer settles the call in the pending table,
+    /// and so does whatever goes wrong here.
+    pub(super) async fn carry(&self, link: &Arc<Link>, id: u64, frame: Bytes) -> Infallible {
+        let sent = match self {
+            Self::Child(sink) => sink.send(frame).map_err(|e| refused(link, e)),
+            Self::Http(http) => http.call(link, id, frame).await,
+            Self::Sse(sse) => sse.post(link, frame).await,
+        };
+        if let Err(refusal) = sent {
+            link.settle(id, Err(refusal));
+        }
+        std::future::pending().await
+    }
+
+    /// Says something that has no answer. What cannot be said any more is dropped: the link is
+    /// broken then, and its calls learn it.
+    pub(super) fn tell(&self, link: &Arc<Link>, frame: Bytes) {
+        match self {
+            Self::Child(sink) => {
+                let _ = sink.send(frame);
+            }
+            Self::Http(http) => http.tell(link, frame),
+            Self::Sse(sse) => sse.tell(link, frame),
+        }
+    }
+
+    /// Ends the connection from our side.
+    pub(super) fn close(&self) {
+        match self {
+            Self::Child(sink) => sink.close(),
+            Self::Http(http) => http.close(),
+            Self::Sse(sse) => sse.close(),
+        }
+    }
+}
+
+fn refused(link: &Link, error: SendError) -> Refusal {
+    match error {
+        SendError::Full => Refusal::Overloaded {
+            what: format!("the queue to server {}, which does not read,", link.server),
+        },
+        SendError::Closed => link.lost("its stdin is closed"),
+    }
+}

@@ -1,0 +1,126 @@
+//! Questions of a server (sampling, elicitation, roots): put to the client whose call caused them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::catalog::View;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
+use mgp_protocol::splice::{Splice, member, quoted};
+
+use crate::agent::ClientAnswer;
+use crate::exchange::Exchange;
+use crate::request::Caller;
+
+/// How long a question may wait until it is clear whose call it belongs to.
+pub const ATTRIBUTION: Duration = Duration::from_secs(30);
+
+/// An answer without asking anyone.
+#[must_use]
+pub fn refused(code: i64, message: &str) -> ClientAnswer {
+    let error = ErrorObject::new(code, message);
+    Err(serde_json::to_vec(&error)
+        .expect("an error object is always JSON")
+        .into())
+}
+
+/// What is answered when no client's call caused the question.
+#[must_use]
+pub fn orphaned(method: &str) -> ClientAnswer {
+    match method {
+        // A server may look at no client's folders outside that client's own calls.
+        "roots/list" => Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#)),
+        _ => refused(
+            METHOD_NOT_FOUND,
+            "no client's call is under way, so there is nobody to ask",
+        ),
+    }
+}
+
+/// Calls of several clients are under way and none ended in time.
+#[must_use]
+pub fn ambiguous() -> ClientAnswer {
+    refused(
+        INTERNAL_ERROR,
+        "calls of several clients are under way and the question does not say which one it belongs to; \
+         from now on this server gets the calls of one client at a time",
+    )
+}
+
+/// True for the methods a server may ask.
+#[must_use]
+pub fn is_known(method: &str) -> bool {
+    matches!(
+        method,
+        "sampling/createMessage" | "elicitation/create" | "roots/list"
+    )
+}
+
+/// Puts the question to the client, if it said that it can be asked.
+pub async fn put(
+    server: &ServerId,
+    caller: &Arc<Caller>,
+    exchange: &Exchange,
+    method: &str,
+    params: Option<&str>,
+) -> ClientAnswer {
+    if let Err(missing) = able(&caller.capabilities, method, params) {
+        return missing;
+    }
+    let params = dressed(server, caller, method, params);
+    match caller.back.ask(exchange, method, params.as_deref()).await {
+        Ok(answer) => answer,
+        Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
+    }
+}
+
+/// CMCP-088, CMCP-090: a client is never asked for what it did not declare.
+fn able(can: &ClientCapabilities, method: &str, params: Option<&str>) -> Result<(), ClientAnswer> {
+    let ok = match method {
+        "sampling/createMessage" => can.sampling,
+        "roots/list" => can.roots,
+        _ => match mcp::read::<elicitation::Create<'_>>(params) {
+            Ok(create) if create.mode.as_deref() == Some("url") => can.elicitation_url,
+            Ok(_) => can.elicitation_form,
+            Err(e) => return Err(refused(INVALID_PARAMS, &e.to_string())),
+        },
+    };
+    if ok {
+        return Ok(());
+    }
+    Err(refused(
+        METHOD_NOT_FOUND,
+        &format!("the client that called does not support {method}"),
+    ))
+}
+
+/// Where many servers share one door a person must see which of them asks; a form without a schema
+/// gets the empty one (CMCP-089).
+fn dressed(
+    server: &ServerId,
+    caller: &Caller,
+    method: &str,
+    params: Option<&str>,
+) -> Option<String> {
+    let params = params?;
+    if method != "elicitation/create" {
+        return Some(params.to_owned());
+    }
+    let mut splice = Splice::new(params);
+    if caller.view == View::All
+        && let Some(raw) = member(params, "message")
+        && let Ok(message) = serde_json::from_str::<String>(raw)
+    {
+        splice.replace(raw, quoted(&format!("[{server}] {message}")));
+    }
+    let url = member(params, "mode") == Some("\"url\"");
+    if !url && member(params, "requestedSchema").is_none() {
+        splice.insert_member(
+            params,
+            "requestedSchema",
+            r#"{"type":"object","properties":{}}"#,
+        );
+    }
+    Some(splice.finish().into_owned())
+}

@@ -1,0 +1,202 @@
+//! `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
+
+use std::borrow::Cow;
+
+use mgp_engine::catalog::View;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use serde_json::value::RawValue;
+
+use super::{Relay, checks, required, text};
+use crate::request::{Outcome, Request};
+
+impl Relay {
+    /// Calls a tool: arguments are checked before the call leaves the kernel, a structured result
+    /// when it comes back.
+    ///
+    /// # Errors
+    /// Any refusal of a call.
+    pub async fn call_tool(&self, request: &Request) -> Outcome {
+        let params = required(request)?;
+        let call: tools::Call<'_> = mcp::read(Some(params))?;
+        let name = text(call.name, "name")?;
+        let route = {
+            let shown = self.shown.load();
+            shown
+                .catalog
+                .tool(&request.caller.view, &name)
+                .cloned()
+                .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
+        };
+        checks::arguments(&name, &route, call.arguments)?;
+        let edits = [(call.name.get(), route.own_name_json.as_ref())];
+        let result = self
+            .forward(request, &route.server, "tools/call", params, &edits)
+            .await?;
+        checks::result(&name, &route, result)
+    }
+
+    /// Gets a prompt.
+    ///
+    /// # Errors
+    /// Any refusal of a call.
+    pub async fn get_prompt(&self, request: &Request) -> Outcome {
+        let params = required(request)?;
+        let get: prompts::Get<'_> = mcp::read(Some(params))?;
+        let name = text(get.name, "name")?;
+        let route = self
+            .shown
+            .load()
+            .catalog
+            .prompt(&request.caller.view, &name)
+            .cloned()
+            .ok_or_else(|| Refusal::UnknownPrompt(name.clone()))?;
+        let edits = [(get.name.get(), route.own_name_json.as_ref())];
+        self.forward(request, &route.server, "prompts/get", params, &edits)
+            .await
+    }
+
+    /// Reads a resource; its contents come back under the URI that was asked for.
+    ///
+    /// # Errors
+    /// Any refusal of a call.
+    pub async fn read_resource(&self, request: &Request) -> Outcome {
+        let params = required(request)?;
+        let about: resources::About<'_> = mcp::read(Some(params))?;
+        let uri = text(about.uri, "uri")?;
+        let (server, own) = self.owner(request, &uri)?;
+        let own_json = quoted(&own);
+        let result = self
+            .forward(
+                request,
+                &server,
+                "resources/read",
+                params,
+                &[(about.uri.get(), &own_json)],
+            )
+            .await?;
+        if own == uri {
+            return Ok(result);
+        }
+        Ok(rename_contents(&result, &own, &uri).map_or(result, Into::into))
+    }
+
+    /// Completes an argument of a prompt or a template.
+    ///
+    /// # Errors
+    /// Any refusal of a call.
+    pub async fn complete(&self, request: &Request) -> Outcome {
+        let params = required(request)?;
+        let complete: completion::Complete<'_> = mcp::read(Some(params))?;
+        let (server, part, own) = self.referred(request, &complete.reference)?;
+        let can = self
+            .shown
+            .load()
+            .peers
+            .get(&server)
+            .is_some_and(|p| p.capabilities.completions);
+        if !can {
+            return Err(Refusal::UnknownMethod("completion/complete".into()));
+        }
+        let own = quoted(&own);
+        self.forward(
+            request,
+            &server,
+            "completion/complete",
+            params,
+            &[(part, &own)],
+        )
+        .await
+    }
+
+    /// Whose resource a URI is, and under which URI its server knows it.
+    pub(super) fn owner(
+        &self,
+        request: &Request,
+        uri: &str,
+    ) -> Result<(ServerId, String), Refusal> {
+        let view = &request.caller.view;
+        let shown = self.shown.load();
+        if let Some(route) = shown.catalog.resource(view, uri) {
+            return Ok((route.server.clone(), route.uri.into_owned()));
+        }
+        // A server may know more than it lists; where it is clear which server is meant, it is asked.
+        let mut can = shown
+            .peers
+            .iter()
+            .filter(|(id, peer)| peer.capabilities.resources && shows(view, id));
+        match (can.next(), can.next()) {
+            (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
+            (None | Some(_), _) => Err(Refusal::UnknownResource(uri.to_owned())),
+        }
+    }
+
+    /// Server, the text in the frame that names the prompt or template, and its own name there.
+    fn referred<'a>(
+        &self,
+        request: &Request,
+        reference: &completion::Reference<'a>,
+    ) -> Result<(ServerId, &'a str, String), Refusal> {
+        let view = &request.caller.view;
+        let shown = self.shown.load();
+        let missing = |what: &str| Refusal::BadParams(format!("`ref.{what}` is missing"));
+        match reference.kind.as_ref() {
+            "ref/prompt" => {
+                let raw = reference.name.ok_or_else(|| missing("name"))?;
+                let name = text(raw, "ref.name")?;
+                let route = shown
+                    .catalog
+                    .prompt(view, &name)
+                    .ok_or(Refusal::UnknownPrompt(name))?;
+                Ok((route.server.clone(), raw.get(), route.own_name.to_string()))
+            }
+            "ref/resource" => {
+                let raw = reference.uri.ok_or_else(|| missing("uri"))?;
+                let uri = text(raw, "ref.uri")?;
+                let (server, own) = match shown.catalog.template(view, &uri) {
+                    Some(template) => (template.server.clone(), template.uri.to_string()),
+                    None => self.owner(request, &uri)?,
+                };
+                Ok((server, raw.get(), own))
+            }
+            other => Err(Refusal::BadParams(format!(
+                "`ref.type` must be ref/prompt or ref/resource, not {other:?}"
+            ))),
+        }
+    }
+}
+
+fn shows(view: &View, server: &ServerId) -> bool {
+    match view {
+        View::All => true,
+        View::One(only) => only == server,
+    }
+}
+
+/// Puts the URI the client knows in the place of the server's own.
+fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
+    let result = std::str::from_utf8(result).ok()?;
+    let contents = member(result, "contents")?;
+    let contents: Vec<&RawValue> = serde_json::from_str(contents).ok()?;
+    let mut splice = Splice::new(result);
+    for content in contents {
+        let uri = member(content.get(), "uri")?;
+        if serde_json::from_str::<Cow<'_, str>>(uri).ok()? == own {
+            splice.replace(uri, quoted(shown));
+        }
+    }
+    Some(splice.finish().into_owned())
+}
+
+impl Relay {
+    /// True when this view shows something that exists.
+    #[must_use]
+    pub fn knows(&self, view: &View) -> bool {
+        match view {
+            View::All => true,
+            View::One(id) => self.servers.load().contains_key(id),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What an agent asks to be told: resource updates and log levels.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_engine::levels::Level;
+use mgp_protocol::mcp::{self, logging, resources};
+use mgp_protocol::refusal::Refusal;
+
+use super::{Relay, nothing, required, text};
+use crate::request::{Outcome, Request};
+
+/// How long a level may take to reach the servers before the agent is answered anyway: a hung server
+/// delays nobody.
+const LEVEL_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Relay {
+    /// `resources/subscribe`: one subscription at the server for any number of agents.
+    ///
+    /// # Errors
+    /// Unknown resource, a full table, or the server's own error.
+    pub async fn subscribe(&self, request: &Request) -> Outcome {
+        let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
+        let (server, own) = self.owner(request, &text(about.uri, "uri")?)?;
+        let can = self
+            .shown
+            .load()
+            .peers
+            .get(&server)
+            .is_some_and(|p| p.capabilities.resources_subscribe);
+        if !can {
+            return Err(Refusal::UnknownMethod(format!(
+                "resources/subscribe (server {server} does not offer it)"
+            )));
+        }
+        self.subscriptions
+            .subscribe(request.caller.connection, server, own)
+            .await?;
+        Ok(nothing())
+    }
+
+    /// `resources/unsubscribe`.
+    ///
+    /// # Errors
+    /// Unknown resource.
+    pub async fn unsubscribe(&self, request: &Request) -> Outcome {
+        let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
+        let (server, own) = self.owner(request, &text(about.uri, "uri")?)?;
+        self.subscriptions
+            .unsubscribe(request.caller.connection, server, own)
+            .await?;
+        Ok(nothing())
+    }
+
+    /// `logging/setLevel`: the agent's own floor; each server gets the most verbose one anybody
+    /// wants of it (MCP-061, MCP-062).
+    ///
+    /// # Errors
+    /// A level outside the eight of RFC 5424.
+    pub async fn set_level(&self, request: &Request) -> Outcome {
+        let wanted: logging::SetLevel<'_> = mcp::read(request.params.as_deref())?;
+        let level: Level = wanted.level.parse().map_err(|_| {
+            Refusal::BadParams(format!(
+                "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency, not {:?}",
+                wanted.level
+            ))
+        })?;
+        request.caller.back.set_level(level);
+        let links = self.links(&request.caller.view);
+        let telling = links.iter().map(|link| self.tell_level(link));
+        let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
+        Ok(nothing())
+    }
+
+    /// Tells one server the most verbose level anybody wants of it.
+    pub async fn tell_level(&self, link: &std::sync::Arc<crate::link::Link>) {
+        let can = link.peer().is_some_and(|p| p.capabilities.logging);
+        let Some(floor) = self.directory.floor(&link.server).filter(|_| can) else {
+            return;
+        };
+        let params = format!(r#"{{"level":"{}"}}"#, floor.as_str());
+        if let Err(error) = link.ask("logging/setLevel", Some(&params)).await {
+            link.log.note(&format!("logging/setLevel: {error}"));
+        }
+    }
+}

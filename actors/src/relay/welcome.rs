@@ -1,0 +1,120 @@
+//! The result of `initialize`: what an agent is told the kernel can do.
+
+use std::time::Duration;
+
+use mgp_engine::catalog::View;
+use mgp_engine::lifecycle::State;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::splice::{members, quoted};
+
+use super::Relay;
+use crate::catalog::Shown;
+use crate::link::Peer;
+use crate::request::{Caller, Outcome};
+
+/// How long an agent that asks for one server waits for it to be connected.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of `instructions` that all servers together may put into a model's context.
+const INSTRUCTIONS: usize = 16 << 10;
+
+/// What an agent that sees everything is told. A legacy client learns this once, and servers come
+/// and go, so it is what the kernel relays, whoever offers it right now.
+const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
+
+impl Relay {
+    /// Answers `initialize`.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub async fn welcome(&self, caller: &Caller) -> Outcome {
+        let (capabilities, info, instructions) = match &caller.view {
+            View::All => self.everything(),
+            View::One(id) => self.one(id).await,
+        };
+        let instructions = instructions
+            .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
+            .unwrap_or_default();
+        Ok(format!(
+            r#"{{"protocolVersion":"{}","capabilities":{capabilities},"serverInfo":{info}{instructions}}}"#,
+            caller.version
+        )
+        .into())
+    }
+
+    fn everything(&self) -> (String, String, Option<String>) {
+        let info = format!(
+            r#"{{"name":"mgp","title":"MGP kernel","version":{}}}"#,
+            quoted(&self.version)
+        );
+        (EVERYTHING.into(), info, instructions(&self.shown.load()))
+    }
+
+    /// One server under its own name: what it said of itself, as far as the kernel relays it.
+    async fn one(&self, id: &ServerId) -> (String, String, Option<String>) {
+        self.settled(id).await;
+        match self.shown.load().peers.get(id) {
+            Some(peer) => (
+                relayed(peer),
+                peer.info
+                    .as_deref()
+                    .unwrap_or(r#"{"name":"","version":""}"#)
+                    .into(),
+                peer.instructions.as_deref().map(Into::into),
+            ),
+            None => {
+                let name = quoted(id.as_str());
+                let info = format!(r#"{{"name":{name},"version":""}}"#);
+                (EVERYTHING.into(), info, None)
+            }
+        }
+    }
+
+    /// Waits until a server that is being started is connected or has failed.
+    async fn settled(&self, id: &ServerId) {
+        let Some(handle) = self.servers.load().get(id).cloned() else {
+            return;
+        };
+        let mut status = handle.follow();
+        let settled =
+            status.wait_for(|s| !matches!(s.state, State::Connecting | State::Restarting));
+        let _ = tokio::time::timeout(PATIENCE, settled).await;
+    }
+}
+
+/// The capabilities of a server that work through the kernel, verbatim but for `listChanged`: a list
+/// may change because its server was restarted, whatever the server itself announces.
+fn relayed(peer: &Peer) -> String {
+    let mut out = Vec::new();
+    for (name, value) in members(&peer.raw_capabilities).unwrap_or_default() {
+        let value = match name.as_ref() {
+            "tools" | "prompts" => r#"{"listChanged":true}"#,
+            "resources" if peer.capabilities.resources_subscribe => {
+                r#"{"subscribe":true,"listChanged":true}"#
+            }
+            "resources" => r#"{"listChanged":true}"#,
+            "completions" | "logging" => value.get(),
+            _ => continue,
+        };
+        out.push(format!("{}:{value}", quoted(&name)));
+    }
+    format!("{{{}}}", out.join(","))
+}
+
+/// MCP-086: the instructions of all servers, each under its name; the whole is bounded.
+fn instructions(shown: &Shown) -> Option<String> {
+    let mut out = String::new();
+    for (id, peer) in &shown.peers {
+        let Some(text) = peer.instructions.as_deref() else {
+            continue;
+        };
+        if out.len() + text.len() > INSTRUCTIONS {
+            out.push_str(
+                "(Further servers have instructions; connect to /mcp/<server> to read them.)\n",
+            );
+            break;
+        }
+        out.push_str(&format!("# {id}\n{text}\n\n"));
+    }
+    (!out.is_empty()).then_some(out)
+}

@@ -1,0 +1,116 @@
+//! A request as the core sees it: it carries its caller and stands alone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_engine::catalog::View;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::{AgentId, ConnectionId};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::refusal::{Refusal, Rendered};
+
+use crate::agent::Agent;
+use crate::exchange::Exchange;
+
+/// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
+/// `_meta` of a stateless one.
+#[derive(Debug)]
+pub struct Caller {
+    /// What calls and questions are attributed to.
+    pub connection: ConnectionId,
+    /// As the door knows it.
+    pub agent: AgentId,
+    /// May ask `mgp/kernel/*` and `mgp/servers/*`.
+    pub operator: bool,
+    /// What it is shown.
+    pub view: View,
+    /// What it speaks.
+    pub version: Version,
+    /// What it can be asked for.
+    pub capabilities: ClientCapabilities,
+    /// The way back to it.
+    pub back: Arc<Agent>,
+}
+
+/// One request. Method and params are slices of the frame it came in.
+#[derive(Debug)]
+pub struct Request {
+    /// Who asks.
+    pub caller: Arc<Caller>,
+    /// The request's state while it is under way.
+    pub exchange: Arc<Exchange>,
+    /// What is asked.
+    pub method: ByteString,
+    /// With what, as JSON text.
+    pub params: Option<ByteString>,
+}
+
+/// The `result` member of an answer, as JSON text, or why there is none.
+pub type Outcome = Result<Bytes, Refusal>;
+
+/// An answer under way.
+pub type Answering<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Who answers what: the table of every method (`kernel/src/routes.rs`).
+pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
+    /// Answers a request.
+    fn answer(&self, request: Request) -> Answering;
+
+    /// Takes note of a notification.
+    fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
+
+    /// The result of `initialize` for an agent with this view, as JSON text.
+    fn welcome(&self, caller: Arc<Caller>) -> Answering;
+
+    /// True when the view names something that exists.
+    fn knows(&self, view: &View) -> bool;
+
+    /// An agent has gone: what it subscribed to ends.
+    fn farewell(&self, connection: ConnectionId);
+}
+
+/// Answers up to this size are copied into one buffer; larger ones are written in parts.
+const COPIED: usize = 16 << 10;
+
+/// The whole answer to the request `id`: one part, or three of which the middle one is the server's
+/// own bytes.
+#[must_use]
+pub fn answer_parts(id: &str, outcome: &Outcome, version: Version) -> [Bytes; 3] {
+    let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
+    match outcome {
+        Ok(result) if result.len() <= COPIED => {
+            let mut out = Vec::with_capacity(40 + id.len() + result.len());
+            out.extend_from_slice(PREFIX);
+            out.extend_from_slice(id.as_bytes());
+            out.extend_from_slice(RESULT);
+            out.extend_from_slice(result);
+            out.push(b'}');
+            whole(out)
+        }
+        Ok(result) => {
+            let head = [PREFIX, id.as_bytes(), RESULT].concat();
+            [head.into(), result.clone(), Bytes::from_static(b"}")]
+        }
+        Err(refusal) => whole(match refusal.render(version) {
+            Rendered::Error(error) => jsonrpc::error(id, &error),
+            Rendered::Result(result) => jsonrpc::result(id, &result),
+        }),
+    }
+}
+
+const PREFIX: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
+const RESULT: &[u8] = br#","result":"#;
+
+/// The whole answer as one frame.
+#[must_use]
+pub fn answer_frame(id: &str, outcome: &Outcome, version: Version) -> Bytes {
+    let [head, middle, tail] = answer_parts(id, outcome, version);
+    if middle.is_empty() {
+        return head;
+    }
+    [head, middle, tail].concat().into()
+}

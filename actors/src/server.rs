@@ -1,0 +1,386 @@
+//! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
+//! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
+
+mod connect;
+mod handle;
+mod handshake;
+mod incarnation;
+mod lists;
+
+use std::sync::Arc;
+
+use mgp_engine::catalog::Offer;
+use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
+use mgp_engine::moment::Moment;
+use mgp_engine::restart::{Exit, Restarts, Verdict};
+use mgp_engine::spec::ServerSpec;
+use mgp_transports::log::ServerLog;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use self::incarnation::Incarnation;
+use self::lists::Lists;
+use crate::catalog::CatalogHandle;
+use crate::guard::GuardHandle;
+use crate::link::{Link, List};
+use crate::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
+use crate::subscriptions::SubscriptionsHandle;
+use crate::time::moment;
+
+pub use self::connect::Connector;
+pub use self::handle::{ServerHandle, ServerTable, Status};
+
+/// What a server's supervisor is told and asked.
+#[derive(Debug)]
+pub enum ServerMsg {
+    /// Start, by the kernel at its start or by an operator; an operator's start forgets old restarts.
+    Start {
+        /// An operator asked.
+        by_operator: bool,
+    },
+    /// Drain and stop. Answered when the server has stopped.
+    Stop(Why, Reply<()>),
+    /// Drain, stop and start again.
+    Restart,
+    /// Its entry in the configuration changed.
+    Reconfigure(Box<ServerSpec>),
+    /// An attempt shook hands and has its first lists.
+    Connected(u64, Arc<Link>, Box<Lists>),
+    /// An attempt ended.
+    Ended(u64, Exit, String),
+    /// A list changed at the server.
+    ListChanged(List),
+    /// A list was fetched again.
+    Fetched(List, u64, Box<Lists>),
+    /// The connection is of no use any more.
+    Broken(u64, String),
+    /// The backoff is over.
+    TryAgain(u64),
+    /// Tells its address to the actor that must know it: used by tests to break it.
+    Panic,
+}
+
+/// What never changes.
+#[derive(Debug, Clone)]
+pub struct ServerActor {
+    /// The server's public face.
+    pub handle: Arc<ServerHandle>,
+    /// Where its tools are shown.
+    pub catalog: CatalogHandle,
+    /// Where its subscriptions are kept.
+    pub subscriptions: SubscriptionsHandle,
+    /// What ends its processes when the kernel dies.
+    pub guard: GuardHandle,
+    /// How it is connected to.
+    pub connector: Arc<Connector>,
+}
+
+/// What does.
+#[derive(Debug)]
+pub struct ServerState {
+    spec: ServerSpec,
+    me: Mailbox<ServerMsg>,
+    lifecycle: Lifecycle,
+    restarts: Restarts,
+    attempts: u64,
+    current: Option<Incarnation>,
+    offer: Offer,
+    fetching: Vec<(List, bool)>,
+    notes: Vec<String>,
+    stopping: Vec<Reply<()>>,
+    asked_to_stop: bool,
+    start_again: bool,
+    _alive: Alive,
+}
+
+impl Actor for ServerActor {
+    type Msg = Letter<ServerMsg>;
+    type State = ServerState;
+    type Arguments = ServerSpec;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        spec: ServerSpec,
+    ) -> Result<ServerState, ActorProcessingErr> {
+        let me = Mailbox::new(myself);
+        self.handle.filled(me.clone());
+        let state = ServerState {
+            me,
+            lifecycle: Lifecycle::new(moment()),
+            restarts: Restarts::new(spec.restart),
+            attempts: 0,
+            current: None,
+            offer: Offer::new(self.handle.id.clone()),
+            fetching: Vec::new(),
+            notes: Vec::new(),
+            stopping: Vec::new(),
+            asked_to_stop: false,
+            start_again: false,
+            _alive: Alive::new(Kind::Server),
+            spec,
+        };
+        self.publish(&state, None);
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut ServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            ServerMsg::Start { by_operator } => self.start(state, by_operator),
+            ServerMsg::Stop(why, reply) => self.stop(state, why, Some(reply)),
+            ServerMsg::Restart => self.restart(state),
+            ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
+            ServerMsg::Connected(attempt, link, lists) => {
+                self.connected(state, attempt, &link, *lists);
+            }
+            ServerMsg::Ended(attempt, exit, how) => self.ended(state, attempt, &exit, how),
+            ServerMsg::ListChanged(list) => self.fetch(state, list),
+            ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
+            ServerMsg::Broken(link, why) => Self::broken(state, link, why),
+            ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
+            ServerMsg::Panic => panic!("told to"),
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        _state: &mut ServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        self.handle.gone();
+        self.catalog.withdraw(&self.handle.id);
+        Ok(())
+    }
+}
+
+impl ServerActor {
+    fn start(&self, state: &mut ServerState, by_operator: bool) {
+        if by_operator {
+            state.restarts.clear();
+        }
+        match state.lifecycle.state() {
+            State::Registered | State::Disconnected | State::Error => {
+                self.step(state, Event::Start, None);
+            }
+            State::Draining => {
+                state.start_again = true;
+                return;
+            }
+            State::Restarting if state.current.is_none() => {}
+            State::Connecting | State::Connected | State::Restarting => return,
+        }
+        state.asked_to_stop = false;
+        self.attempt(state);
+    }
+
+    fn stop(&self, state: &mut ServerState, why: Why, reply: Option<Reply<()>>) {
+        state.asked_to_stop = true;
+        state.start_again = false;
+        state.stopping.extend(reply);
+        self.handle.vacate();
+        self.step(state, Event::StopRequested(why), None);
+        match &state.current {
+            Some(current) => current.stop(),
+            None => self.stopped(state),
+        }
+    }
+
+    fn restart(&self, state: &mut ServerState) {
+        if state.current.is_none() {
+            return self.start(state, true);
+        }
+        self.stop(state, Why::OperatorRequest, None);
+        state.start_again = true;
+    }
+
+    fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
+        state.restarts = Restarts::new(spec.restart);
+        let wanted = spec.autostart || state.lifecycle.state() == State::Error;
+        state.spec = spec;
+        if state.current.is_some() {
+            self.stop(state, Why::ConfigurationChange, None);
+            state.start_again = true;
+        } else if wanted {
+            self.start(state, true);
+        }
+    }
+
+    /// Starts one attempt; it reports back as `Connected` and `Ended`.
+    fn attempt(&self, state: &mut ServerState) {
+        state.attempts += 1;
+        let (number, spec, me) = (state.attempts, state.spec.clone(), state.me.clone());
+        state.current = Some(Incarnation::begin(self, number, spec, me));
+        self.publish(state, None);
+    }
+
+    fn connected(&self, state: &mut ServerState, attempt: u64, link: &Arc<Link>, lists: Lists) {
+        let Some(current) = state.current.as_mut().filter(|c| c.attempt == attempt) else {
+            return;
+        };
+        if state.asked_to_stop {
+            return;
+        }
+        current.link = Some(link.clone());
+        state.fetching.clear();
+        self.offer(state, lists, link);
+        self.handle.fill(link.clone());
+        self.step(state, Event::HandshakeDone, None);
+        self.subscriptions.server_back(&self.handle.id);
+    }
+
+    fn offer(&self, state: &mut ServerState, mut lists: Lists, link: &Link) {
+        state.notes = std::mem::take(&mut lists.notes);
+        state.offer = lists.over(state.offer.clone());
+        let (rejected, more) = state.offer.rejected();
+        state.notes.extend(rejected.iter().map(ToString::to_string));
+        if more > 0 {
+            state.notes.push(format!("and {more} more"));
+        }
+        self.catalog.offer(state.offer.clone(), link);
+    }
+
+    fn broken(state: &mut ServerState, link: u64, why: String) {
+        if let Some(current) = &state.current
+            && current.link.as_ref().is_some_and(|l| l.number == link)
+        {
+            current.fail(why);
+        }
+    }
+
+    fn ended(&self, state: &mut ServerState, attempt: u64, exit: &Exit, how: String) {
+        if state.current.as_ref().is_none_or(|c| c.attempt != attempt) {
+            return;
+        }
+        state.current = None;
+        self.handle.vacate();
+        self.subscriptions.server_lost(&self.handle.id);
+        let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
+        if state.asked_to_stop {
+            self.step(state, Event::Drained, None);
+            return self.stopped(state);
+        }
+        match exit {
+            Exit::Clean => {
+                self.step(state, Event::StopRequested(Why::ServerRequest), None);
+                self.step(state, Event::Drained, None);
+            }
+            Exit::Failed(_) => self.step(state, Event::Failed(how.clone()), None),
+        }
+        match verdict {
+            Verdict::Restart { after, .. } => {
+                self.step(state, Event::TryAgain, Some(how));
+                self.try_later(state, moment() + after);
+            }
+            Verdict::Stay => {
+                self.publish(state, Some(how));
+                self.catalog.withdraw(&self.handle.id);
+            }
+            Verdict::Park { reason, next_try } => {
+                self.publish(state, Some(reason));
+                self.catalog.withdraw(&self.handle.id);
+                if let Some(at) = next_try {
+                    self.try_later(state, at);
+                }
+            }
+        }
+    }
+
+    fn try_later(&self, state: &ServerState, at: Moment) {
+        let mut status = self.handle.status();
+        status.next_try = Some(at);
+        self.handle.publish(status);
+        let (me, attempt) = (state.me.clone(), state.attempts);
+        tokio::spawn(async move {
+            tokio::time::sleep(at.since(moment())).await;
+            let _ = me.tell(ServerMsg::TryAgain(attempt));
+        });
+    }
+
+    fn try_again(&self, state: &mut ServerState, attempt: u64) {
+        if state.attempts != attempt || state.current.is_some() || state.asked_to_stop {
+            return;
+        }
+        if state.lifecycle.state() == State::Error {
+            self.step(state, Event::TryAgain, None);
+        }
+        self.attempt(state);
+    }
+
+    /// The server has stopped because somebody asked.
+    fn stopped(&self, state: &mut ServerState) {
+        for reply in state.stopping.drain(..) {
+            reply.send(());
+        }
+        if state.start_again {
+            state.start_again = false;
+            self.start(state, true);
+        } else {
+            self.catalog.withdraw(&self.handle.id);
+        }
+    }
+
+    /// One step of the state machine, published. An event that has no meaning in this state changes
+    /// nothing: it crossed another one on its way.
+    fn step(&self, state: &mut ServerState, event: Event, reason: Option<String>) {
+        match state.lifecycle.apply(event, moment()) {
+            Ok(step) => {
+                tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
+                    reason = %step.reason, "lifecycle");
+                self.publish(state, reason);
+            }
+            Err(illegal) => tracing::debug!(server = %self.handle.id, %illegal, "lifecycle"),
+        }
+    }
+
+    fn publish(&self, state: &ServerState, reason: Option<String>) {
+        self.handle.publish(Status {
+            state: state.lifecycle.state(),
+            reason: reason.unwrap_or_else(|| state.lifecycle.reason().to_owned()),
+            since: state.lifecycle.since(),
+            next_try: None,
+            restarts: state.restarts.within_window(moment()),
+            pid: state.current.as_ref().map(Incarnation::process),
+            rejected: state.notes.clone(),
+            trust: state.spec.mgp.trust_level,
+        });
+    }
+
+    fn fetch(&self, state: &mut ServerState, list: List) {
+        let Some(link) = state.current.as_ref().and_then(|c| c.link.clone()) else {
+            return;
+        };
+        // One more fetch afterwards covers any number of changes meanwhile.
+        if let Some((_, again)) = state.fetching.iter_mut().find(|(l, _)| *l == list) {
+            *again = true;
+            return;
+        }
+        state.fetching.push((list, false));
+        let me = state.me.clone();
+        tokio::spawn(async move {
+            let lists = Lists::fetch_one(&link, list).await;
+            let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
+        });
+    }
+
+    fn fetched(&self, state: &mut ServerState, list: List, number: u64, lists: Lists) {
+        let link = state.current.as_ref().and_then(|c| c.link.clone());
+        let Some(link) = link.filter(|l| l.number == number) else {
+            return;
+        };
+        let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
+        state.fetching.retain(|(l, _)| *l != list);
+        self.offer(state, lists, &link);
+        if again {
+            self.fetch(state, list);
+        }
+    }
+
+    pub(crate) fn log(&self) -> &ServerLog {
+        &self.handle.log
+    }
+}

@@ -1,0 +1,257 @@
+//! The public face of one server: what calls and reports read without asking its supervisor.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use mgp_engine::catalog::Counts;
+use mgp_engine::lifecycle::State;
+use mgp_engine::moment::Moment;
+use mgp_engine::spec::TrustLevel;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::servers::Server;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::slot::{Slot, Tenancy};
+use mgp_sync::snapshot::Snapshot;
+use mgp_transports::log::ServerLog;
+use tokio::sync::watch;
+
+use super::ServerMsg;
+use crate::exchange::Exchange;
+use crate::link::Link;
+use crate::mailbox::{AskError, Mailbox};
+use crate::time::moment;
+
+/// How long a call waits for a server that is just being started.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// All servers, by id.
+pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;
+
+/// One server, as everyone but its supervisor sees it. Outlives every supervisor and connection of
+/// the server.
+#[derive(Debug)]
+pub struct ServerHandle {
+    /// Its id.
+    pub id: ServerId,
+    /// What it wrote to stderr and what the kernel noticed about it.
+    pub log: ServerLog,
+    link: Slot<Link>,
+    tenancy: Mutex<Option<Tenancy>>,
+    supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
+    status: watch::Sender<Status>,
+}
+
+/// What a supervisor publishes of its server.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// MGP state.
+    pub state: State,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: Moment,
+    /// When the next try is.
+    pub next_try: Option<Moment>,
+    /// Restarts within the window.
+    pub restarts: u32,
+    /// Process id of the child, 0 while there is none.
+    pub pid: Option<Arc<AtomicI32>>,
+    /// Definitions that were not taken, with the reason.
+    pub rejected: Vec<String>,
+    /// Trust given by the operator.
+    pub trust: TrustLevel,
+}
+
+impl ServerHandle {
+    /// The face of a server that has no supervisor yet.
+    #[must_use]
+    pub fn new(id: ServerId, log: ServerLog) -> Arc<Self> {
+        let status = Status {
+            state: State::Registered,
+            reason: String::new(),
+            since: moment(),
+            next_try: None,
+            restarts: 0,
+            pid: None,
+            rejected: Vec::new(),
+            trust: TrustLevel::default(),
+        };
+        Arc::new(Self {
+            id,
+            log,
+            link: Slot::new(),
+            tenancy: Mutex::new(None),
+            supervisor: RwLock::new(None),
+            status: watch::Sender::new(status),
+        })
+    }
+
+    /// The connection for a call; waits a little for a server that is just being started.
+    ///
+    /// # Errors
+    /// [`Refusal::NotReady`] with state, reason and the time of the next try.
+    pub async fn connection(&self, exchange: &Exchange) -> Result<Arc<Link>, Refusal> {
+        if let Some(link) = self.link.get() {
+            return Ok(link);
+        }
+        if !matches!(self.state(), State::Connecting | State::Restarting) {
+            return Err(self.not_ready());
+        }
+        let mut status = self.status.subscribe();
+        let settled =
+            status.wait_for(|s| !matches!(s.state, State::Connecting | State::Restarting));
+        tokio::select! {
+            biased;
+            link = self.link.filled() => Ok(link),
+            _ = settled => self.link.get().ok_or_else(|| self.not_ready()),
+            () = exchange.cancelled() => Err(Refusal::Cancelled),
+            () = tokio::time::sleep(START_PATIENCE) => Err(self.not_ready()),
+        }
+    }
+
+    /// The connection, when there is one right now.
+    #[must_use]
+    pub fn link(&self) -> Option<Arc<Link>> {
+        self.link.get()
+    }
+
+    /// MGP state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.status.borrow().state
+    }
+
+    /// What the supervisor published last.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// Follows what the supervisor publishes.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// Tells the supervisor.
+    ///
+    /// # Errors
+    /// [`AskError`] when it is gone or overloaded.
+    pub fn tell(&self, message: ServerMsg) -> Result<(), AskError> {
+        self.supervisor()?.tell(message)
+    }
+
+    /// The supervisor's mailbox.
+    ///
+    /// # Errors
+    /// [`AskError::Stopped`] when there is none.
+    pub fn supervisor(&self) -> Result<Mailbox<ServerMsg>, AskError> {
+        let supervisor = self
+            .supervisor
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        supervisor.clone().ok_or(AskError::Stopped)
+    }
+
+    fn not_ready(&self) -> Refusal {
+        let status = self.status.borrow();
+        Refusal::NotReady {
+            server: self.id.clone(),
+            state: status.state.as_str(),
+            reason: Some(status.reason.clone()),
+            retry_after_ms: status.next_try.map(|at| ms(at.since(moment()))),
+        }
+    }
+
+    /// The server as shown to the operator.
+    #[must_use]
+    pub fn report(&self, counts: Counts) -> Server {
+        let status = self.status();
+        let link = self.link();
+        let peer = link.as_ref().and_then(|l| l.peer());
+        let (noise_lines, oversized) = link.as_ref().map_or((0, 0), |l| l.oddities());
+        Server {
+            id: self.id.to_string(),
+            state: status.state.to_string(),
+            reason: Some(status.reason),
+            since_ms: ms(moment().since(status.since)),
+            next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
+            restarts: status.restarts,
+            transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
+            pid: status
+                .pid
+                .and_then(|pid| u32::try_from(pid.load(Ordering::Relaxed)).ok())
+                .filter(|&pid| pid != 0),
+            protocol_version: peer.map(|p| p.version.to_string()),
+            server_info: peer.and_then(|p| p.info.as_deref()).map(name_version),
+            tools: counts.tools as u64,
+            resources: (counts.resources + counts.templates) as u64,
+            prompts: counts.prompts as u64,
+            in_flight: link.as_ref().map_or(0, |l| l.in_flight() as u64),
+            noise_lines,
+            oversized,
+            rejected: status.rejected,
+            trust_level: trust(status.trust).to_owned(),
+        }
+    }
+
+    pub(super) fn filled(&self, supervisor: Mailbox<ServerMsg>) {
+        let mut place = self
+            .supervisor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = Some(supervisor);
+    }
+
+    pub(super) fn gone(&self) {
+        self.vacate();
+        let mut place = self
+            .supervisor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = None;
+    }
+
+    pub(super) fn fill(&self, link: Arc<Link>) {
+        let tenancy = self.link.fill(link);
+        let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(tenancy);
+    }
+
+    pub(super) fn vacate(&self) {
+        let tenancy = self
+            .tenancy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(tenancy) = tenancy {
+            self.link.vacate(tenancy);
+        }
+    }
+
+    pub(super) fn publish(&self, status: Status) {
+        self.status.send_replace(status);
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn name_version(info: &str) -> String {
+    let value: serde_json::Value = serde_json::from_str(info).unwrap_or_default();
+    let text = |key: &str| value.get(key).and_then(|v| v.as_str()).unwrap_or("");
+    format!("{} {}", text("name"), text("version"))
+        .trim()
+        .to_owned()
+}
+
+fn trust(level: TrustLevel) -> &'static str {
+    match level {
+        TrustLevel::Sandboxed => "sandboxed",
+        TrustLevel::Standard => "standard",
+        TrustLevel::Trusted => "trusted",
+    }
+}

@@ -1,0 +1,363 @@
+//! One life of a server: from its start to its end, in one task.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mgp_engine::restart::Exit;
+use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_transports::child::{self, ChildSpec, How};
+use mgp_transports::lines::{self, QueueLimits};
+use mgp_transports::log::ServerLog;
+
+use super::lists::Lists;
+use super::{Connector, ServerActor, ServerMsg, handshake};
+use crate::exchange::Flag;
+use crate::guard::GuardHandle;
+use crate::link::{self, HttpWire, Link, Opened, Upward, Wire};
+use crate::mailbox::Mailbox;
+
+/// A write to a child that makes no progress for this long ends it: its pipe is full and it does
+/// not read. Calls have timed out long before.
+const STALL: Duration = Duration::from_secs(300);
+
+/// The supervisor's hold on one life of its server. Dropping it ends that life.
+#[derive(Debug)]
+pub(super) struct Incarnation {
+    pub(super) attempt: u64,
+    pub(super) link: Option<Arc<Link>>,
+    orders: Arc<Orders>,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    stop: Flag,
+    failed: Mutex<Option<String>>,
+    kill: Flag,
+    pid: Arc<AtomicI32>,
+}
+
+impl Incarnation {
+    /// Starts a life; it reports as [`ServerMsg::Connected`] and [`ServerMsg::Ended`].
+    pub(super) fn begin(
+        actor: &ServerActor,
+        attempt: u64,
+        spec: ServerSpec,
+        me: Mailbox<ServerMsg>,
+    ) -> Self {
+        let orders = Arc::new(Orders::default());
+        let life = Life {
+            attempt,
+            spec,
+            orders: orders.clone(),
+            connector: actor.connector.clone(),
+            guard: actor.guard.clone(),
+            log: actor.log().clone(),
+            upward: Arc::new(
+                actor
+                    .catalog
+                    .upward(me.clone(), actor.subscriptions.clone()),
+            ),
+            me,
+        };
+        tokio::spawn(life.live());
+        Self {
+            attempt,
+            link: None,
+            orders,
+        }
+    }
+
+    /// Ends it: calls under way may finish first.
+    pub(super) fn stop(&self) {
+        self.orders.stop.raise();
+    }
+
+    /// Ends it as failed.
+    pub(super) fn fail(&self, why: String) {
+        *self
+            .orders
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.orders.kill.raise();
+    }
+
+    /// The process id of its child, 0 while there is none.
+    pub(super) fn process(&self) -> Arc<AtomicI32> {
+        self.orders.pid.clone()
+    }
+}
+
+impl Drop for Incarnation {
+    fn drop(&mut self) {
+        self.orders.kill.raise();
+    }
+}
+
+/// Everything one life needs.
+struct Life {
+    attempt: u64,
+    spec: ServerSpec,
+    orders: Arc<Orders>,
+    connector: Arc<Connector>,
+    guard: GuardHandle,
+    log: ServerLog,
+    upward: Arc<dyn Upward>,
+    me: Mailbox<ServerMsg>,
+}
+
+impl Life {
+    async fn live(self) {
+        let end = match &self.spec.reach {
+            Reach::Stdio { .. } => self.child().await,
+            Reach::Http { url, headers } => self.remote(url, headers).await,
+        };
+        let (exit, how) = end.exit();
+        self.log.note(&format!("ended: {how}"));
+        let _ = self.me.tell(ServerMsg::Ended(self.attempt, exit, how));
+    }
+
+    async fn child(&self) -> End {
+        let mut child = match child::spawn(&self.child_spec(), &self.log) {
+            Ok(child) => child,
+            Err(error) => return End::Failed(error.to_string()),
+        };
+        let pid = child.pid();
+        self.orders.pid.store(pid, Ordering::Relaxed);
+        self.guard.watch(pid);
+        let (sink, writer) = lines::sink(QueueLimits::default());
+        let link = self.link(Wire::Child(sink));
+        let (stdin, stdout) = child
+            .take_stdin()
+            .zip(child.take_stdout())
+            .expect("both are piped");
+        let writing = tokio::spawn(writer.run(stdin, STALL));
+        let reader = link.clone();
+        let max_frame = self.spec.limits.max_frame;
+        let reading = lines::read(stdout, max_frame, move |frame| {
+            reader.receive_frame(frame);
+        });
+        let mut reading = std::pin::pin!(tokio::spawn(reading));
+        let why = tokio::select! {
+            why = self.serve(&link, handshake::shake(&link, &self.connector.version)) => why,
+            read = &mut reading => {
+                // Its stdout is closed; give it a moment to exit by itself and say how.
+                match tokio::time::timeout(self.spec.limits.stop_grace, child.wait()).await {
+                    Ok(()) => End::ByItself,
+                    Err(_) => End::Failed(match read {
+                        Ok(lines::ReadEnd::Runaway) => "it wrote without end and without a newline".into(),
+                        Ok(_) | Err(_) => "it closed its stdout".into(),
+                    }),
+                }
+            }
+        };
+        link.lose(&why.words());
+        let exit = child.stop(self.spec.limits.stop_grace).await;
+        self.guard.unwatch(pid);
+        writing.abort();
+        reading.abort();
+        match why {
+            End::ByItself => End::Exited(exit),
+            End::Failed(why) if exit.how == How::ByItself => End::Failed(format!("{why}; {exit}")),
+            End::Failed(_) | End::Stopped | End::Exited(_) => why,
+        }
+    }
+
+    fn child_spec(&self) -> ChildSpec {
+        let Reach::Stdio {
+            command,
+            args,
+            env,
+            inherit_env,
+            cwd,
+        } = &self.spec.reach
+        else {
+            unreachable!("only stdio servers have a child");
+        };
+        ChildSpec {
+            id: self.spec.id.clone(),
+            command: command.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            inherit_env: inherit_env.clone(),
+            cwd: Some(cwd.clone().unwrap_or_else(|| self.connector.folder.clone())),
+            kernel_mark: self.connector.mark.clone(),
+        }
+    }
+
+    async fn remote(&self, url: &str, headers: &std::collections::BTreeMap<String, String>) -> End {
+        let headers = match header_map(headers) {
+            Ok(headers) => headers,
+            Err(why) => return End::Failed(why),
+        };
+        let hello = handshake::params(&self.connector.version);
+        let hello = jsonrpc::request("0", "initialize", Some(&hello));
+        let limit = self.spec.limits.max_frame;
+        let opening = link::open(&self.connector.client, url, &headers, hello.into(), limit);
+        let opened = tokio::select! {
+            opened = tokio::time::timeout(self.spec.limits.start_timeout, opening) => opened,
+            end = self.ordered() => return end,
+        };
+        match opened {
+            Err(_) => End::Failed(self.too_slow()),
+            Ok(Err(error)) => End::Failed(error.to_string()),
+            Ok(Ok(Opened::Streamable { wire, answer })) => self.streamable(wire, &answer).await,
+            Ok(Ok(Opened::Sse { wire, stream })) => {
+                let link = self.link(Wire::Sse(wire.clone()));
+                let listening = tokio::spawn(wire.listen(link.clone(), stream));
+                let shake = handshake::shake(&link, &self.connector.version);
+                let end = self.serve(&link, shake).await;
+                link.lose(&end.words());
+                listening.abort();
+                end
+            }
+        }
+    }
+
+    async fn streamable(&self, wire: Arc<HttpWire>, answer: &bytes::Bytes) -> End {
+        let link = self.link(Wire::Http(wire.clone()));
+        let result = match jsonrpc::parse(answer) {
+            Ok(Message::Response {
+                outcome: Ok(result),
+                ..
+            }) => result.get().to_owned(),
+            Ok(Message::Response {
+                outcome: Err(error),
+                ..
+            }) => return End::Failed(format!("initialize: {}", error.get())),
+            Ok(_) | Err(_) => return End::Failed("initialize was not answered".into()),
+        };
+        let shake = handshake::complete(&link, &result);
+        let end = {
+            let listening = async {
+                shake.await?;
+                tokio::spawn(wire.clone().listen(link.clone()));
+                Ok(())
+            };
+            self.serve(&link, listening).await
+        };
+        link.lose(&end.words());
+        let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
+        end
+    }
+
+    fn link(&self, wire: Wire) -> Arc<Link> {
+        Link::new(
+            self.spec.id.clone(),
+            self.spec.limits.clone(),
+            wire,
+            self.log.clone(),
+            self.upward.clone(),
+        )
+    }
+
+    /// Handshake, first lists, then on until told to end.
+    async fn serve(
+        &self,
+        link: &Arc<Link>,
+        shake: impl Future<Output = Result<(), String>>,
+    ) -> End {
+        let start = async {
+            shake.await?;
+            Lists::fetch(link).await
+        };
+        let start = tokio::time::timeout(self.spec.limits.start_timeout, start);
+        let lists = tokio::select! {
+            lists = start => lists,
+            end = self.ordered() => return end,
+        };
+        match lists {
+            Err(_) => return End::Failed(self.too_slow()),
+            Ok(Err(why)) => return End::Failed(why),
+            Ok(Ok(lists)) => {
+                let connected = ServerMsg::Connected(self.attempt, link.clone(), Box::new(lists));
+                if self.me.tell(connected).is_err() {
+                    return End::Failed("its supervisor is gone".into());
+                }
+            }
+        }
+        let end = self.ordered().await;
+        if matches!(end, End::Stopped) {
+            link.drain(self.connector.drain).await;
+        }
+        end
+    }
+
+    /// Resolves when somebody wants this life to end.
+    async fn ordered(&self) -> End {
+        tokio::select! {
+            () = self.orders.kill.raised() => End::Failed(self.failure()),
+            () = self.orders.stop.raised() => End::Stopped,
+        }
+    }
+
+    fn failure(&self) -> String {
+        let failed = self
+            .orders
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        failed
+            .clone()
+            .unwrap_or_else(|| "its supervisor is gone".into())
+    }
+
+    fn too_slow(&self) -> String {
+        format!(
+            "it was not ready within {} s (start_timeout_secs)",
+            self.spec.limits.start_timeout.as_secs()
+        )
+    }
+}
+
+/// How a life came to its end.
+enum End {
+    /// Somebody asked.
+    Stopped,
+    /// The process ended.
+    ByItself,
+    /// The process ended, and this is how.
+    Exited(child::Exit),
+    /// Something is wrong with it.
+    Failed(String),
+}
+
+impl End {
+    fn words(&self) -> String {
+        match self {
+            Self::Stopped => "it was stopped".into(),
+            Self::ByItself | Self::Exited(_) => "its process ended".into(),
+            Self::Failed(why) => why.clone(),
+        }
+    }
+
+    /// For the restart rules, and in words.
+    fn exit(self) -> (Exit, String) {
+        match self {
+            Self::Stopped => (Exit::Clean, "stopped".into()),
+            Self::Failed(why) => (Exit::Failed(why.clone()), why),
+            Self::ByItself => (Exit::Clean, "its process ended".into()),
+            Self::Exited(exit) if exit.code == Some(0) => (Exit::Clean, exit.to_string()),
+            Self::Exited(exit) => (Exit::Failed(exit.to_string()), exit.to_string()),
+        }
+    }
+}
+
+/// Values are secrets: an error names only the header.
+fn header_map(headers: &std::collections::BTreeMap<String, String>) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let key: HeaderName = name
+            .parse()
+            .map_err(|_| format!("headers: {name:?} is no header name"))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            format!("headers: the value of {name} has a character HTTP does not allow")
+        })?;
+        value.set_sensitive(true);
+        map.insert(key, value);
+    }
+    Ok(map)
+}

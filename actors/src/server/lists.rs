@@ -1,0 +1,140 @@
+//! What a server offers, fetched page by page (MCP-030).
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use mgp_engine::catalog::{Kind, Offer};
+use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::splice::{member, quoted};
+use serde_json::value::RawValue;
+
+use crate::link::{Link, List};
+
+/// Pages fetched of one list; a server that always names a next page ends here.
+const MAX_PAGES: usize = 1_000;
+/// Definitions taken of one list; the engine keeps no more.
+const MAX_ITEMS: usize = 10_000;
+
+/// Freshly fetched lists: definitions as the server sent them.
+#[derive(Debug, Default)]
+pub struct Lists {
+    lists: Vec<(Kind, Vec<ByteString>)>,
+    /// What was odd about them.
+    pub notes: Vec<String>,
+}
+
+impl Lists {
+    /// Everything the server says it has.
+    ///
+    /// # Errors
+    /// In words, which list could not be fetched and why.
+    pub async fn fetch(link: &Arc<Link>) -> Result<Self, String> {
+        let mut lists = Self::default();
+        for list in [List::Tools, List::Prompts, List::Resources] {
+            lists.fill(link, list).await?;
+        }
+        Ok(lists)
+    }
+
+    /// One list again; it stays as it was when it cannot be had.
+    pub async fn fetch_one(link: &Arc<Link>, list: List) -> Self {
+        let mut lists = Self::default();
+        if let Err(why) = lists.fill(link, list).await {
+            link.log.note(&why);
+            lists.notes.push(why);
+        }
+        lists
+    }
+
+    /// The offer with these lists in the place of its old ones.
+    #[must_use]
+    pub fn over(self, offer: Offer) -> Offer {
+        self.lists
+            .iter()
+            .fold(offer, |offer, (kind, list)| offer.with(*kind, list))
+    }
+
+    async fn fill(&mut self, link: &Arc<Link>, list: List) -> Result<(), String> {
+        let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
+        for (kind, method) in kinds(list) {
+            let items = match (offered(can, list), *kind) {
+                (false, _) => Vec::new(),
+                // Many servers offer resources and know no templates.
+                (true, Kind::Templates) => {
+                    self.pages(link, *kind, method).await.unwrap_or_default()
+                }
+                (true, _) => self.pages(link, *kind, method).await?,
+            };
+            self.lists.push((*kind, items));
+        }
+        Ok(())
+    }
+
+    async fn pages(
+        &mut self,
+        link: &Arc<Link>,
+        kind: Kind,
+        method: &str,
+    ) -> Result<Vec<ByteString>, String> {
+        let (mut items, mut cursor) = (Vec::new(), None::<String>);
+        for _ in 0..MAX_PAGES {
+            let params = cursor
+                .as_ref()
+                .map(|c| format!(r#"{{"cursor":{}}}"#, quoted(c)));
+            let page = link
+                .ask(method, params.as_deref())
+                .await
+                .map_err(|e| format!("{method}: {e}"))?;
+            let next = read_page(page, kind, &mut items).map_err(|e| format!("{method}: {e}"))?;
+            if next.is_none() || items.len() >= MAX_ITEMS {
+                return Ok(items);
+            }
+            if next == cursor {
+                self.notes.push(format!(
+                    "{method}: the same nextCursor twice; the list ends there"
+                ));
+                return Ok(items);
+            }
+            cursor = next;
+        }
+        self.notes.push(format!(
+            "{method}: more than {MAX_PAGES} pages; the rest is not shown"
+        ));
+        Ok(items)
+    }
+}
+
+fn kinds(list: List) -> &'static [(Kind, &'static str)] {
+    match list {
+        List::Tools => &[(Kind::Tools, "tools/list")],
+        List::Prompts => &[(Kind::Prompts, "prompts/list")],
+        List::Resources => &[
+            (Kind::Resources, "resources/list"),
+            (Kind::Templates, "resources/templates/list"),
+        ],
+    }
+}
+
+fn offered(can: ServerCapabilities, list: List) -> bool {
+    match list {
+        List::Tools => can.tools,
+        List::Prompts => can.prompts,
+        List::Resources => can.resources,
+    }
+}
+
+/// Takes the definitions of one page; answers the next cursor.
+fn read_page(
+    page: bytes::Bytes,
+    kind: Kind,
+    items: &mut Vec<ByteString>,
+) -> Result<Option<String>, String> {
+    let page = ByteString::try_from(page).map_err(|_| "the answer is not UTF-8".to_owned())?;
+    let key = kind.member();
+    let list = member(&page, key).ok_or_else(|| format!("no `{key}` in the answer"))?;
+    let list: Vec<&RawValue> =
+        serde_json::from_str(list).map_err(|e| format!("`{key}` is no list: {e}"))?;
+    items.extend(list.iter().map(|item| page.slice_ref(item.get())));
+    let next = member(&page, "nextCursor").filter(|c| *c != "null");
+    Ok(next.and_then(|c| serde_json::from_str(c).ok()))
+}

@@ -1,0 +1,297 @@
+//! One legacy HTTP session: from `initialize` to DELETE, idleness or the end of the kernel.
+//! Asked by: door.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use mgp_protocol::ids::{AgentId, SessionId};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::agent::{Agent, Outward};
+use crate::agents::Reception;
+use crate::mailbox::{Alive, Kind, Letter, Mailbox};
+use crate::request::Caller;
+use crate::streams::{Stream, Streams};
+use crate::time::moment;
+
+/// What requests of a session share.
+#[derive(Debug)]
+pub struct Session {
+    /// What the client shows on each request.
+    pub id: SessionId,
+    /// Who it is.
+    pub caller: Arc<Caller>,
+    /// Its event streams.
+    pub streams: Arc<Streams>,
+    used: AtomicU64,
+    standing: AtomicUsize,
+}
+
+impl Session {
+    /// The session is being used.
+    pub fn touch(&self) {
+        self.used
+            .store(moment().since_start().as_secs(), Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        if self.standing.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
+        moment().since_start().saturating_sub(used)
+    }
+
+    /// A stream of this session; while it is open the session is not idle.
+    pub fn standing(self: &Arc<Self>, stream: Stream) -> Standing {
+        self.standing.fetch_add(1, Ordering::Relaxed);
+        Standing {
+            stream,
+            session: self.clone(),
+        }
+    }
+}
+
+/// An open stream of a session.
+#[derive(Debug)]
+pub struct Standing {
+    stream: Stream,
+    session: Arc<Session>,
+}
+
+impl futures_util::Stream for Standing {
+    type Item = bytes::Bytes;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<bytes::Bytes>> {
+        std::pin::Pin::new(&mut self.stream).poll_next(cx)
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.session.touch();
+        self.session.standing.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All sessions, by id.
+#[derive(Debug)]
+pub struct Sessions {
+    table: RwLock<HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>>,
+    limits: SessionLimits,
+    reception: Reception,
+}
+
+/// Bounds on sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLimits {
+    /// Open at once; one more is refused.
+    pub max: usize,
+    /// A session nobody uses for this long ends.
+    pub idle: Duration,
+    /// Events kept for replay.
+    pub replay: usize,
+}
+
+/// What a session's actor is told.
+#[derive(Debug)]
+pub enum SessionMsg {
+    /// Time to see whether anybody still uses it.
+    Look,
+}
+
+/// Why a session could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSession {
+    /// The table is full.
+    #[error("{0} sessions are open already (`[http] max_sessions`)")]
+    Full(usize),
+    /// The kernel is ending.
+    #[error("the kernel is stopping")]
+    Stopping,
+}
+
+impl Sessions {
+    /// No session yet.
+    #[must_use]
+    pub fn new(limits: SessionLimits, reception: Reception) -> Arc<Self> {
+        Arc::new(Self {
+            table: RwLock::default(),
+            limits,
+            reception,
+        })
+    }
+
+    /// An agent before its `initialize`, with the streams its session will have.
+    #[must_use]
+    pub fn agent(&self, id: AgentId) -> (Arc<Agent>, Arc<Streams>) {
+        let streams = Streams::new(self.limits.replay);
+        let agent = Agent::new(id, false, Outward::Session(streams.clone()));
+        (agent, streams)
+    }
+
+    /// Opens a session for a caller that has said `initialize`.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub async fn open(
+        self: &Arc<Self>,
+        caller: Arc<Caller>,
+        streams: Arc<Streams>,
+    ) -> Result<Arc<Session>, NoSession> {
+        if self.len() >= self.limits.max {
+            return Err(NoSession::Full(self.limits.max));
+        }
+        let session = Arc::new(Session {
+            id: new_id(),
+            caller,
+            streams,
+            used: AtomicU64::new(moment().since_start().as_secs()),
+            standing: AtomicUsize::new(0),
+        });
+        let actor = SessionActor {
+            session: session.clone(),
+            sessions: self.clone(),
+        };
+        let agents = self.reception.agents.get_cell();
+        let (actor, _) = Actor::spawn_linked(None, actor, (), agents)
+            .await
+            .map_err(|_| NoSession::Stopping)?;
+        self.write()
+            .insert(session.id.clone(), (session.clone(), Mailbox::new(actor)));
+        self.reception.directory.enter(session.caller.back.clone());
+        Ok(session)
+    }
+
+    /// The session with this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<Arc<Session>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(id).map(|(session, _)| session.clone())
+    }
+
+    /// Ends a session: its id is unknown from now on.
+    pub fn close(&self, id: &SessionId) {
+        let entry = self.write().remove(id);
+        if let Some((session, mailbox)) = entry {
+            session.caller.back.disconnect();
+            mailbox.stop("closed");
+        }
+    }
+
+    /// Ends all sessions.
+    pub fn close_all(&self) {
+        let ids: Vec<_> = self.write().keys().cloned().collect();
+        ids.iter().for_each(|id| self.close(id));
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// True when none is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn write(
+        &self,
+    ) -> std::sync::RwLockWriteGuard<'_, HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>>
+    {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// MCP-083, CMCP-020: a random UUID of version 4.
+fn new_id() -> SessionId {
+    let mut b = [0u8; 16];
+    getrandom::fill(&mut b).expect("the system has randomness");
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
+    SessionId::new(format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    ))
+}
+
+/// What never changes.
+#[derive(Debug)]
+struct SessionActor {
+    session: Arc<Session>,
+    sessions: Arc<Sessions>,
+}
+
+impl Actor for SessionActor {
+    type Msg = Letter<SessionMsg>;
+    type State = (Mailbox<SessionMsg>, Alive);
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let me = Mailbox::new(myself);
+        self.look_later(&me, self.sessions.limits.idle);
+        Ok((me, Alive::new(Kind::Session)))
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        (me, _): &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            SessionMsg::Look => {
+                let (idle, limit) = (self.session.idle(), self.sessions.limits.idle);
+                if idle >= limit {
+                    self.sessions.close(&self.session.id);
+                } else {
+                    self.look_later(me, limit - idle);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        _state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let reception = &self.sessions.reception;
+        let connection = self.session.caller.connection;
+        self.session.caller.back.disconnect();
+        reception.directory.leave(connection);
+        reception.routes.farewell(connection);
+        Ok(())
+    }
+}
+
+impl SessionActor {
+    fn look_later(&self, me: &Mailbox<SessionMsg>, after: Duration) {
+        let me = me.clone();
+        let after = after.max(Duration::from_secs(1));
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let _ = me.tell(SessionMsg::Look);
+        });
+    }
+}

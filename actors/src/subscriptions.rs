@@ -1,0 +1,233 @@
+//! Who wants to hear about which resource: one subscription at the server for any number of agents.
+//! Asked by: relay, server supervisors, links.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use mgp_engine::subscriptions::{Effect, Subscriptions};
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::catalog::Shown;
+use crate::directory::Directory;
+use crate::exchange::Class;
+use crate::mailbox::{Letter, Mailbox, Reply};
+use crate::server::ServerTable;
+use mgp_sync::snapshot::Snapshot;
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct SubscriptionsHandle(Mailbox<SubscriptionsMsg>);
+
+/// What the actor is told and asked.
+#[derive(Debug)]
+pub enum SubscriptionsMsg {
+    /// An agent wants to hear about a resource of a server, by the server's own URI.
+    Subscribe(ConnectionId, ServerId, String, Reply<Result<(), Refusal>>),
+    /// It does not any more.
+    Unsubscribe(ConnectionId, ServerId, String, Reply<()>),
+    /// An agent has gone.
+    Leave(ConnectionId),
+    /// A resource changed; `params` as the server sent them.
+    Updated(ServerId, String, String),
+    /// A server is connected again.
+    Back(ServerId),
+    /// A server is not connected any more.
+    Lost(ServerId),
+}
+
+impl SubscriptionsHandle {
+    /// The handle of a running actor.
+    #[must_use]
+    pub fn new(mailbox: Mailbox<SubscriptionsMsg>) -> Self {
+        Self(mailbox)
+    }
+
+    /// Subscribes; answered when the server has taken it.
+    ///
+    /// # Errors
+    /// The bound of the table, or why the server did not take it.
+    pub async fn subscribe(
+        &self,
+        who: ConnectionId,
+        server: ServerId,
+        uri: String,
+    ) -> Result<(), Refusal> {
+        self.0
+            .ask(|reply| SubscriptionsMsg::Subscribe(who, server, uri, reply))
+            .await
+            .map_err(|e| Refusal::Broken(format!("subscriptions: {e}")))?
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// Only when the kernel itself is in trouble.
+    pub async fn unsubscribe(
+        &self,
+        who: ConnectionId,
+        server: ServerId,
+        uri: String,
+    ) -> Result<(), Refusal> {
+        self.0
+            .ask(|reply| SubscriptionsMsg::Unsubscribe(who, server, uri, reply))
+            .await
+            .map_err(|e| Refusal::Broken(format!("subscriptions: {e}")))
+    }
+
+    /// An agent has gone.
+    pub fn leave(&self, who: ConnectionId) {
+        let _ = self.0.tell(SubscriptionsMsg::Leave(who));
+    }
+
+    /// A resource changed.
+    pub fn updated(&self, server: &ServerId, uri: &str, params: &str) {
+        let _ = self.0.tell(SubscriptionsMsg::Updated(
+            server.clone(),
+            uri.to_owned(),
+            params.to_owned(),
+        ));
+    }
+
+    /// A server is connected again: what agents wanted of it is asked for again.
+    pub fn server_back(&self, server: &ServerId) {
+        let _ = self.0.tell(SubscriptionsMsg::Back(server.clone()));
+    }
+
+    /// A server is not connected any more.
+    pub fn server_lost(&self, server: &ServerId) {
+        let _ = self.0.tell(SubscriptionsMsg::Lost(server.clone()));
+    }
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct SubscriptionsActor {
+    /// Who is told.
+    pub directory: Arc<Directory>,
+    /// How servers are reached; set when the tree has grown.
+    pub servers: Arc<OnceLock<Arc<ServerTable>>>,
+    /// Under which URI each view shows a resource.
+    pub shown: Arc<Snapshot<Shown>>,
+}
+
+impl Actor for SubscriptionsActor {
+    type Msg = Letter<SubscriptionsMsg>;
+    type State = Subscriptions;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<Subscriptions, ActorProcessingErr> {
+        Ok(Subscriptions::default())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut Subscriptions,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
+                match state.subscribe(who, &server, &uri) {
+                    Ok(effect) => self.perform(effect, Some(reply)),
+                    Err(full) => reply.send(Err(Refusal::Overloaded {
+                        what: full.to_string(),
+                    })),
+                }
+            }
+            SubscriptionsMsg::Unsubscribe(who, server, uri, reply) => {
+                self.perform(state.unsubscribe(who, &server, &uri), None);
+                reply.send(());
+            }
+            SubscriptionsMsg::Leave(who) => {
+                for effect in state.leave(who) {
+                    self.perform(Some(effect), None);
+                }
+            }
+            SubscriptionsMsg::Updated(server, uri, params) => {
+                self.tell(&server, &uri, &params, state.followers(&server, &uri));
+            }
+            SubscriptionsMsg::Back(server) => {
+                for uri in state.server_back(&server) {
+                    self.perform(
+                        Some(Effect::SubscribeUpstream {
+                            server: server.clone(),
+                            uri,
+                        }),
+                        None,
+                    );
+                }
+            }
+            SubscriptionsMsg::Lost(server) => state.server_lost(&server),
+        }
+        Ok(())
+    }
+}
+
+impl SubscriptionsActor {
+    /// Tells the server; the agent that asked hears what it answered.
+    fn perform(&self, effect: Option<Effect>, reply: Option<Reply<Result<(), Refusal>>>) {
+        let link = effect.as_ref().and_then(|effect| {
+            let (Effect::SubscribeUpstream { server, .. }
+            | Effect::UnsubscribeUpstream { server, .. }) = effect;
+            self.servers.get()?.load().get(server)?.link()
+        });
+        let (Some(effect), Some(link)) = (effect, link) else {
+            // Nothing to say to the server, or it is away: it is asked when it comes back.
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+            return;
+        };
+        let (method, uri) = match effect {
+            Effect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
+            Effect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
+        };
+        tokio::spawn(async move {
+            let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
+            let answer = link.ask(method, Some(&params)).await.map(|_| ());
+            match reply {
+                Some(reply) => reply.send(answer),
+                None => {
+                    if let Err(error) = answer {
+                        link.log.note(&format!("{method} {uri}: {error}"));
+                    }
+                }
+            }
+        });
+    }
+
+    /// Each agent hears of the resource under the URI it knows.
+    fn tell(
+        &self,
+        server: &ServerId,
+        uri: &str,
+        params: &str,
+        interested: impl Iterator<Item = ConnectionId>,
+    ) {
+        let shown = self.shown.load();
+        for agent in interested.filter_map(|who| self.directory.get(who)) {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let name = shown.catalog.shown_uri(&caller.view, server, uri);
+            let frame = renamed(params, &name);
+            agent.tell(frame, Class::Kept);
+        }
+    }
+}
+
+fn renamed(params: &str, uri: &str) -> Bytes {
+    let mut splice = Splice::new(params);
+    if let Some(raw) = member(params, "uri") {
+        splice.replace(raw, quoted(uri));
+    }
+    jsonrpc::notification("notifications/resources/updated", Some(&splice.finish())).into()
+}

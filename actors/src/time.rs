@@ -1,0 +1,22 @@
+//! The only clock.
+
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use mgp_engine::moment::Moment;
+
+static START: OnceLock<Instant> = OnceLock::new();
+
+/// Time since the kernel's clock was first read: what engines are told. Never goes back.
+#[must_use]
+pub fn moment() -> Moment {
+    Moment::new(START.get_or_init(Instant::now).elapsed())
+}
+
+/// Milliseconds since 1970, for people and logs.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}

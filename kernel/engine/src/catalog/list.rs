@@ -1,0 +1,169 @@
+//! One list as agents get it: pages made once, and the way from a cursor into them.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Kind, View};
+use crate::cursor::{BadCursor, Cursor, CursorKey};
+
+/// A page ends once it has this many bytes, whatever the number of its entries: with one definition
+/// more it still fits the frames that peers accept.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// An entry: what it is known by in this view, and its definition as shown there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) key: Arc<str>,
+    pub(super) text: Arc<str>,
+}
+
+/// How lists are cut into pages.
+#[derive(Clone, Debug)]
+pub struct Paging {
+    /// Most entries of a page; a page of large definitions has fewer.
+    pub size: NonZeroUsize,
+    /// Seals the cursors.
+    pub key: CursorKey,
+}
+
+impl Paging {
+    /// Pages of 1000 entries.
+    #[must_use]
+    pub fn new(key: CursorKey) -> Self {
+        Self {
+            size: NonZeroUsize::new(1000).expect("1000 is not zero"),
+            key,
+        }
+    }
+}
+
+/// What the lists made at the same time for the same view have in common.
+#[derive(Debug)]
+pub(super) struct Edition {
+    pub(super) view: View,
+    pub(super) paging: Paging,
+    /// Tells a list from its earlier ones.
+    pub(super) generation: u64,
+}
+
+/// A list, cut into pages.
+#[derive(Debug)]
+pub(super) struct List {
+    kind: Kind,
+    edition: Arc<Edition>,
+    entries: Vec<Entry>,
+    /// At least one; each begins where the one before ends.
+    pages: Vec<Page>,
+}
+
+#[derive(Debug)]
+struct Page {
+    start: usize,
+    body: Bytes,
+}
+
+impl List {
+    /// The previous list when it has the same entries, so that its pages and cursors live on.
+    pub(super) fn make(
+        kind: Kind,
+        edition: &Arc<Edition>,
+        previous: Option<&Arc<Self>>,
+        entries: Vec<Entry>,
+    ) -> Arc<Self> {
+        if let Some(previous) = previous.filter(|list| list.entries == entries) {
+            return Arc::clone(previous);
+        }
+        let mut list = Self {
+            kind,
+            edition: Arc::clone(edition),
+            entries,
+            pages: Vec::new(),
+        };
+        let mut start = 0;
+        while start < list.entries.len() || list.pages.is_empty() {
+            let (body, end) = list.cut(start);
+            list.pages.push(Page { start, body });
+            start = end;
+        }
+        Arc::new(list)
+    }
+
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || self.entries == other.entries
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The page a cursor asks for.
+    pub(super) fn page(&self, cursor: Option<&str>) -> Result<Bytes, BadCursor> {
+        let start = match cursor {
+            None => 0,
+            Some(text) => self.place(text)?,
+        };
+        match self.pages.binary_search_by_key(&start, |page| page.start) {
+            Ok(at) => Ok(self.pages[at].body.clone()),
+            // The list changed under the client, who goes on between our cuts.
+            Err(_) => Ok(self.cut(start).0),
+        }
+    }
+
+    /// After the last entry the client has, wherever that stands now.
+    fn place(&self, text: &str) -> Result<usize, BadCursor> {
+        let Edition {
+            view,
+            paging,
+            generation,
+        } = &*self.edition;
+        let cursor = Cursor::open(text, &paging.key)?;
+        if cursor.kind != self.kind || cursor.view != *view {
+            return Err(BadCursor);
+        }
+        if cursor.generation == *generation {
+            return Ok(cursor.offset);
+        }
+        let is_last = |entry: &Entry| *entry.key == *cursor.last;
+        let at = self.entries.iter().position(is_last).ok_or(BadCursor)?;
+        Ok(at + 1)
+    }
+
+    /// The page from `start` on, and where it ends.
+    fn cut(&self, start: usize) -> (Bytes, usize) {
+        let mut body = format!("{{\"{}\":[", self.kind.member());
+        let mut end = start;
+        let size = self.edition.paging.size.get();
+        for entry in self.entries.iter().skip(start).take(size) {
+            if end > start {
+                body.push(',');
+            }
+            body.push_str(&entry.text);
+            end += 1;
+            if body.len() >= PAGE_BYTES {
+                break;
+            }
+        }
+        body.push(']');
+        if end < self.entries.len() {
+            // A sealed cursor is base64 and needs no escapes.
+            body.push_str(",\"nextCursor\":\"");
+            body.push_str(&self.cursor(end));
+            body.push('"');
+        }
+        body.push('}');
+        (body.into(), end)
+    }
+
+    fn cursor(&self, offset: usize) -> String {
+        let cursor = Cursor {
+            kind: self.kind,
+            view: self.edition.view.clone(),
+            generation: self.edition.generation,
+            offset,
+            last: self.entries[offset - 1].key.to_string(),
+        };
+        cursor.seal(&self.edition.paging.key)
+    }
+}

@@ -1,0 +1,247 @@
+//! What one server offers: its four lists, read and bounded.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_protocol::ids::ServerId;
+
+use super::Kind;
+use super::item::{BadItem, Definition, Prompt, Resource, ResourceTemplate, Tool};
+
+/// Most entries of one list of one server. The largest known server has some hundreds.
+pub const ITEMS_MAX: usize = 10_000;
+/// Most resource templates of one server: reading an unlisted URI tries them all.
+pub const TEMPLATES_MAX: usize = 1_000;
+/// Most bytes in one list of one server.
+pub const LIST_MAX: usize = 64 << 20;
+/// Most refusals kept for one list; the rest is only counted.
+const REJECTED_MAX: usize = 100;
+
+/// A definition that was not taken; the others of its list were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// From which list.
+    pub kind: Kind,
+    /// Its name or the beginning of its text.
+    pub item: String,
+    /// What is wrong with it.
+    pub reason: BadItem,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.kind.noun(), self.item, self.reason)
+    }
+}
+
+/// The lists of one server. A new list of one kind leaves the others as they are, and entries that
+/// come again unchanged keep their compiled schemas.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    server: ServerId,
+    pub(super) tools: Shelf<Tool>,
+    pub(super) prompts: Shelf<Prompt>,
+    pub(super) resources: Shelf<Resource>,
+    pub(super) templates: Shelf<ResourceTemplate>,
+}
+
+/// How many of each a server offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Tools.
+    pub tools: usize,
+    /// Prompts.
+    pub prompts: usize,
+    /// Resources.
+    pub resources: usize,
+    /// Resource templates.
+    pub templates: usize,
+}
+
+impl Offer {
+    /// A server that offers nothing yet.
+    #[must_use]
+    pub fn new(server: ServerId) -> Self {
+        Self {
+            server,
+            tools: Shelf::default(),
+            prompts: Shelf::default(),
+            resources: Shelf::default(),
+            templates: Shelf::default(),
+        }
+    }
+
+    /// The same offer with another list of one kind, given as the JSON texts of its definitions.
+    #[must_use]
+    pub fn with<T: AsRef<str>>(mut self, kind: Kind, definitions: &[T]) -> Self {
+        match kind {
+            Kind::Tools => self.tools = self.tools.read(&self.server, definitions),
+            Kind::Prompts => self.prompts = self.prompts.read(&self.server, definitions),
+            Kind::Resources => self.resources = self.resources.read(&self.server, definitions),
+            Kind::Templates => self.templates = self.templates.read(&self.server, definitions),
+        }
+        self
+    }
+
+    /// Whose offer it is.
+    #[must_use]
+    pub fn server(&self) -> &ServerId {
+        &self.server
+    }
+
+    /// Its tools, in its own order.
+    #[must_use]
+    pub fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools.items
+    }
+
+    /// How many of each it has.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            tools: self.tools.items.len(),
+            prompts: self.prompts.items.len(),
+            resources: self.resources.items.len(),
+            templates: self.templates.items.len(),
+        }
+    }
+
+    /// What was not taken: at most 100 of each list, and how many more there were.
+    #[must_use]
+    pub fn rejected(&self) -> (Vec<&Rejected>, usize) {
+        let lists = [
+            &self.tools.rejected,
+            &self.prompts.rejected,
+            &self.resources.rejected,
+            &self.templates.rejected,
+        ];
+        let told = lists.iter().flat_map(|list| list.told.iter()).collect();
+        (told, lists.iter().map(|list| list.untold).sum())
+    }
+}
+
+/// One list of one server.
+#[derive(Debug)]
+pub(super) struct Shelf<D> {
+    pub(super) items: Arc<[Arc<D>]>,
+    rejected: Arc<Rejections>,
+}
+
+#[derive(Debug, Default)]
+struct Rejections {
+    told: Vec<Rejected>,
+    untold: usize,
+}
+
+impl<D> Clone for Shelf<D> {
+    fn clone(&self) -> Self {
+        Self {
+            items: Arc::clone(&self.items),
+            rejected: Arc::clone(&self.rejected),
+        }
+    }
+}
+
+impl<D> Default for Shelf<D> {
+    fn default() -> Self {
+        Self {
+            items: Arc::new([]),
+            rejected: Arc::default(),
+        }
+    }
+}
+
+impl<D: Definition> Shelf<D> {
+    fn read<T: AsRef<str>>(&self, server: &ServerId, definitions: &[T]) -> Self {
+        let known: HashMap<&str, &Arc<D>> = self
+            .items
+            .iter()
+            .map(|item| (&**item.raw(), item))
+            .collect();
+        let mut reader = Reader {
+            server,
+            known,
+            own: HashSet::new(),
+            shown: HashSet::new(),
+            bytes: 0,
+            items: Vec::new(),
+            rejected: Rejections::default(),
+        };
+        for definition in definitions {
+            reader.take(definition.as_ref());
+        }
+        Self {
+            items: reader.items.into(),
+            rejected: Arc::new(reader.rejected),
+        }
+    }
+}
+
+/// Reads a list while minding its bounds.
+struct Reader<'a, D> {
+    server: &'a ServerId,
+    known: HashMap<&'a str, &'a Arc<D>>,
+    own: HashSet<Arc<str>>,
+    shown: HashSet<Arc<str>>,
+    bytes: usize,
+    items: Vec<Arc<D>>,
+    rejected: Rejections,
+}
+
+impl<D: Definition> Reader<'_, D> {
+    fn take(&mut self, definition: &str) {
+        // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
+        let line = definition.replace(['\n', '\r'], " ");
+        match self.read(&line) {
+            Ok(item) => {
+                self.bytes += line.len();
+                self.items.push(item);
+            }
+            Err(reason) => self.reject(&line, reason),
+        }
+    }
+
+    fn read(&mut self, line: &str) -> Result<Arc<D>, BadItem> {
+        let most = match D::KIND {
+            Kind::Tools | Kind::Prompts | Kind::Resources => ITEMS_MAX,
+            Kind::Templates => TEMPLATES_MAX,
+        };
+        if self.items.len() >= most {
+            return Err(BadItem::TooMany(most));
+        }
+        if self.bytes + line.len() > LIST_MAX {
+            return Err(BadItem::ListTooLarge(LIST_MAX));
+        }
+        let item = match self.known.get(line) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(D::read(self.server, line)?),
+        };
+        if self.own.contains(item.own()) || self.shown.contains(item.shown()) {
+            return Err(BadItem::Duplicate);
+        }
+        self.own.insert(Arc::clone(item.own()));
+        self.shown.insert(Arc::clone(item.shown()));
+        Ok(item)
+    }
+
+    fn reject(&mut self, line: &str, reason: BadItem) {
+        if self.rejected.told.len() >= REJECTED_MAX {
+            self.rejected.untold += 1;
+            return;
+        }
+        self.rejected.told.push(Rejected {
+            kind: D::KIND,
+            item: label(line),
+            reason,
+        });
+    }
+}
+
+/// The name in a definition as far as it has one, else the beginning of the text.
+fn label(line: &str) -> String {
+    let mut members = ["name", "uri", "uriTemplate"].into_iter();
+    let own = members.find_map(|member| mgp_protocol::splice::member(line, member));
+    let text: String = own.unwrap_or(line).chars().take(80).collect();
+    text.trim_matches('"').to_owned()
+}

@@ -1,0 +1,243 @@
+//! Variables and secrets in configured values: `${VAR}`, `${VAR:-default}`, `$$`, and for
+//! values that may be secret `file:PATH` and `keyring:NAME`.
+//!
+//! Variables and files are looked up by closures of the caller.
+
+/// Why a value could not be made out. Names what is missing and where it was asked for, never a
+/// value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// `${VAR}` without such a variable.
+    #[error("{place}: the variable {name} is not set; set it, or write ${{{name}:-default}}")]
+    Unset {
+        /// Name of the variable.
+        name: String,
+        /// Where in the configuration.
+        place: String,
+    },
+    /// `${…` that nothing ends, or that holds no name.
+    #[error("{place}: {text:?} is no variable; write ${{NAME}}, or $$ for a dollar sign")]
+    Malformed {
+        /// The beginning of what was found.
+        text: String,
+        /// Where in the configuration.
+        place: String,
+    },
+    /// `file:PATH` that could not be read.
+    #[error("{place}: cannot read {path}: {reason}")]
+    File {
+        /// The path, interpolated.
+        path: String,
+        /// What the reader said.
+        reason: String,
+        /// Where in the configuration.
+        place: String,
+    },
+    /// `keyring:NAME`.
+    #[error(
+        "{place}: keyring:{name} is not supported on this machine yet; use file:PATH or ${{VARIABLE}}"
+    )]
+    Keyring {
+        /// Name of the secret.
+        name: String,
+        /// Where in the configuration.
+        place: String,
+    },
+}
+
+/// Replaces variables in `text`. A variable that is set but empty counts as unset only where there is
+/// a default. What replaces is not looked at again.
+///
+/// # Errors
+/// [`Unresolved`] names the variable and `place`, which says in words where `text` stands.
+pub fn interpolate(
+    text: &str,
+    place: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<String, Unresolved> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let dollar = &rest[at..];
+        if let Some(after) = dollar.strip_prefix("$$") {
+            out.push('$');
+            rest = after;
+        } else if let Some(inner) = dollar.strip_prefix("${") {
+            let (variable, after) = inner
+                .split_once('}')
+                .ok_or_else(|| malformed(dollar, place))?;
+            out.push_str(&value_of(variable, place, &lookup)?);
+            rest = after;
+        } else {
+            out.push('$');
+            rest = &dollar[1..];
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Like [`interpolate`] for a value that may be a secret: `file:PATH` is the content of that file
+/// without its last newline, `keyring:NAME` an entry of the machine's keyring. A reference is known
+/// by how the value is written, not by what a variable brings in: `${DATABASE}` may well hold
+/// `file:./dev.db`.
+///
+/// # Errors
+/// [`Unresolved`], as [`interpolate`], or because the file could not be read.
+pub fn resolve_secret(
+    text: &str,
+    place: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<String, Unresolved> {
+    if let Some(name) = text.strip_prefix("keyring:") {
+        return Err(Unresolved::Keyring {
+            name: name.to_owned(),
+            place: place.to_owned(),
+        });
+    }
+    let Some(path) = text.strip_prefix("file:") else {
+        return interpolate(text, place, lookup);
+    };
+    let path = interpolate(path, place, lookup)?;
+    let content = read(&path).map_err(|reason| Unresolved::File {
+        path,
+        reason,
+        place: place.to_owned(),
+    })?;
+    let line = content.strip_suffix('\n').unwrap_or(&content);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+fn value_of(
+    variable: &str,
+    place: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<String, Unresolved> {
+    let (name, default) = match variable.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (variable, None),
+    };
+    if !is_name(name) {
+        return Err(malformed(&format!("${{{variable}}}"), place));
+    }
+    match (lookup(name), default) {
+        (Some(value), None) => Ok(value),
+        (Some(value), Some(_)) if !value.is_empty() => Ok(value),
+        (_, Some(default)) => Ok(default.to_owned()),
+        (None, None) => Err(Unresolved::Unset {
+            name: name.to_owned(),
+            place: place.to_owned(),
+        }),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn malformed(text: &str, place: &str) -> Unresolved {
+    Unresolved::Malformed {
+        text: text.chars().take(40).collect(),
+        place: place.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: &str = "server github, env.TOKEN";
+
+    fn lookup(name: &str) -> Option<String> {
+        match name {
+            "HOME" => Some("/home/me".into()),
+            "EMPTY" => Some(String::new()),
+            "TRICK" => Some("${HOME}".into()),
+            "DATABASE" => Some("file:./dev.db".into()),
+            _ => None,
+        }
+    }
+
+    fn plain(text: &str) -> Result<String, Unresolved> {
+        interpolate(text, PLACE, lookup)
+    }
+
+    fn secret(text: &str) -> Result<String, Unresolved> {
+        resolve_secret(text, PLACE, lookup, |path| match path {
+            "/home/me/token" => Ok("s3cret\r\n".into()),
+            _ => Err("No such file or directory".into()),
+        })
+    }
+
+    #[test]
+    fn variables_are_replaced_once() {
+        for (text, want) in [
+            ("plain", "plain"),
+            ("${HOME}/x", "/home/me/x"),
+            ("${NONE:-there}", "there"),
+            ("${NONE:-}", ""),
+            ("${EMPTY}", ""),
+            ("${EMPTY:-default}", "default"),
+            ("${TRICK}", "${HOME}"),
+            (
+                "$$HOME costs 5$ or $5 or $$$$",
+                "$HOME costs 5$ or $5 or $$",
+            ),
+            ("$${HOME}", "${HOME}"),
+        ] {
+            assert_eq!(plain(text).as_deref(), Ok(want), "{text}");
+        }
+    }
+
+    /// MGP-217, A-26: the operator reads which variable is missing, and where.
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = plain("Bearer ${GITHUB_TOKEN}").unwrap_err().to_string();
+        assert!(
+            error.contains("GITHUB_TOKEN") && error.contains(PLACE),
+            "{error}"
+        );
+        for bad in ["${", "${HOME", "${}", "${1A}", "${a b}", "${:-x}"] {
+            assert!(
+                matches!(plain(bad), Err(Unresolved::Malformed { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn references_are_known_by_how_they_are_written() {
+        assert_eq!(secret("file:${HOME}/token").as_deref(), Ok("s3cret"));
+        assert_eq!(secret("${DATABASE}").as_deref(), Ok("file:./dev.db"));
+        assert_eq!(secret("${HOME}").as_deref(), Ok("/home/me"));
+        let missing = secret("file:/nope").unwrap_err().to_string();
+        assert!(
+            missing.contains("/nope") && missing.contains(PLACE),
+            "{missing}"
+        );
+        let keyring = secret("keyring:github").unwrap_err().to_string();
+        assert!(keyring.contains("keyring:github"), "{keyring}");
+        assert!(
+            keyring.contains("not supported on this machine yet"),
+            "{keyring}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn an_escaped_text_stands_for_itself(text in "\\PC{0,40}") {
+            let escaped = text.replace('$', "$$");
+            prop_assert_eq!(plain(&escaped), Ok(text));
+        }
+
+        #[test]
+        fn no_text_breaks_it(text in "[$}{:a-]{0,20}") {
+            let _ = plain(&text);
+        }
+    }
+}

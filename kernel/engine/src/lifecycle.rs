@@ -1,0 +1,349 @@
+//! The seven states of a server and the only ways between them (MGP §11.2, A-06).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::moment::Moment;
+
+/// Where a server stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Configured, not started.
+    Registered,
+    /// Its transport is being set up, the handshake is under way.
+    Connecting,
+    /// Takes calls.
+    Connected,
+    /// Finishes what is under way, takes nothing new.
+    Draining,
+    /// Stopped.
+    Disconnected,
+    /// Failed to start, or broke.
+    Error,
+    /// Is being stopped and started again; the wait before a new try is part of it.
+    Restarting,
+}
+
+impl State {
+    /// All of them, in the order of MGP §11.2.
+    pub const ALL: [Self; 7] = [
+        Self::Registered,
+        Self::Connecting,
+        Self::Connected,
+        Self::Draining,
+        Self::Disconnected,
+        Self::Error,
+        Self::Restarting,
+    ];
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Draining => "draining",
+            Self::Disconnected => "disconnected",
+            Self::Error => "error",
+            Self::Restarting => "restarting",
+        }
+    }
+
+    /// New calls are let through.
+    #[must_use]
+    pub const fn takes_calls(self) -> bool {
+        matches!(self, Self::Connected)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a server is stopped or restarted: the reasons of MGP §11.4, and the two that are not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// A person asked.
+    OperatorRequest,
+    /// Its configuration changed.
+    ConfigurationChange,
+    /// It went over a limit.
+    ResourceLimit,
+    /// Nobody used it for too long.
+    IdleTimeout,
+    /// The whole kernel stops.
+    KernelShutdown,
+    /// It was taken out of the configuration or deregistered.
+    Deregistered,
+    /// It ended by itself, without an error.
+    ServerRequest,
+}
+
+impl Why {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OperatorRequest => "operator_request",
+            Self::ConfigurationChange => "configuration_change",
+            Self::ResourceLimit => "resource_limit",
+            Self::IdleTimeout => "idle_timeout",
+            Self::KernelShutdown => "kernel_shutdown",
+            Self::Deregistered => "deregistered",
+            Self::ServerRequest => "server_request",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happened to a server.
+///
+/// An exit is told as what it means in its state: [`Event::Failed`] when it broke something,
+/// [`Event::Drained`] when it ended a drain, and for a clean exit that nobody asked for
+/// [`Event::StopRequested`] with [`Why::ServerRequest`] followed by [`Event::Drained`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody starts it: at the kernel's start or by hand.
+    Start,
+    /// The handshake is through, the first lists are read.
+    HandshakeDone,
+    /// It could not be started, did not shake hands, died or lost its connection.
+    Failed(String),
+    /// It is to finish and stop. Also what a server says of itself (MGP-144).
+    StopRequested(Why),
+    /// It is to be stopped and started again; from draining, once the drain is through.
+    RestartRequested(Why),
+    /// Nothing is under way any more and its transport is closed.
+    Drained,
+    /// The restart rules grant another try. The wait before it passes in the new state.
+    TryAgain,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.clone().into_reason())
+    }
+}
+
+impl Event {
+    fn into_reason(self) -> Cow<'static, str> {
+        match self {
+            Self::Start => "start".into(),
+            Self::HandshakeDone => "handshake done".into(),
+            Self::Failed(reason) => reason.into(),
+            Self::StopRequested(why) | Self::RestartRequested(why) => why.as_str().into(),
+            Self::Drained => "drained".into(),
+            Self::TryAgain => "restart policy".into(),
+        }
+    }
+}
+
+/// A step from one state to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Where it stood.
+    pub from: State,
+    /// Where it stands now.
+    pub to: State,
+    /// Why, in words; for a failure the reason itself.
+    pub reason: Cow<'static, str>,
+}
+
+/// An event that has no meaning in this state; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a server that is {state} knows no step for: {event}")]
+pub struct IllegalTransition {
+    /// Where the server stands.
+    pub state: State,
+    /// What was told.
+    pub event: Event,
+}
+
+/// One server's state, why it is in it and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifecycle {
+    state: State,
+    reason: Cow<'static, str>,
+    since: Moment,
+}
+
+impl Lifecycle {
+    /// A configured server that was not started yet.
+    #[must_use]
+    pub const fn new(now: Moment) -> Self {
+        Self {
+            state: State::Registered,
+            reason: Cow::Borrowed("configured"),
+            since: now,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it stands there.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Since when.
+    #[must_use]
+    pub const fn since(&self) -> Moment {
+        self.since
+    }
+
+    /// Takes the step an event calls for.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] when MGP §11.2 and A-06 know no such step; the state stays.
+    pub fn apply(&mut self, event: Event, now: Moment) -> Result<Transition, IllegalTransition> {
+        let from = self.state;
+        let Some(to) = next(from, &event) else {
+            return Err(IllegalTransition { state: from, event });
+        };
+        self.state = to;
+        self.since = now;
+        self.reason = event.into_reason();
+        Ok(Transition {
+            from,
+            to,
+            reason: self.reason.clone(),
+        })
+    }
+}
+
+/// The whole machine.
+fn next(state: State, event: &Event) -> Option<State> {
+    use State::{Connected, Connecting, Disconnected, Draining, Error, Registered, Restarting};
+    match (event, state) {
+        (Event::Start, Registered) => Some(Connecting),
+        (Event::Start | Event::TryAgain | Event::RestartRequested(_), Disconnected) => {
+            Some(Connecting)
+        }
+        (Event::Start | Event::TryAgain | Event::RestartRequested(_), Error) => Some(Restarting),
+        (Event::RestartRequested(_), Connected | Draining) => Some(Restarting),
+        (Event::HandshakeDone, Connecting | Restarting) => Some(Connected),
+        (Event::Failed(_), Connecting | Connected | Draining | Restarting) => Some(Error),
+        (Event::StopRequested(_), Connected) => Some(Draining),
+        // MGP knows no way from a start to a stop but a failed start.
+        (Event::StopRequested(_), Connecting | Restarting) => Some(Error),
+        (Event::Drained, Draining) => Some(Disconnected),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use State::*;
+
+    /// The arrows of MGP §11.2 and the extra ones of A-06, and nothing else.
+    const ARROWS: [(State, State); 13] = [
+        (Registered, Connecting),
+        (Connecting, Connected),
+        (Connecting, Error),
+        (Connected, Draining),
+        (Connected, Error),
+        (Connected, Restarting),
+        (Draining, Disconnected),
+        (Draining, Restarting),
+        (Draining, Error),
+        (Disconnected, Connecting),
+        (Error, Restarting),
+        (Restarting, Connected),
+        (Restarting, Error),
+    ];
+
+    fn every_event() -> Vec<Event> {
+        vec![
+            Event::Start,
+            Event::HandshakeDone,
+            Event::Failed("exit status 1".into()),
+            Event::StopRequested(Why::OperatorRequest),
+            Event::RestartRequested(Why::ConfigurationChange),
+            Event::Drained,
+            Event::TryAgain,
+        ]
+    }
+
+    fn at(state: State) -> Lifecycle {
+        Lifecycle {
+            state,
+            ..Lifecycle::new(Moment::START)
+        }
+    }
+
+    /// MGP-122..130, A-06: every state meets every event; the arrows drawn are the arrows taken.
+    #[test]
+    fn no_other_transition_is_possible() {
+        let mut taken = Vec::new();
+        for state in State::ALL {
+            for event in every_event() {
+                let mut lifecycle = at(state);
+                match lifecycle.apply(event.clone(), Moment::START) {
+                    Ok(step) => {
+                        assert_eq!((step.from, step.to), (state, lifecycle.state()));
+                        taken.push((step.from, step.to));
+                    }
+                    Err(refused) => {
+                        assert_eq!(refused, IllegalTransition { state, event });
+                        assert_eq!(lifecycle, at(state));
+                    }
+                }
+            }
+        }
+        assert!(
+            taken.iter().all(|arrow| ARROWS.contains(arrow)),
+            "{taken:?}"
+        );
+        assert!(ARROWS.iter().all(|arrow| taken.contains(arrow)));
+    }
+
+    /// MGP-115..121: the words, on the wire and in print.
+    #[test]
+    fn states_have_one_word_each() {
+        for state in State::ALL {
+            let json = serde_json::to_string(&state).unwrap();
+            assert_eq!(json, format!("\"{state}\""));
+            assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
+            assert_eq!(state.takes_calls(), state == Connected);
+        }
+        let why = serde_json::to_string(&Why::KernelShutdown).unwrap();
+        assert_eq!(why, format!("\"{}\"", Why::KernelShutdown));
+    }
+
+    /// MGP-128, MGP-129: a crash is an error, then a restart, then connected again.
+    #[test]
+    fn a_crash_and_its_recovery_are_three_steps() {
+        let mut server = at(Connected);
+        let second = Moment::START + std::time::Duration::from_secs(1);
+        let crash = server.apply(Event::Failed("killed by signal 9".into()), second);
+        assert_eq!(crash.unwrap().reason, "killed by signal 9");
+        assert_eq!(server.since(), second);
+        assert_eq!(server.reason(), "killed by signal 9");
+        assert_eq!(
+            server.apply(Event::TryAgain, second).unwrap().to,
+            Restarting
+        );
+        assert_eq!(
+            server.apply(Event::HandshakeDone, second).unwrap().to,
+            Connected
+        );
+    }
+}

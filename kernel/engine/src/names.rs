@@ -1,0 +1,138 @@
+//! One name for each tool and prompt, and its presentation to agents.
+//!
+//! Canonical is `server:tool`. Shown is `server__tool`: at most 64 characters of `[A-Za-z0-9_-]`,
+//! which is what model APIs take. A name that does not fit, or could be read as another one, is cut
+//! and closed with a hash of the canonical name. So a shown name depends on its own server and tool
+//! alone and belongs to them alone.
+
+use mgp_protocol::ids::ServerId;
+
+/// Longest shown name, in characters.
+pub const SHOWN_MAX: usize = 64;
+
+const SEPARATOR: &str = "__";
+const HASH_LEN: usize = 8;
+/// Digits and letters without the ones that are misread (Crockford).
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// `server:name`, what policies, audit and the command line use. Ids hold no colon, so it splits
+/// back at the first one.
+#[must_use]
+pub fn canonical(server: &ServerId, name: &str) -> String {
+    format!("{server}:{name}")
+}
+
+/// What an agent sees and calls.
+#[must_use]
+pub fn shown(server: &ServerId, name: &str) -> String {
+    let exact = format!("{server}{SEPARATOR}{name}");
+    let mut shown: String = exact.chars().map(presentable).collect();
+    if shown == exact && shown.len() <= SHOWN_MAX && reads_back(&shown, server) {
+        return shown;
+    }
+    shown.truncate(SHOWN_MAX - HASH_LEN - 1);
+    shown.push('_');
+    shown.push_str(&hash(&canonical(server, name)));
+    shown
+}
+
+fn presentable(c: char) -> char {
+    if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
+        c
+    } else {
+        '_'
+    }
+}
+
+/// The first separator ends the server's id, and the end is not taken for a hash.
+fn reads_back(plain: &str, server: &ServerId) -> bool {
+    plain.find(SEPARATOR) == Some(server.as_str().len()) && !ends_like_a_hash(plain)
+}
+
+fn ends_like_a_hash(name: &str) -> bool {
+    match name.as_bytes().split_last_chunk::<{ HASH_LEN + 1 }>() {
+        Some((_, [b'_', digit, rest @ ..])) => {
+            digit.is_ascii_digit() && rest.iter().all(|c| ALPHABET.contains(c))
+        }
+        _ => false,
+    }
+}
+
+/// Starts with a digit, so that hardly any plain name ends like it.
+fn hash(canonical: &str) -> String {
+    let digest = blake3::hash(canonical.as_bytes());
+    let (first, rest) = digest
+        .as_bytes()
+        .split_first()
+        .expect("a digest has 32 bytes");
+    std::iter::once(&(first % 10))
+        .chain(&rest[..HASH_LEN - 1])
+        .map(|byte| char::from(ALPHABET[usize::from(byte % 32)]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn show(server: &str, name: &str) -> String {
+        shown(&ServerId::new(server), name)
+    }
+
+    /// plain where it fits, and the same on every machine and every day.
+    #[test]
+    fn names_are_plain_where_they_fit_and_closed_with_a_hash_where_not() {
+        assert_eq!(show("files", "read_file"), "files__read_file");
+        assert_eq!(show("files", "read__file"), "files__read__file");
+        assert_eq!(show("tool.terminal", "run"), "tool_terminal__run_3x4z5r5s");
+        assert_eq!(canonical(&ServerId::new("a"), "b:c"), "a:b:c");
+        let long = show("files", &"x".repeat(70));
+        assert_eq!(long.len(), SHOWN_MAX);
+        assert!(long.starts_with("files__xxxx"));
+    }
+
+    #[test]
+    fn readings_that_would_coincide_do_not() {
+        for (one, other) in [
+            (("a", "b__c"), ("a__b", "c")),
+            (("a", "_b"), ("a_", "b")),
+            (("a", "b.c"), ("a", "b_c")),
+            (("a.b", "c"), ("a_b", "c")),
+            (("a", "é"), ("a", "ü")),
+        ] {
+            assert_ne!(
+                show(one.0, one.1),
+                show(other.0, other.1),
+                "{one:?} {other:?}"
+            );
+        }
+        // A tool cannot take the name under which another one is shown.
+        let taken = show("a", "b.c");
+        let imitation = taken.strip_prefix("a__").unwrap();
+        assert_ne!(show("a", imitation), taken);
+    }
+
+    proptest! {
+        #[test]
+        fn shown_names_fit_every_model_api(server in "[A-Za-z0-9._-]{1,48}", name in "\\PC{1,90}") {
+            let shown = show(&server, &name);
+            prop_assert!(shown.len() <= SHOWN_MAX);
+            prop_assert!(shown.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
+            prop_assert_eq!(&shown, &show(&server, &name));
+        }
+
+        #[test]
+        fn no_two_tools_share_a_shown_name(
+            pairs in proptest::collection::vec(("[a_.]{1,4}", "[a_.:0]{1,12}"), 2..40)
+        ) {
+            let mut owners = HashMap::new();
+            for (server, name) in pairs {
+                let owner = (server.clone(), name.clone());
+                let first = owners.entry(show(&server, &name)).or_insert_with(|| owner.clone());
+                prop_assert_eq!(&*first, &owner);
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Whose resource a URI is: wrapped URIs and RFC 6570 templates.
+
+mod template;
+
+use std::borrow::Cow;
+
+use mgp_protocol::ids::ServerId;
+
+pub use template::{BadTemplate, Template, URI_MAX};
+
+/// Start of every wrapped URI.
+pub const WRAPPED: &str = "mcpk://";
+
+/// `mcpk://<server>/<percent-encoded uri>`: what agents see of a URI that several servers offer.
+#[must_use]
+pub fn wrap(server: &ServerId, uri: &str) -> String {
+    let mut wrapped = format!("{WRAPPED}{server}/");
+    for byte in uri.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            wrapped.push(char::from(byte));
+        } else {
+            wrapped.push('%');
+            wrapped.extend([hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+    wrapped
+}
+
+/// `mcpk://<server>/<template>`: the template stays one, its text is not encoded.
+#[must_use]
+pub fn wrap_template(server: &ServerId, template: &str) -> String {
+    format!("{WRAPPED}{server}/{template}")
+}
+
+/// The server and its own URI out of either wrapped form; `None` for every other URI.
+///
+/// The forms are told apart by the colon: a URI has one after its scheme, an encoded one has none.
+#[must_use]
+pub fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
+    let (server, uri) = wrapped.strip_prefix(WRAPPED)?.split_once('/')?;
+    if uri.contains(':') {
+        return Some((server, Cow::Borrowed(uri)));
+    }
+    Some((server, Cow::Owned(decode(uri)?)))
+}
+
+/// Undoes percent-encoding; `None` for a broken triplet or what is no UTF-8.
+pub(crate) fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first == b'%' {
+            let (pair, after) = tail.split_first_chunk::<2>()?;
+            bytes.push(nibble(pair[0])? << 4 | nibble(pair[1])?);
+            rest = after;
+        } else {
+            bytes.push(first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn hex(nibble: u8) -> char {
+    char::from(b"0123456789ABCDEF"[usize::from(nibble)])
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// CMCP-080, A-28: the form agents see.
+    #[test]
+    fn a_wrapped_uri_names_its_server() {
+        let files = ServerId::new("files");
+        let wrapped = wrap(&files, "file:///a b%2F");
+        assert_eq!(wrapped, "mcpk://files/file%3A%2F%2F%2Fa%20b%252F");
+        assert_eq!(unwrap(&wrapped), Some(("files", "file:///a b%2F".into())));
+        let template = wrap_template(&files, "file:///{+path}");
+        assert_eq!(template, "mcpk://files/file:///{+path}");
+        let read = "mcpk://files/file:///a%2Fb";
+        assert_eq!(unwrap(read), Some(("files", "file:///a%2Fb".into())));
+    }
+
+    #[test]
+    fn other_uris_are_not_wrapped() {
+        for uri in [
+            "file:///x",
+            "mcpk://",
+            "mcpk://a",
+            "mcpk://a/%",
+            "mcpk://a/%zz",
+            "mcpk://a/%ff",
+        ] {
+            assert_eq!(unwrap(uri), None, "{uri}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn wrapping_loses_nothing(server in "[A-Za-z0-9._-]{1,48}", uri in "\\PC{0,80}") {
+            let id = ServerId::new(server.as_str());
+            let wrapped = wrap(&id, &uri);
+            prop_assert!(wrapped.is_ascii());
+            prop_assert_eq!(unwrap(&wrapped), Some((server.as_str(), uri.into())));
+        }
+
+        #[test]
+        fn no_text_breaks_unwrapping(text in "mcpk://\\PC{0,40}") {
+            let _ = unwrap(&text);
+        }
+    }
+}
