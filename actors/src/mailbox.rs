@@ -113,6 +113,13 @@ impl<M: Send + 'static> Mailbox<M> {
 pub struct Reply<T>(oneshot::Sender<T>);
 
 impl<T> Reply<T> {
+    /// A way back, and where the answer comes out.
+    #[must_use]
+    pub fn new() -> (Self, oneshot::Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(sender), receiver)
+    }
+
     /// Answers; nobody waiting any more is no error.
     pub fn send(self, answer: T) {
         let _ = self.0.send(answer);

@@ -141,7 +141,8 @@ fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
 }
 
 /// The client's progress token, borrowed from its params.
-fn progress_token(params: &str) -> Option<&RawValue> {
+#[must_use]
+pub fn progress_token(params: &str) -> Option<&RawValue> {
     let with: mcp::WithMeta<'_> = serde_json::from_str(params).ok()?;
     let meta: mcp::Meta<'_> = serde_json::from_str(with.meta?.get()).ok()?;
     meta.progress_token

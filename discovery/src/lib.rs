@@ -1,1 +1,4 @@
-//! .
+//! Finds things and trusts nobody: where the configuration lies.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod config;

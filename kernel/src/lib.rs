@@ -1,1 +1,13 @@
-//! .
+//! Who is there: the configuration, the command line and the kernel itself.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod calendar;
+pub mod cli;
+pub mod config;
+pub mod demo;
+pub mod paths;
+pub mod kernel;
+pub mod operator;
+pub mod routes;
+pub mod source;
+pub mod tree;

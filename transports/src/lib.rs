@@ -1,1 +1,12 @@
-//! .
+//! Moves frames, and knows no method by name: stdio of children and our own socket, HTTP.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod child;
+pub mod guard;
+pub mod http;
+pub mod lines;
+pub mod log;
+pub mod sse;
+pub mod stall;
+pub mod unix;

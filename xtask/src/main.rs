@@ -1,1 +1,96 @@
-fn main(){}
+//! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
+
+mod step;
+mod summary;
+mod tally;
+mod tee;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use step::Step;
+use summary::Summary;
+
+#[derive(Parser)]
+#[command(about = "The chores of this workspace")]
+struct Options {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run everything that can run here, and say plainly what could not run and why.
+    Test {
+        /// Leave out third-party servers and clients, the conformance suite and the model checks.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Install the third-party servers and clients of the suites into the user's cache.
+    Peers,
+}
+
+fn main() -> ExitCode {
+    match Options::parse().chore {
+        Chore::Test { quick } => test(quick),
+        Chore::Peers => ExitCode::from(u8::from(!peers().run().passed())),
+    }
+}
+
+fn test(quick: bool) -> ExitCode {
+    let mut summary = Summary::default();
+    for step in steps(quick) {
+        summary.add(&step, step.run());
+    }
+    print!("{summary}");
+    ExitCode::from(u8::from(!summary.passed()))
+}
+
+/// Everything in its order: what is quick to say no comes first.
+fn steps(quick: bool) -> Vec<Step> {
+    let left_out = |step: Step| match quick {
+        true => step.left_out("left out by --quick"),
+        false => step,
+    };
+    vec![
+        Step::new("format", cargo(&["fmt", "--all", "--check"])),
+        Step::new("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"])),
+        Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny"),
+        Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
+        left_out(peers()),
+        Step::new("tests", tests(quick)).counted(),
+        left_out(Step::new("model checks", model_checks()).counted()),
+    ]
+}
+
+/// Says itself what it could not install; the suites then say what they skip, and in CI fail.
+fn peers() -> Step {
+    let install = cargo(&["run", "--quiet", "-p", "mgp-tests", "--bin", "mgp-peers"]);
+    Step::new("third-party servers and clients", install).optional()
+}
+
+fn tests(quick: bool) -> Command {
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    if quick {
+        tests.env("MGP_WITHOUT_PEERS", "1");
+    }
+    tests
+}
+
+/// In a target folder of their own: other flags would make the everyday one cold.
+fn model_checks() -> Command {
+    let mut checks = cargo(&["test", "-p", "mgp-sync", "--release", "--no-fail-fast", "--target-dir"]);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    checks.arg(target.join("loom"));
+    checks.env("RUSTFLAGS", "--cfg mgp_loom");
+    checks
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(args);
+    command
+}

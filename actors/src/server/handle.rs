@@ -88,6 +88,18 @@ impl ServerHandle {
         })
     }
 
+    /// The face of a server that cannot be run as it is configured.
+    #[must_use]
+    pub fn broken(id: ServerId, log: ServerLog, why: &str) -> Arc<Self> {
+        let handle = Self::new(id, log);
+        handle.publish(Status {
+            state: State::Error,
+            reason: why.to_owned(),
+            ..handle.status()
+        });
+        handle
+    }
+
     /// The connection for a call; waits a little for a server that is just being started.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ mod shape;
 
 use std::fmt::{self, Write};
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use metered::{Meter, MeteredJson, Over};
@@ -27,8 +27,8 @@ const PATTERN_SIZE: usize = 256 << 10;
 const BACKTRACK_MAX: usize = 10_000;
 /// Steps for a yes or no: below a second on a slow machine.
 const STEPS_MAX: u64 = 20_000_000;
-/// Steps for finding out which part did not fit; each may cost an error's worth of memory.
-const EXPLAIN_STEPS_MAX: u64 = 200_000;
+/// Steps for finding out which part did not fit: some thousand errors at most.
+const EXPLAIN_STEPS_MAX: u64 = 4_000_000;
 
 /// Why a schema was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,11 +143,13 @@ fn read(raw: &str) -> Result<Value, BadSchema> {
     if raw.len() > SCHEMA_MAX {
         return Err(BadSchema::TooLarge(raw.len()));
     }
-    serde_json::from_str(raw).map_err(|e| match e.classify() {
-        serde_json::error::Category::Syntax if e.to_string().starts_with("recursion") => {
+    serde_json::from_str(raw).map_err(|e| {
+        let told = e.to_string();
+        if told.starts_with("recursion limit") {
             BadSchema::TooDeep
+        } else {
+            BadSchema::NotJson(told)
         }
-        _ => BadSchema::NotJson(e.to_string()),
     })
 }
 
@@ -157,29 +159,8 @@ impl Check {
             return Ok(Self::AnyObject);
         }
         let shape = Shape::survey(schema)?;
-        let draft = match Draft::default().detect(schema) {
-            Draft::Unknown => Draft::default(),
-            known => known,
-        };
-        let options = jsonschema::options_for::<MeteredJson>()
-            .with_draft(draft)
-            .offline();
-        let linear = PatternOptions::regex()
-            .size_limit(PATTERN_SIZE)
-            .dfa_size_limit(PATTERN_SIZE);
-        let backtracking = PatternOptions::fancy_regex()
-            .backtrack_limit(BACKTRACK_MAX)
-            .size_limit(PATTERN_SIZE)
-            .dfa_size_limit(PATTERN_SIZE);
-        let build = options.clone().with_pattern_options(linear).build(schema);
-        // Look-around is common in what zod writes for e-mail addresses.
-        let build = match build {
-            Err(_) if shape.patterns > 0 => {
-                options.with_pattern_options(backtracking).build(schema)
-            }
-            built => built,
-        };
-        let validator = build.map_err(|e| BadSchema::Invalid(told(&e)))?;
+        let validator =
+            build(schema, shape.patterns > 0).map_err(|e| BadSchema::Invalid(told(&e)))?;
         Ok(Self::Whole(Box::new(Compiled { validator, shape })))
     }
 
@@ -248,6 +229,31 @@ impl From<Over> for Mismatch {
     }
 }
 
+/// Patterns run on an engine that takes time in proportion to the text. Look-around is beyond it, but
+/// common in what zod writes for e-mail addresses: such schemas get the other engine, on a short leash.
+fn build(
+    schema: &Value,
+    patterns: bool,
+) -> Result<Validator<MeteredJson>, ValidationError<'static>> {
+    let named = Draft::default().detect(schema);
+    let known = named != Draft::Unknown;
+    let options = jsonschema::options_for::<MeteredJson>()
+        .with_draft(if known { named } else { Draft::default() })
+        .offline();
+    let linear = PatternOptions::regex()
+        .size_limit(PATTERN_SIZE)
+        .dfa_size_limit(PATTERN_SIZE);
+    let built = options.clone().with_pattern_options(linear).build(schema);
+    if built.is_ok() || !patterns {
+        return built;
+    }
+    let backtracking = PatternOptions::fancy_regex()
+        .backtrack_limit(BACKTRACK_MAX)
+        .size_limit(PATTERN_SIZE)
+        .dfa_size_limit(PATTERN_SIZE);
+    options.with_pattern_options(backtracking).build(schema)
+}
+
 /// Only keywords that constrain nothing beside `"type": "object"`.
 fn takes_any_object(schema: &Value) -> bool {
     let Value::Object(members) = schema else {
@@ -266,7 +272,7 @@ fn takes_any_object(schema: &Value) -> bool {
             })
 }
 
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn told(error: &ValidationError<'_>) -> String {
     match error.instance_path().as_str() {
         "" => cut(error),
         path => format!("{} (at {})", cut(error), cut(&path)),

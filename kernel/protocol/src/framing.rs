@@ -57,7 +57,7 @@ impl Framer {
     /// Takes the next frame out of `buffer`; `None` when more bytes are needed.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
         loop {
-            let newline = memchr(&buffer[self.scanned..]).map(|at| at + self.scanned);
+            let newline = memchr::memchr(b'\n', &buffer[self.scanned..]).map(|at| at + self.scanned);
             if self.dropping.is_some() || newline.unwrap_or(buffer.len()) > self.limit {
                 self.scanned = 0;
                 return self.throw_away(buffer, newline);
@@ -101,10 +101,6 @@ impl Framer {
             len: drop.len,
         })
     }
-}
-
-fn memchr(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&b| b == b'\n')
 }
 
 #[cfg(test)]

@@ -11,6 +11,10 @@ use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, SerdeJson, cmp, unique};
 use serde_json::{Map, Number, Value};
 
+/// What an error costs in steps: alternatives keep the errors of all their branches, and each takes
+/// the memory of some hundred steps.
+const ERROR_PRICE: u64 = 500;
+
 /// The representation, as the validator knows it.
 #[derive(Debug)]
 pub(super) struct MeteredJson;
@@ -157,21 +161,10 @@ impl<'a> Node<'a, MeteredJson> for Metered<'a> {
         cmp::equal(self.value, expected)
     }
 
-    /// What an error shows of the value: small ones whole, of large ones what they are.
+    /// What an error shows of the value.
     fn to_value(&self) -> Cow<'a, Value> {
-        match self.value {
-            Value::String(text) if text.len() > 100 => {
-                let start: String = text.chars().take(100).collect();
-                Cow::Owned(Value::String(start + "…"))
-            }
-            Value::Array(items) if !items.iter().all(is_small) || items.len() > 5 => {
-                Cow::Owned("[…]".into())
-            }
-            Value::Object(members) if !members.values().all(is_small) || members.len() > 5 => {
-                Cow::Owned("{…}".into())
-            }
-            small => Cow::Borrowed(small),
-        }
+        self.meter.pay(ERROR_PRICE);
+        summary(self.value).map_or(Cow::Borrowed(self.value), Cow::Owned)
     }
 
     fn identity(&self) -> Option<NodeIdentity> {
@@ -179,12 +172,27 @@ impl<'a> Node<'a, MeteredJson> for Metered<'a> {
     }
 }
 
-fn is_small(value: &Value) -> bool {
+/// What a large value is shown as; `None` for one that is small enough to be shown itself.
+fn summary(value: &Value) -> Option<Value> {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => true,
-        Value::String(text) => text.len() <= 100,
-        Value::Array(_) | Value::Object(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        Value::String(text) => (text.len() > 100).then(|| {
+            let start: String = text.chars().take(100).collect();
+            Value::String(start + "…")
+        }),
+        Value::Array(items) => {
+            let small = items.len() <= 5 && items.iter().all(is_small);
+            (!small).then(|| "[…]".into())
+        }
+        Value::Object(members) => {
+            let small = members.len() <= 5 && members.values().all(is_small);
+            (!small).then(|| "{…}".into())
+        }
     }
+}
+
+fn is_small(part: &Value) -> bool {
+    !part.is_array() && !part.is_object() && summary(part).is_none()
 }
 
 /// The parts of an array or an object.

@@ -161,7 +161,7 @@ impl<'a> Survey<'a> {
             if looks_twice(keywords) {
                 cost.work = cost.work.saturating_mul(2);
             }
-            self.into_parts(keywords);
+            self.look_ahead(keywords);
         }
         cost.height += 1;
         if cost.height > HEIGHT_MAX || cost.work > WORK_MAX {
@@ -190,7 +190,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Subschemas that see parts of the part.
-    fn into_parts(&mut self, keywords: &'a Map<String, Value>) {
+    fn look_ahead(&mut self, keywords: &'a Map<String, Value>) {
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 ("properties" | "patternProperties", Value::Object(schemas)) => {

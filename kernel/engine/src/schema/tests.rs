@@ -36,8 +36,18 @@ fn a_mismatch_says_what_is_wrong_and_where() {
         (json!({}), "", "required", "\"count\""),
         (json!({"count": "x"}), "/count", "type", "integer"),
         (json!({"count": 0}), "/count", "minimum", "1"),
-        (json!({"count": 1, "tags": ["a", "z"]}), "/tags/1", "enum", "\"z\""),
-        (json!({"count": 1, "more": 1}), "", "additionalProperties", "more"),
+        (
+            json!({"count": 1, "tags": ["a", "z"]}),
+            "/tags/1",
+            "enum",
+            "\"z\"",
+        ),
+        (
+            json!({"count": 1, "more": 1}),
+            "",
+            "additionalProperties",
+            "more",
+        ),
         (json!([1]), "", "type", "object"),
     ] {
         let mismatch = check(&schema, &args).unwrap_err();
@@ -54,19 +64,51 @@ fn all_of_draft_2020_12_is_understood() {
     for (part, good, bad) in [
         (json!({"$ref": "#/$defs/s"}), json!("x"), json!(1)),
         (json!({"$ref": "#named"}), json!("x"), json!(1)),
-        (json!({"oneOf": [{"const": 1}, {"const": 2}]}), json!(1), json!(3)),
-        (json!({"anyOf": [{"type": "null"}, {"type": "string"}]}), json!(null), json!(3)),
+        (
+            json!({"oneOf": [{"const": 1}, {"const": 2}]}),
+            json!(1),
+            json!(3),
+        ),
+        (
+            json!({"anyOf": [{"type": "null"}, {"type": "string"}]}),
+            json!(null),
+            json!(3),
+        ),
         (json!({"not": {"type": "string"}}), json!(1), json!("x")),
         (json!({"pattern": "^a+$"}), json!("aa"), json!("b")),
         (json!({"pattern": "^(?!a)"}), json!("b"), json!("a")),
-        (json!({"if": {"const": 1}, "else": {"type": "null"}}), json!(1), json!(2)),
-        (json!({"prefixItems": [{"type": "null"}]}), json!([null]), json!([1])),
+        (
+            json!({"if": {"const": 1}, "else": {"type": "null"}}),
+            json!(1),
+            json!(2),
+        ),
+        (
+            json!({"prefixItems": [{"type": "null"}]}),
+            json!([null]),
+            json!([1]),
+        ),
         (json!({"uniqueItems": true}), json!([1, 2]), json!([1, 1.0])),
         (json!({"contains": {"const": 1}}), json!([1]), json!([2])),
-        (json!({"propertyNames": {"maxLength": 1}}), json!({"a": 1}), json!({"ab": 1})),
-        (json!({"patternProperties": {"^a": {"const": 1}}}), json!({"ab": 1}), json!({"ab": 2})),
-        (json!({"unevaluatedProperties": false}), json!({}), json!({"a": 1})),
-        (json!({"dependentRequired": {"a": ["b"]}}), json!({"b": 1}), json!({"a": 1})),
+        (
+            json!({"propertyNames": {"maxLength": 1}}),
+            json!({"a": 1}),
+            json!({"ab": 1}),
+        ),
+        (
+            json!({"patternProperties": {"^a": {"const": 1}}}),
+            json!({"ab": 1}),
+            json!({"ab": 2}),
+        ),
+        (
+            json!({"unevaluatedProperties": false}),
+            json!({}),
+            json!({"a": 1}),
+        ),
+        (
+            json!({"dependentRequired": {"a": ["b"]}}),
+            json!({"b": 1}),
+            json!({"a": 1}),
+        ),
         (json!({"multipleOf": 0.1}), json!(0.3), json!(0.35)),
         (json!({"maxLength": 1}), json!("é"), json!("ab")),
     ] {
@@ -95,8 +137,14 @@ fn the_draft_is_the_one_the_schema_names() {
         assert_eq!(check(&tuple(old), &json!({"v": [null]})), Ok(()));
         assert!(check(&tuple(old), &json!({"v": [1]})).is_err());
     }
-    for new in ["https://json-schema.org/draft/2020-12/schema", "https://example.org/own"] {
-        assert!(matches!(input(&tuple(new)), Err(BadSchema::Invalid(_))), "{new}");
+    for new in [
+        "https://json-schema.org/draft/2020-12/schema",
+        "https://example.org/own",
+    ] {
+        assert!(
+            matches!(input(&tuple(new)), Err(BadSchema::Invalid(_))),
+            "{new}"
+        );
     }
 }
 
@@ -104,11 +152,21 @@ fn the_draft_is_the_one_the_schema_names() {
 #[test]
 fn malformed_schemas_are_refused() {
     let refused = |raw: &str| InputSchema::compile(raw).unwrap_err();
-    for raw in ["\"garbage\"", "[]", "true", "{}", r#"{"type":"string"}"#, r#"{"type":["object"]}"#] {
+    for raw in [
+        "\"garbage\"",
+        "[]",
+        "true",
+        "{}",
+        r#"{"type":"string"}"#,
+        r#"{"type":["object"]}"#,
+    ] {
         assert_eq!(refused(raw), BadSchema::NotForObjects, "{raw}");
     }
     assert!(matches!(refused("{"), BadSchema::NotJson(_)));
-    assert!(matches!(refused(&"x".repeat(SCHEMA_MAX + 1)), BadSchema::TooLarge(_)));
+    assert!(matches!(
+        refused(&"x".repeat(SCHEMA_MAX + 1)),
+        BadSchema::TooLarge(_)
+    ));
     for (part, word) in [
         (json!({"type": "text"}), "text"),
         (json!({"properties": 7}), "7"),
@@ -117,10 +175,11 @@ fn malformed_schemas_are_refused() {
         (json!({"minLength": -1}), "-1"),
     ] {
         let schema = json!({"type": "object", "properties": {"v": part}});
-        match input(&schema).unwrap_err() {
-            BadSchema::Invalid(told) => assert!(told.contains(word), "{told}"),
-            other => panic!("{other}"),
-        }
+        let told = input(&schema).unwrap_err().to_string();
+        assert!(
+            told.starts_with("invalid schema") && told.contains(word),
+            "{told}"
+        );
     }
 }
 
@@ -142,7 +201,10 @@ fn nothing_is_ever_fetched() {
         "https://json-schema.org/draft/2020-12/schema",
     ] {
         let schema = json!({"type": "object", "properties": {"v": {"$ref": reference}}});
-        assert_eq!(input(&schema).unwrap_err(), BadSchema::Remote(reference.into()));
+        assert_eq!(
+            input(&schema).unwrap_err(),
+            BadSchema::Remote(reference.into())
+        );
         let dynamic = json!({"type": "object", "anyOf": [{"$dynamicRef": reference}]});
         assert!(input(&dynamic).is_err());
     }
@@ -151,10 +213,16 @@ fn nothing_is_ever_fetched() {
         "properties": {"v": {"$ref": "https://example.org/b/schema.json"}}});
     assert!(matches!(input(&based).unwrap_err(), BadSchema::Invalid(_)));
     let dangling = json!({"type": "object", "properties": {"v": {"$ref": "#/$defs/none"}}});
-    assert_eq!(input(&dangling).unwrap_err(), BadSchema::Dangling("#/$defs/none".into()));
+    assert_eq!(
+        input(&dangling).unwrap_err(),
+        BadSchema::Dangling("#/$defs/none".into())
+    );
     // What only looks like a reference is data.
     let data = json!({"type": "object", "properties": {"$ref": {"const": {"$ref": "http://x/"}}}});
-    assert_eq!(check(&data, &json!({"$ref": {"$ref": "http://x/"}})), Ok(()));
+    assert_eq!(
+        check(&data, &json!({"$ref": {"$ref": "http://x/"}})),
+        Ok(())
+    );
 }
 
 #[test]
@@ -181,7 +249,10 @@ fn only_the_root_of_any_object_is_looked_at() {
         assert!(matches!(any, InputSchema(Check::AnyObject)));
         assert_eq!(any.check(" \n{\"a\": 1}"), Ok(()));
         let mismatch = any.check(&format!("[{}]", "1,".repeat(999))).unwrap_err();
-        assert_eq!((mismatch.path.as_str(), mismatch.keyword.as_str()), ("", "type"));
+        assert_eq!(
+            (mismatch.path.as_str(), mismatch.keyword.as_str()),
+            ("", "type")
+        );
         assert!(mismatch.message.chars().count() < 250, "{mismatch}");
     }
     let strict = input(&json!({"type": "object", "additionalProperties": false})).unwrap();
@@ -194,9 +265,17 @@ fn messages_stay_short() {
         "n": {"type": "integer"}, "o": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         "m": {"maxProperties": 1}}, "additionalProperties": false});
     let long = "s3cret ".repeat(1000);
-    let many: Value = (0..1000).map(|n| (format!("key{n}"), json!(long))).collect();
+    let many: Value = (0..1000)
+        .map(|n| (format!("key{n}"), json!(long)))
+        .collect();
     let unknown: Value = (0..1000).map(|n| (format!("key{n}"), json!(1))).collect();
-    for args in [json!({"n": long}), json!({"n": many}), json!({"o": many}), json!({"m": many}), unknown] {
+    for args in [
+        json!({"n": long}),
+        json!({"n": many}),
+        json!({"o": many}),
+        json!({"m": many}),
+        unknown,
+    ] {
         let mismatch = check(&schema, &args).unwrap_err();
         let echoed = mismatch.message.chars().count() + mismatch.path.chars().count();
         assert!(echoed <= 2 * (ECHO_MAX + 1), "{echoed} {mismatch}");
@@ -235,7 +314,8 @@ fn references_that_go_in_circles_are_refused() {
         assert_eq!(input(&schema).unwrap_err(), BadSchema::Endless, "{schema}");
     }
     // Through the value they are fine.
-    let tree = json!({"type": "object", "properties": {"c": {"anyOf": [{"$ref": "#"}, {"const": 1}]}}});
+    let tree =
+        json!({"type": "object", "properties": {"c": {"anyOf": [{"$ref": "#"}, {"const": 1}]}}});
     let tree = input(&tree).unwrap();
     assert_eq!(tree.check(&nested(100)), Ok(()));
     let wrong = nested(3).replace('1', "2");
@@ -261,20 +341,30 @@ fn hostile_schemas_cost_nothing() {
     assert_eq!(input(&long).unwrap_err(), BadSchema::TooComplex);
     let doubling = chain(25, |next| json!({"anyOf": [next, next]}), end.clone());
     assert_eq!(input(&doubling).unwrap_err(), BadSchema::TooComplex);
-    let patterns: Value = (0..300).map(|n| (format!("{n}"), json!({"pattern": "a"}))).collect();
+    let patterns: Value = (0..300)
+        .map(|n| (format!("{n}"), json!({"pattern": "a"})))
+        .collect();
     let patterns = json!({"type": "object", "properties": patterns});
-    assert_eq!(input(&patterns).unwrap_err(), BadSchema::TooManyPatterns(300));
+    assert_eq!(
+        input(&patterns).unwrap_err(),
+        BadSchema::TooManyPatterns(300)
+    );
     // Far down, but never twice on the same part of the value.
     let down = chain(2000, |next| json!({"properties": {"c": next}}), end.clone());
     assert_eq!(input(&down).unwrap().check(&nested(100)), Ok(()));
-    let spread = chain(40, |next| json!({"properties": {"c": next, "d": next}}), end);
+    let spread = chain(
+        40,
+        |next| json!({"properties": {"c": next, "d": next}}),
+        end,
+    );
     assert_eq!(input(&spread).unwrap().check(&nested(39)), Ok(()));
 }
 
 /// Two alternatives that both go into the same member look at the innermost part 2^100 times.
 #[test]
 fn hostile_values_cost_little() {
-    let branch = |name: &str| json!({"properties": {"c": {"$ref": "#/$defs/n"}}, "required": [name]});
+    let branch =
+        |name: &str| json!({"properties": {"c": {"$ref": "#/$defs/n"}}, "required": [name]});
     let n = json!({"anyOf": [branch("y"), branch("z")]});
     let schema = json!({"type": "object", "$ref": "#/$defs/n", "$defs": {"n": n}});
     let schema = input(&schema).unwrap();

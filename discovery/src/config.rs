@@ -1,0 +1,284 @@
+//! Which configuration files are in force (MGP §15.2, A-01): places only, nothing is read.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Names the one file that counts, instead of looking for files.
+pub const OVERRIDE_VARIABLE: &str = "MGP_CONFIG_PATH";
+/// The project's file, in the current folder.
+pub const PROJECT_FILE: &str = "mgp.toml";
+/// The user's file, in the folder for configuration.
+pub const USER_FILE: &str = "mgp/servers.toml";
+
+/// Everything the look-up depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookUp {
+    /// `--config FILE`: as good as the variable, and stronger.
+    pub explicit: Option<PathBuf>,
+    /// `$MGP_CONFIG_PATH`.
+    pub variable: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`.
+    pub config_home: Option<PathBuf>,
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// The current folder, absolute.
+    pub folder: PathBuf,
+}
+
+/// What a configuration file is to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `./mgp.toml`.
+    Project,
+    /// `~/.config/mgp/servers.toml`.
+    User,
+    /// Named by `--config` or `$MGP_CONFIG_PATH`; then it is the only one.
+    Override,
+}
+
+/// A place where configuration is or may come to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Its part.
+    pub kind: Kind,
+    /// Whether there is a file now. Absent places are watched all the same.
+    pub present: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LookUpError {
+    /// The one file that was asked for is not there.
+    #[error("{by} names {path}, and there is no such file", path = path.display())]
+    Missing {
+        /// `--config` or the variable.
+        by: &'static str,
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A folder, or something that cannot be looked at.
+    #[error("{path} cannot be read as a configuration file: {why}", path = path.display())]
+    Unreadable {
+        /// The place.
+        path: PathBuf,
+        /// The system's words.
+        why: io::Error,
+    },
+}
+
+impl LookUp {
+    /// Reads the environment of this process. Empty variables count as unset.
+    ///
+    /// # Errors
+    /// When the current folder is gone.
+    pub fn from_env(explicit: Option<PathBuf>) -> io::Result<Self> {
+        let path = |name| {
+            env::var_os(name)
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
+        Ok(Self {
+            explicit,
+            variable: path(OVERRIDE_VARIABLE),
+            config_home: path("XDG_CONFIG_HOME"),
+            home: path("HOME"),
+            folder: env::current_dir()?,
+        })
+    }
+
+    /// The one file that was asked for by name, and by what it was.
+    #[must_use]
+    pub fn named(&self) -> Option<(&'static str, PathBuf)> {
+        let explicit = self.explicit.as_ref().map(|path| ("--config", path));
+        let variable = || {
+            self.variable
+                .as_ref()
+                .map(|path| ("$MGP_CONFIG_PATH", path))
+        };
+        explicit
+            .or_else(variable)
+            .map(|(by, path)| (by, self.folder.join(path)))
+    }
+
+    /// Where the project's file is or would be.
+    #[must_use]
+    pub fn project_file(&self) -> PathBuf {
+        self.folder.join(PROJECT_FILE)
+    }
+
+    /// Where the user's file is or would be; `None` without a home. A relative `$XDG_CONFIG_HOME`
+    /// is no valid one and is passed over, as its specification demands.
+    #[must_use]
+    pub fn user_file(&self) -> Option<PathBuf> {
+        let absolute = |path: &&PathBuf| path.is_absolute();
+        let config_home = self.config_home.as_ref().filter(absolute).cloned();
+        let below_home = || {
+            self.home
+                .as_ref()
+                .filter(absolute)
+                .map(|h| h.join(".config"))
+        };
+        config_home.or_else(below_home).map(|c| c.join(USER_FILE))
+    }
+}
+
+/// The files in force and the places to watch, the strongest first: the one that was named,
+/// else the project's before the user's.
+///
+/// # Errors
+/// [`LookUpError`] when a named file is missing, or a place cannot be looked at.
+pub fn config_files(look_up: &LookUp) -> Result<Vec<ConfigFile>, LookUpError> {
+    if let Some((by, path)) = look_up.named() {
+        let file = place(path, Kind::Override)?;
+        return match file.present {
+            true => Ok(vec![file]),
+            false => Err(LookUpError::Missing {
+                by,
+                path: file.path,
+            }),
+        };
+    }
+    let mut files = vec![place(look_up.project_file(), Kind::Project)?];
+    if let Some(path) = look_up.user_file() {
+        files.push(place(path, Kind::User)?);
+    }
+    Ok(files)
+}
+
+fn place(path: PathBuf, kind: Kind) -> Result<ConfigFile, LookUpError> {
+    match is_file(&path) {
+        Ok(present) => Ok(ConfigFile {
+            path,
+            kind,
+            present,
+        }),
+        Err(why) => Err(LookUpError::Unreadable { path, why }),
+    }
+}
+
+fn is_file(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => Ok(true),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        root: tempfile::TempDir,
+        look_up: LookUp,
+    }
+
+    impl World {
+        /// `project/` is the current folder, `home/` the home; `present` files are made.
+        fn with(present: &[&str]) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            for folder in ["project", "home/.config/mgp", "xdg/mgp"] {
+                fs::create_dir_all(root.path().join(folder)).unwrap();
+            }
+            for file in present {
+                fs::write(root.path().join(file), "").unwrap();
+            }
+            let look_up = LookUp {
+                home: Some(root.path().join("home")),
+                folder: root.path().join("project"),
+                ..LookUp::default()
+            };
+            Self { root, look_up }
+        }
+
+        fn found(&self) -> Vec<(String, Kind, bool)> {
+            let name = |p: &Path| {
+                p.strip_prefix(self.root.path())
+                    .unwrap()
+                    .display()
+                    .to_string()
+            };
+            let files = config_files(&self.look_up).unwrap();
+            files
+                .iter()
+                .map(|f| (name(&f.path), f.kind, f.present))
+                .collect()
+        }
+    }
+
+    const PROJECT: &str = "project/mgp.toml";
+    const USER: &str = "home/.config/mgp/servers.toml";
+    const OTHER: &str = "project/other.toml";
+
+    /// MGP-214, A-01: project before user, whichever of them exist; absent places are told too.
+    #[test]
+    fn project_and_user_files_are_found_in_their_order() {
+        for (project, user) in [(true, true), (true, false), (false, true), (false, false)] {
+            let both = [(project, PROJECT), (user, USER)];
+            let present: Vec<_> = both.iter().filter(|(p, _)| *p).map(|(_, f)| *f).collect();
+            let want = [
+                (PROJECT.to_owned(), Kind::Project, project),
+                (USER.to_owned(), Kind::User, user),
+            ];
+            assert_eq!(World::with(&present).found(), want);
+        }
+    }
+
+    /// MGP-214, A-01: the variable names the only file, and `--config` is stronger still.
+    #[test]
+    fn a_named_file_is_the_only_one() {
+        let mut world = World::with(&[PROJECT, USER, OTHER, "project/explicit.toml"]);
+        world.look_up.variable = Some(world.root.path().join(OTHER));
+        assert_eq!(world.found(), [(OTHER.to_owned(), Kind::Override, true)]);
+        world.look_up.explicit = Some("explicit.toml".into());
+        let explicit = "project/explicit.toml".to_owned();
+        assert_eq!(world.found(), [(explicit, Kind::Override, true)]);
+    }
+
+    /// MGP-214, A-01: a named file that is missing is an error, not a fall back to the others.
+    #[test]
+    fn a_named_file_that_is_missing_is_an_error() {
+        let mut world = World::with(&[PROJECT, USER]);
+        world.look_up.variable = Some("gone.toml".into());
+        let error = config_files(&world.look_up).unwrap_err().to_string();
+        assert!(error.starts_with("$MGP_CONFIG_PATH names "), "{error}");
+        assert!(error.contains("project/gone.toml"), "{error}");
+    }
+
+    #[test]
+    fn the_configuration_home_is_respected_when_it_is_absolute() {
+        let mut world = World::with(&["xdg/mgp/servers.toml"]);
+        world.look_up.config_home = Some(world.root.path().join("xdg"));
+        let user = ("xdg/mgp/servers.toml".to_owned(), Kind::User, true);
+        assert_eq!(world.found()[1], user);
+        world.look_up.config_home = Some("xdg".into());
+        assert_eq!(world.found()[1], (USER.to_owned(), Kind::User, false));
+    }
+
+    #[test]
+    fn without_a_home_there_is_only_the_project() {
+        let mut world = World::with(&[PROJECT]);
+        world.look_up.home = None;
+        assert_eq!(world.found(), [(PROJECT.to_owned(), Kind::Project, true)]);
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_a_file_is_an_error() {
+        let mut world = World::with(&[]);
+        world.look_up.explicit = Some(world.root.path().join("home"));
+        let error = config_files(&world.look_up).unwrap_err();
+        assert!(matches!(error, LookUpError::Unreadable { .. }), "{error}");
+    }
+}

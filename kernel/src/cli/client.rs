@@ -1,0 +1,299 @@
+//! A small MCP client on the kernel's socket: one request at a time, and everything that comes
+//! while it is open.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use mgp_protocol::framing::{Frame, Framer};
+use mgp_protocol::jsonrpc::{self, ErrorObject, METHOD_NOT_FOUND, Message, RequestId};
+use mgp_protocol::mcp::{self, Method, elicitation};
+use mgp_protocol::mgp::door;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::failure::Failure;
+use super::question;
+
+/// Longest message taken from the kernel, in bytes: eight results of the size a server may send.
+const MAX_FRAME: usize = 64 << 20;
+/// How long the kernel may take to say hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// What takes longer than this is given progress.
+pub(super) const LATE: Duration = Duration::from_millis(500);
+/// Questions that may wait for the one at the terminal; more are declined.
+const MAX_WAITING: usize = 16;
+
+/// How a connection is opened.
+#[derive(Default)]
+pub(super) struct Opening {
+    /// `mgp/door/open`, when the connection shows less than everything.
+    pub(super) door: Option<door::Open>,
+    /// Whether a person at the terminal answers questions.
+    pub(super) person: bool,
+}
+
+/// Hears what comes while a request is open.
+pub(super) trait Listener {
+    /// The request has been open for [`LATE`].
+    fn late(&mut self) {}
+    /// A notification came.
+    fn notified(&mut self, _method: &str, _params: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// The terminal is wanted for a question, or free again.
+    fn make_way(&mut self, _wanted: bool) {}
+}
+
+/// Hears nothing.
+impl Listener for () {}
+
+/// A connection that has said `initialize`.
+pub(super) struct Client {
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+    buffer: BytesMut,
+    framer: Framer,
+    last_id: u64,
+    /// Questions of a server, the first of which may be on the terminal.
+    waiting: VecDeque<(RequestId, Value)>,
+    asked: Option<JoinHandle<Value>>,
+    person: bool,
+}
+
+impl Client {
+    /// Connects and says hello.
+    pub(super) async fn connect(socket: &Path, opening: Opening) -> Result<Self, Failure> {
+        let stream = UnixStream::connect(socket).await.map_err(|e| match e.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                Failure::NotRunning(socket.to_owned())
+            }
+            _ => Failure::Other(format!("{}: {e}", socket.display())),
+        })?;
+        trusted(stream.peer_cred()?.uid(), socket)?;
+        let (reader, writer) = stream.into_split();
+        let mut client = Self {
+            reader,
+            writer,
+            buffer: BytesMut::new(),
+            framer: Framer::new(MAX_FRAME),
+            last_id: 0,
+            waiting: VecDeque::new(),
+            asked: None,
+            person: opening.person,
+        };
+        match timeout(HELLO, client.hello(opening)).await {
+            Ok(done) => done.map(|()| client),
+            Err(_) => Err(Failure::Other(format!(
+                "the kernel at {} does not answer; `mgp up` in a terminal shows what it says",
+                socket.display()
+            ))),
+        }
+    }
+
+    async fn hello(&mut self, opening: Opening) -> Result<(), Failure> {
+        if let Some(door) = opening.door {
+            self.request(door::Open::METHOD, &door, &mut ()).await?;
+        }
+        let capabilities = match opening.person {
+            true => json!({"elicitation": {"form": {}}}),
+            false => json!({}),
+        };
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "mgp", "version": env!("CARGO_PKG_VERSION")},
+        });
+        self.request("initialize", &params, &mut ()).await?;
+        let initialized = mcp::Initialized::METHOD;
+        self.send(&jsonrpc::notification(initialized, None)).await
+    }
+
+    /// Asks for `method` and waits for the answer; the result is the kernel's JSON text.
+    pub(super) async fn request(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+        listener: &mut dyn Listener,
+    ) -> Result<Box<RawValue>, Failure> {
+        self.last_id += 1;
+        let id = self.last_id.to_string();
+        let params = serde_json::to_string(params).expect("params are always JSON");
+        self.send(&jsonrpc::request(&id, method, Some(&params))).await?;
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
+        let late = sleep_until(Instant::now() + LATE);
+        tokio::pin!(late);
+        let mut is_late = false;
+        loop {
+            tokio::select! {
+                frame = next_frame(&mut self.reader, &mut self.buffer, &mut self.framer) => {
+                    if let Some(answer) = self.take(&frame?, &id, listener).await? {
+                        return answer;
+                    }
+                }
+                answer = answered(&mut self.asked) => self.pass_on(&answer, listener).await?,
+                () = &mut late, if !is_late => {
+                    is_late = true;
+                    listener.late();
+                }
+                _ = &mut interrupted => {
+                    self.cancel(&id).await?;
+                    return Err(Failure::Interrupted);
+                }
+            }
+        }
+    }
+
+    /// Takes one message; the answer to `id` when it is that.
+    async fn take(
+        &mut self,
+        frame: &[u8],
+        id: &str,
+        listener: &mut dyn Listener,
+    ) -> Result<Option<Result<Box<RawValue>, Failure>>, Failure> {
+        let message = jsonrpc::parse(frame)
+            .map_err(|e| Failure::Other(format!("the kernel sent something else: {e}")))?;
+        let is_it = |of: &RequestId| of.as_json() == id;
+        match message {
+            Message::Response { id: of, outcome } if of.as_ref().is_some_and(is_it) => {
+                return Ok(Some(outcome.map(ToOwned::to_owned).map_err(refused)));
+            }
+            Message::Response { .. } => {}
+            Message::Notification { method, params } => {
+                listener.notified(&method, params.map_or("{}", RawValue::get))?;
+            }
+            Message::Request { id, method, params } => {
+                self.serve(id, &method, params, listener).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Answers a request of the kernel, or lays it before the person.
+    async fn serve(
+        &mut self,
+        id: RequestId,
+        method: &str,
+        params: Option<&RawValue>,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Failure> {
+        if method == mcp::Ping::METHOD {
+            return self.send(&jsonrpc::result(id.as_json(), "{}")).await;
+        }
+        if method == elicitation::Create::METHOD && self.person {
+            if self.waiting.len() == MAX_WAITING {
+                return self.send(&jsonrpc::result(id.as_json(), r#"{"action":"decline"}"#)).await;
+            }
+            let params = params.and_then(|p| serde_json::from_str(p.get()).ok()).unwrap_or_default();
+            self.waiting.push_back((id, params));
+            self.ask_next(listener);
+            return Ok(());
+        }
+        let error = ErrorObject::new(METHOD_NOT_FOUND, format!("Method not found: {method}"));
+        let error = serde_json::to_string(&error).expect("an error object is always JSON");
+        self.send(&jsonrpc::error(id.as_json(), &error)).await
+    }
+
+    /// Puts the first waiting question on the terminal, unless one is there.
+    fn ask_next(&mut self, listener: &mut dyn Listener) {
+        if let (None, Some((_, params))) = (&self.asked, self.waiting.front()) {
+            let params = params.clone();
+            listener.make_way(true);
+            self.asked = Some(tokio::task::spawn_blocking(move || question::ask_here(&params)));
+        }
+    }
+
+    async fn pass_on(
+        &mut self,
+        answer: &Value,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Failure> {
+        self.asked = None;
+        listener.make_way(false);
+        if let Some((id, _)) = self.waiting.pop_front() {
+            self.send(&jsonrpc::result(id.as_json(), &answer.to_string())).await?;
+        }
+        self.ask_next(listener);
+        Ok(())
+    }
+
+    async fn cancel(&mut self, id: &str) -> Result<(), Failure> {
+        let params = format!(r#"{{"requestId":{id},"reason":"interrupted"}}"#);
+        let method = mcp::Cancelled::METHOD;
+        self.send(&jsonrpc::notification(method, Some(&params))).await
+    }
+
+    async fn send(&mut self, frame: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(frame).await.map_err(|_| gone())?;
+        self.writer.write_all(b"\n").await.map_err(|_| gone())
+    }
+}
+
+/// Reads an answer as what it should be.
+pub(super) fn read<'a, T: Deserialize<'a>>(answer: &'a RawValue) -> Result<T, Failure> {
+    let other = |e| Failure::Other(format!("the kernel answered something else: {e}"));
+    serde_json::from_str(answer.get()).map_err(other)
+}
+
+/// Refuses to talk to a socket that somebody else listens on.
+pub(super) fn trusted(uid: u32, socket: &Path) -> Result<(), Failure> {
+    match uid == 0 || uid == nix::unistd::geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(Failure::Other(format!(
+            "{} belongs to another user (number {uid}); nothing was said to it",
+            socket.display()
+        ))),
+    }
+}
+
+async fn next_frame(
+    reader: &mut OwnedReadHalf,
+    buffer: &mut BytesMut,
+    framer: &mut Framer,
+) -> Result<bytes::Bytes, Failure> {
+    loop {
+        match framer.next(buffer) {
+            Some(Frame::Line(line)) => return Ok(line),
+            Some(Frame::Oversized { len, .. }) => {
+                return Err(Failure::Other(format!("an answer of {len} bytes is too long")));
+            }
+            None => {}
+        }
+        match reader.read_buf(buffer).await {
+            Ok(0) | Err(_) => return Err(gone()),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// The person's answer, when a question is on the terminal.
+async fn answered(asked: &mut Option<JoinHandle<Value>>) -> Value {
+    match asked {
+        Some(question) => question.await.unwrap_or_else(|_| json!({"action": "cancel"})),
+        None => std::future::pending().await,
+    }
+}
+
+fn gone() -> Failure {
+    Failure::Other("the kernel closed the connection".into())
+}
+
+pub(super) fn refused(error: &RawValue) -> Failure {
+    match serde_json::from_str::<ErrorObject>(error.get()) {
+        Ok(error) => Failure::Refused {
+            code: error.code,
+            message: error.message,
+            data: error.data.and_then(|d| serde_json::from_str(d.get()).ok()),
+        },
+        Err(_) => Failure::Other(format!("the kernel answered {}", error.get())),
+    }
+}

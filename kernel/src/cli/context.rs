@@ -1,0 +1,74 @@
+//! What every command needs to know: where the kernel is and how to print.
+
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::LookUp;
+
+use super::client::{Client, Opening};
+use super::failure::Failure;
+use crate::config::{self, KernelConfig};
+use crate::paths::Bases;
+
+/// Where the kernel is and how to print.
+pub(super) struct Context {
+    /// Print JSON.
+    pub(super) json: bool,
+    /// The kernel's socket.
+    pub(super) socket: PathBuf,
+    /// As named with `--socket`, to be passed on.
+    pub(super) named_socket: Option<PathBuf>,
+    /// How the configuration is looked up.
+    pub(super) look_up: LookUp,
+    /// The user's folders.
+    pub(super) bases: Bases,
+}
+
+impl Context {
+    pub(super) fn new(
+        json: bool,
+        socket: Option<PathBuf>,
+        config: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        let (look_up, bases) = (LookUp::from_env(config)?, Bases::from_env());
+        let named_socket = socket.map(|path| look_up.folder.join(path));
+        let configured = || config::socket_path(&look_up);
+        let socket = match &named_socket {
+            Some(path) => path.clone(),
+            None => bases.socket(None, configured().as_deref()),
+        };
+        Ok(Self {
+            json,
+            socket,
+            named_socket,
+            look_up,
+            bases,
+        })
+    }
+
+    /// The folder for what lasts: as named on the command line, as configured, or the user's.
+    pub(super) fn data_dir(
+        &self,
+        named: Option<&Path>,
+        kernel: &KernelConfig,
+    ) -> Result<PathBuf, Failure> {
+        let named = named.map(|path| self.look_up.folder.join(path));
+        let dir = self.bases.data_dir(named.as_deref(), kernel.data.dir.as_deref());
+        dir.map_err(|e| Failure::Other(e.to_string()))
+    }
+
+    /// Does something with a connection to the running kernel.
+    pub(super) fn with_kernel<T>(
+        &self,
+        opening: Opening,
+        work: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let outcome = runtime.block_on(async {
+            let mut client = Client::connect(&self.socket, opening).await?;
+            work(&mut client).await
+        });
+        // A thread may still wait for a line from the terminal; nobody waits for it.
+        runtime.shutdown_background();
+        outcome
+    }
+}

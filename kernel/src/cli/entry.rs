@@ -1,0 +1,183 @@
+//! `mgp servers add|remove`: edits of the configuration, taken up by the kernel when one runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::{KernelStatus, Reload};
+use mgp_protocol::mgp::servers::Start;
+use serde_json::json;
+
+use super::client::Opening;
+use super::context::Context;
+use super::detach;
+use super::failure::Failure;
+use super::output::say;
+use super::progress::Progress;
+use super::servers::{act_on, tell};
+use crate::config;
+use crate::config::edit::{self, NewServer};
+
+/// Writes a server down, and has it started when a kernel runs.
+pub(super) fn add(context: &Context, add: &super::Add) -> Result<(), Failure> {
+    let server = new_server(add, &context.look_up.folder)?;
+    let status = detach::status(context)?;
+    let file = target(context, status.as_ref())?;
+    let text = edit::add(&read_or_empty(&file)?, &server).map_err(|e| in_file(&file, &e))?;
+    if let Some(problem) = config::judge(&text, &file, &server.id) {
+        return Err(Failure::Usage(problem.message));
+    }
+    edit::write(&file, &text)?;
+    if !context.json {
+        say(format_args!("added {} to {}", server.id, file.display()))?;
+    }
+    match status {
+        Some(status) => take_up(context, &status, &file, &server),
+        None if context.json => say(json!({"id": server.id, "file": file})),
+        None => Ok(()),
+    }
+}
+
+/// Has the kernel read its files again, and start what is new.
+fn take_up(
+    context: &Context,
+    status: &KernelStatus,
+    file: &Path,
+    server: &NewServer,
+) -> Result<(), Failure> {
+    let id = &server.id;
+    let started = context.with_kernel(Opening::default(), async |client| {
+        let mut progress = Progress::of("reading the configuration");
+        client.request(Reload::METHOD, &json!({}), &mut progress).await?;
+        drop(progress);
+        match server.autostart {
+            Some(false) => Ok(None),
+            _ => act_on(client, Start::METHOD, "starting", id).await.map(Some),
+        }
+    });
+    match started {
+        Ok(Some(server)) => tell(context, &server, "connected"),
+        Ok(None) => say_if_json(context, id, file),
+        Err(Failure::Refused { message, .. }) => Err(Failure::Other(format!(
+            "{message}. The kernel that runs reads {}",
+            match status.config_files.as_slice() {
+                [] => "no file yet".to_owned(),
+                files => files.join(", "),
+            }
+        ))),
+        Err(other) => Err(other),
+    }
+}
+
+fn say_if_json(context: &Context, id: &str, file: &Path) -> Result<(), Failure> {
+    match context.json {
+        true => say(json!({"id": id, "file": file})),
+        false => Ok(()),
+    }
+}
+
+/// Takes a server out of the first file that has it.
+pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
+    let status = detach::status(context)?;
+    let files = in_force(context, status.as_ref())?;
+    let mut left = Vec::new();
+    let mut removed = None;
+    for file in &files {
+        match edit::remove(&read_or_empty(file)?, id) {
+            Ok(text) if removed.is_none() => {
+                edit::write(file, &text)?;
+                removed = Some(file);
+            }
+            Ok(_) => left.push(file),
+            Err(edit::EditError::Unknown(_)) => {}
+            Err(e) => return Err(in_file(file, &e)),
+        }
+    }
+    let Some(file) = removed else {
+        let read: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
+        return Err(Failure::Other(format!("there is no server `{id}` in {}", read.join(", "))));
+    };
+    for file in left {
+        eprintln!("note: {} has a server `{id}` too, which counts now", file.display());
+    }
+    if status.is_some() {
+        context.with_kernel(Opening::default(), async |client| {
+            let mut progress = Progress::of(format!("stopping {id}"));
+            client.request(Reload::METHOD, &json!({}), &mut progress).await
+        })?;
+    }
+    match context.json {
+        true => say(json!({"id": id, "file": file})),
+        false => say(format_args!("removed {id} from {}", file.display())),
+    }
+}
+
+fn in_file(file: &Path, error: &edit::EditError) -> Failure {
+    Failure::Other(format!("{}: {error}", file.display()))
+}
+
+fn read_or_empty(file: &Path) -> Result<String, Failure> {
+    match fs::read_to_string(file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|e| Failure::Other(format!("{}: {e}", file.display()))),
+    }
+}
+
+/// The files the kernel reads, or would read if it were started here; the strongest first.
+fn in_force(context: &Context, status: Option<&KernelStatus>) -> Result<Vec<PathBuf>, Failure> {
+    if let Some((_, named)) = context.look_up.named() {
+        return Ok(vec![named]);
+    }
+    if let Some(status) = status
+        && !status.config_files.is_empty()
+    {
+        return Ok(status.config_files.iter().map(PathBuf::from).collect());
+    }
+    let project = context.look_up.project_file();
+    let project = Some(project).filter(|file| status.is_none() && file.exists());
+    let files: Vec<_> = project.into_iter().chain(context.look_up.user_file()).collect();
+    match files.is_empty() {
+        true => Err(Failure::Usage("there is no home; name a file with --config".into())),
+        false => Ok(files),
+    }
+}
+
+/// Where a new server goes: the strongest file there is, or the user's.
+fn target(context: &Context, status: Option<&KernelStatus>) -> Result<PathBuf, Failure> {
+    let files = in_force(context, status)?;
+    Ok(files.into_iter().next().expect("at least one file is in force"))
+}
+
+fn new_server(add: &super::Add, folder: &Path) -> Result<NewServer, Failure> {
+    let mut command = add.command.clone();
+    if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
+        *program = from_here(program, folder);
+    }
+    let variable = |word: &String| match word.split_once('=') {
+        Some((key, value)) => (key.to_owned(), value.to_owned()),
+        None => (word.clone(), format!("${{{word}}}")),
+    };
+    let header = |word: &String| match word.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(Failure::Usage(format!("`--header {word}` is not NAME=VALUE"))),
+    };
+    Ok(NewServer {
+        id: add.id.clone(),
+        command,
+        url: add.url.clone(),
+        env: add.env.iter().map(variable).collect(),
+        headers: add.header.iter().map(header).collect::<Result<_, _>>()?,
+        cwd: add.cwd.as_ref().map(|cwd| from_here(cwd, folder)),
+        autostart: add.no_autostart.then_some(false),
+        trust_level: add.trust.clone(),
+        restart_policy: add.restart.clone(),
+    })
+}
+
+/// A path typed here must not mean another place in a file that lies elsewhere.
+fn from_here(path: &str, folder: &Path) -> String {
+    match path.starts_with("${") {
+        true => path.to_owned(),
+        false => folder.join(path).to_string_lossy().into_owned(),
+    }
+}

@@ -1,0 +1,145 @@
+//! `mgp servers list|start|stop|restart`.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::client::{Client, Opening, read};
+use super::context::Context;
+use super::failure::Failure;
+use super::output::say;
+use super::progress::Progress;
+use super::table::table;
+use super::words::{one_line, plain, time};
+
+/// Answer of `mgp/servers/list`.
+#[derive(Deserialize)]
+pub(super) struct Listed {
+    pub(super) servers: Vec<Server>,
+}
+
+pub(super) fn list(context: &Context) -> Result<(), Failure> {
+    let answer = context.with_kernel(Opening::default(), async |client| {
+        let mut progress = Progress::of("asking the kernel");
+        client.request(List::METHOD, &json!({}), &mut progress).await
+    })?;
+    if context.json {
+        return say(answer.get());
+    }
+    match read::<Listed>(&answer)?.servers.as_slice() {
+        [] => say("no servers yet: `mgp servers add --help` shows how to add one"),
+        servers => say(server_table(servers)),
+    }
+}
+
+pub(super) fn start(context: &Context, id: &str) -> Result<(), Failure> {
+    act(context, Start::METHOD, "starting", id, "connected")
+}
+
+pub(super) fn stop(context: &Context, id: &str) -> Result<(), Failure> {
+    act(context, Stop::METHOD, "stopping", id, "disconnected")
+}
+
+pub(super) fn restart(context: &Context, id: &str) -> Result<(), Failure> {
+    act(context, Restart::METHOD, "restarting", id, "connected")
+}
+
+/// Has something done to a server and says whether it came to be `wanted`.
+fn act(
+    context: &Context,
+    method: &str,
+    doing: &str,
+    id: &str,
+    wanted: &str,
+) -> Result<(), Failure> {
+    let server = context.with_kernel(Opening::default(), async |client| {
+        act_on(client, method, doing, id).await
+    })?;
+    tell(context, &server, wanted)
+}
+
+/// Has something done to a server, with its states shown as they come.
+pub(super) async fn act_on(
+    client: &mut Client,
+    method: &str,
+    doing: &str,
+    id: &str,
+) -> Result<Server, Failure> {
+    let params = json!({"id": id, "_meta": {"progressToken": 1}});
+    let mut progress = Progress::of(format!("{doing} {id}"));
+    read(&client.request(method, &params, &mut progress).await?)
+}
+
+/// Says where a server is now; a failure when that is not where it should be.
+pub(super) fn tell(context: &Context, server: &Server, wanted: &str) -> Result<(), Failure> {
+    let state = told(server);
+    if context.json {
+        say(serde_json::to_string(server).expect("a server is always JSON"))?;
+    }
+    if server.state == wanted {
+        return if context.json { Ok(()) } else { say(plain(&state)) };
+    }
+    let logs = format!("`mgp servers logs {}` shows what it wrote", server.id);
+    Err(Failure::Other(format!("{state}; {logs}")))
+}
+
+fn told(server: &Server) -> String {
+    let mut text = format!("{} is {}", server.id, server.state);
+    if let Some(reason) = &server.reason {
+        text += &format!(": {reason}");
+    }
+    if let Some(ms) = server.next_try_ms {
+        text += &format!(" (next try in {})", time(ms));
+    }
+    if server.state == "connected" {
+        text += &format!(", {} tools", server.tools);
+    }
+    text
+}
+
+/// One row for each server.
+pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
+    let mut table = table(&["SERVER", "STATE", "SINCE", "TOOLS", "PID", "RESTARTS", "NEXT TRY", "WHY"]);
+    for server in servers {
+        let pid = server.pid.map(|pid| pid.to_string());
+        let next = server.next_try_ms.map(|ms| format!("in {}", time(ms)));
+        table.add_row([
+            plain(&server.id),
+            plain(&server.state),
+            time(server.since_ms),
+            server.tools.to_string(),
+            pid.unwrap_or_default(),
+            server.restarts.to_string(),
+            next.unwrap_or_default(),
+            one_line(server.reason.as_deref().unwrap_or_default(), 120),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down() -> Server {
+        Server {
+            id: "files".into(),
+            state: "restarting".into(),
+            reason: Some("exited with 1\nsecond line".into()),
+            since_ms: 3000,
+            next_try_ms: Some(12_000),
+            restarts: 2,
+            ..Server::default()
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_down_shows_why_and_when_it_is_tried_again() {
+        let shown = server_table(&[down()]).to_string();
+        let row: Vec<_> = shown.lines().nth(1).unwrap().split("  ").map(str::trim).collect();
+        let row: Vec<_> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(row, ["files", "restarting", "3 s", "0", "2", "in 12 s", "exited with 1"]);
+        assert!(told(&down()).ends_with("(next try in 12 s)"), "{}", told(&down()));
+    }
+}

@@ -1,0 +1,222 @@
+//! `mgp stdio`: bytes from stdin to the kernel and back. Nothing is parsed on the way, and nothing
+//! but the kernel's own lines reaches stdout (MCP-069).
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::door;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+use super::client::trusted;
+use super::context::Context;
+use super::detach;
+use super::failure::Failure;
+
+/// How long the kernel may take to answer `mgp/door/open`.
+const HELLO: Duration = Duration::from_secs(10);
+/// Longest answer to it, in bytes.
+const LONGEST_HELLO: usize = 64 << 10;
+/// How long the kernel may go on answering after stdin has ended.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+pub(super) fn join(context: &Context, stdio: super::Stdio) -> Result<(), Failure> {
+    let mut socket = match connect(context) {
+        Err(Failure::NotRunning(_)) => {
+            detach::start(context, None)?;
+            connect(context)?
+        }
+        connected => connected?,
+    };
+    if stdio.server.is_some() || stdio.agent.is_some() {
+        let open = door::Open {
+            server: stdio.server,
+            agent: stdio.agent,
+        };
+        open_door(&mut socket, &open)?;
+    }
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    pump(socket, input, output)
+}
+
+fn connect(context: &Context) -> Result<UnixStream, Failure> {
+    let socket = UnixStream::connect(&context.socket).map_err(|e| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            Failure::NotRunning(context.socket.clone())
+        }
+        _ => Failure::Other(format!("{}: {e}", context.socket.display())),
+    })?;
+    let peer = getsockopt(&socket, PeerCredentials).map_err(io::Error::from)?;
+    trusted(peer.uid(), &context.socket)?;
+    Ok(socket)
+}
+
+/// Says which door is meant, and keeps the answer away from the client.
+fn open_door(socket: &mut UnixStream, open: &door::Open) -> Result<(), Failure> {
+    let params = serde_json::to_string(open).expect("params are always JSON");
+    let mut request = jsonrpc::request("0", door::Open::METHOD, Some(&params));
+    request.push(b'\n');
+    socket.set_read_timeout(Some(HELLO))?;
+    socket.write_all(&request)?;
+    let line = read_line(socket)?;
+    socket.set_read_timeout(None)?;
+    match jsonrpc::parse(&line) {
+        Ok(Message::Response { outcome: Ok(_), .. }) => Ok(()),
+        Ok(Message::Response { outcome: Err(error), .. }) => Err(super::client::refused(error)),
+        Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => {
+            Err(Failure::Other("the kernel answered mgp/door/open with something else".into()))
+        }
+    }
+}
+
+/// Byte by byte, so that nothing of what follows is taken.
+fn read_line(socket: &mut UnixStream) -> Result<Vec<u8>, Failure> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < LONGEST_HELLO {
+        match socket.read(&mut byte) {
+            Ok(0) => return Err(Failure::Other("the kernel closed the connection".into())),
+            Ok(_) if byte[0] == b'\n' => return Ok(line),
+            Ok(_) => line.push(byte[0]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Failure::Other("the kernel's answer to mgp/door/open is too long".into()))
+}
+
+/// Which side ended.
+enum Ended {
+    /// The client: no more input, or nobody reads the output.
+    Client,
+    Kernel,
+}
+
+/// Copies both ways until one side ends. The client's end is a good one (MCP-021).
+fn pump(socket: UnixStream, mut input: File, mut output: File) -> Result<(), Failure> {
+    let (ended, ends) = mpsc::channel();
+    let (mut writer, mut reader) = (socket.try_clone()?, socket.try_clone()?);
+    let ended_too = ended.clone();
+    thread::spawn(move || {
+        let side = match io::copy(&mut input, &mut writer) {
+            Ok(_) => Ended::Client,
+            Err(_) => Ended::Kernel,
+        };
+        // The receiver is gone when the other side ended first.
+        let _ = ended.send(side);
+    });
+    thread::spawn(move || {
+        let side = match io::copy(&mut reader, &mut output) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ended::Client,
+            Ok(_) | Err(_) => Ended::Kernel,
+        };
+        let _ = ended_too.send(side);
+    });
+    match ends.recv().expect("a copier tells its end") {
+        Ended::Kernel => Err(Failure::Other("the kernel closed the connection".into())),
+        Ended::Client => {
+            // The kernel may have closed it already.
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = ends.recv_timeout(LAST_WORDS);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufRead;
+    use std::os::fd::OwnedFd;
+
+    fn pipe() -> (File, File) {
+        let (reader, writer) = io::pipe().unwrap();
+        (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
+    }
+
+    struct Joined {
+        kernel: UnixStream,
+        input: File,
+        output: io::BufReader<File>,
+        done: mpsc::Receiver<Result<(), Failure>>,
+    }
+
+    fn joined() -> Joined {
+        let (kernel, ours) = UnixStream::pair().unwrap();
+        let ((stdin, input), (output, stdout)) = (pipe(), pipe());
+        let (tell, done) = mpsc::channel();
+        thread::spawn(move || tell.send(pump(ours, stdin, stdout)));
+        Joined {
+            kernel,
+            input,
+            output: io::BufReader::new(output),
+            done,
+        }
+    }
+
+    /// MCP-021, MCP-069: bytes pass as they are, and the end of stdin is a good end, after the last
+    /// answer.
+    #[test]
+    fn bytes_pass_both_ways_until_stdin_ends() {
+        let mut joined = joined();
+        joined.input.write_all(b"{\"a\":1}\n{\"b\"").unwrap();
+        let mut asked = [0; 12];
+        joined.kernel.read_exact(&mut asked).unwrap();
+        assert_eq!(&asked, b"{\"a\":1}\n{\"b\"");
+        drop(joined.input);
+        assert_eq!(joined.kernel.read(&mut asked).unwrap(), 0);
+        joined.kernel.write_all(b"{\"last\":1}\n").unwrap();
+        drop(joined.kernel);
+        let mut line = String::new();
+        joined.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"last\":1}\n");
+        assert!(joined.done.recv_timeout(HELLO).unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_kernel_that_goes_away_is_a_failure() {
+        let joined = joined();
+        drop(joined.kernel);
+        assert!(joined.done.recv_timeout(HELLO).unwrap().is_err());
+    }
+
+    #[test]
+    fn a_client_that_goes_away_is_a_good_end() {
+        let mut joined = joined();
+        drop(joined.output);
+        drop(joined.input);
+        let _ = joined.kernel.write_all(b"{}\n");
+        drop(joined.kernel);
+        assert!(joined.done.recv_timeout(HELLO).unwrap().is_ok());
+    }
+
+    #[test]
+    fn the_door_is_opened_before_the_client_is_heard() {
+        let (kernel, mut ours) = UnixStream::pair().unwrap();
+        let kernel = thread::spawn(move || {
+            let mut reader = io::BufReader::new(&kernel);
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            (&kernel).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\nrest").unwrap();
+            line
+        });
+        let open = door::Open {
+            server: Some("files".into()),
+            agent: None,
+        };
+        open_door(&mut ours, &open).unwrap();
+        let want = r#"{"jsonrpc":"2.0","id":0,"method":"mgp/door/open","params":{"server":"files"}}"#;
+        assert_eq!(kernel.join().unwrap().trim_end(), want);
+        let mut rest = String::new();
+        ours.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "rest");
+    }
+}

@@ -1,0 +1,52 @@
+//! Times and texts as people read them.
+
+use mgp_transports::log::visible;
+
+/// A text from elsewhere, safe for a terminal: what would move the cursor is made visible.
+pub(super) fn plain(text: &str) -> String {
+    text.split('\n').map(|line| visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
+}
+
+/// The first line of a text, safe for a terminal and at most `most` characters long.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    let line = visible(text.trim().lines().next().unwrap_or_default().as_bytes());
+    match line.char_indices().nth(most) {
+        None => line,
+        Some(_) => {
+            let cut: String = line.chars().take(most.saturating_sub(1)).collect();
+            format!("{}…", cut.trim_end())
+        }
+    }
+}
+
+/// A time in its largest fitting unit: `12 s`, `3 min`, `2 h`, `4 d`.
+pub(super) fn time(ms: u64) -> String {
+    match ms / 1000 {
+        0 => format!("{ms} ms"),
+        s @ 1..=119 => format!("{s} s"),
+        s @ 120..=7199 => format!("{} min", s / 60),
+        s @ 7200..=172_799 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_their_largest_unit() {
+        let told = [(0, "0 ms"), (999, "999 ms"), (12_400, "12 s"), (300_000, "5 min")];
+        for (ms, want) in told.into_iter().chain([(8_000_000, "2 h"), (200_000_000, "2 d")]) {
+            assert_eq!(time(ms), want);
+        }
+    }
+
+    #[test]
+    fn texts_from_elsewhere_cannot_move_the_cursor() {
+        assert_eq!(plain("a\n\tb"), "a\n\tb");
+        assert!(!plain("\u{1b}]0;title\u{7}x").contains('\u{1b}'));
+        assert_eq!(one_line("  first\nsecond", 80), "first");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+    }
+}

@@ -1,0 +1,172 @@
+//! Reads `mgp.toml` (MGP §15.2): which servers there are and how the kernel behaves.
+//!
+//! One broken entry never stops the others: each server is read for itself, and everything that is
+//! wrong is told with its file, line and column.
+
+/// Edits of a file that keep its comments.
+pub mod edit;
+mod file;
+mod kernel;
+mod problem;
+mod reach;
+mod section;
+mod server;
+mod source;
+mod values;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::{ConfigFile, LookUp, LookUpError, config_files};
+use mgp_engine::spec::ServerSpec;
+use mgp_protocol::ids::ServerId;
+
+pub use kernel::{Auth, Data, Http, KernelConfig, Lists, Log, Socket, Streams};
+pub use problem::{Place, Problem, Weight};
+
+/// How a variable of the kernel's environment is looked up.
+pub type Env<'e> = dyn Fn(&str) -> Option<String> + 'e;
+
+/// Largest configuration file, in bytes: a thousand servers fit, a wrong file does not.
+pub const MAX_FILE: u64 = 1 << 20;
+
+/// The configuration as it was read. Holds secrets: its `Debug` shows names only.
+pub struct Loaded {
+    /// The kernel's own sections.
+    pub kernel: KernelConfig,
+    /// Every server, in the order of the files, the strongest file first.
+    pub servers: Vec<Result<ServerSpec, BrokenServer>>,
+    /// Everything that is wrong, in the order of the files and lines.
+    pub problems: Vec<Problem>,
+    /// The files in force and the places to watch.
+    pub files: Vec<ConfigFile>,
+}
+
+/// A server that cannot be started as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenServer {
+    /// Its id, when it has a usable one.
+    pub id: Option<ServerId>,
+    /// The first thing that is wrong with it.
+    pub problem: Problem,
+}
+
+impl Loaded {
+    /// Whether the kernel may start, or take this over, with what was read.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.problems.iter().all(|p| p.weight != Weight::Fatal)
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.servers.iter().map(|s| match s {
+            Ok(spec) => Ok(&spec.id),
+            Err(broken) => Err(&broken.problem),
+        });
+        f.debug_struct("Loaded")
+            .field("kernel", &self.kernel)
+            .field("servers", &ids.collect::<Vec<_>>())
+            .field("problems", &self.problems)
+            .field("files", &self.files)
+            .finish()
+    }
+}
+
+/// Looks the configuration up and reads it.
+///
+/// # Errors
+/// When a file that was asked for by name is missing. Everything else that is wrong is in
+/// [`Loaded::problems`].
+pub fn load(look_up: &LookUp, env: &Env<'_>) -> Result<Loaded, LookUpError> {
+    Ok(read(config_files(look_up)?, env))
+}
+
+/// Reads the files, the strongest first; the strongest wins for each server id and each key.
+#[must_use]
+pub fn read(files: Vec<ConfigFile>, env: &Env<'_>) -> Loaded {
+    let present = files.iter().filter(|f| f.present);
+    let texts = present.map(|f| (f.path.as_path(), text(&f.path)));
+    let (kernel, servers, problems) = merge(texts.collect(), env);
+    Loaded {
+        kernel,
+        servers,
+        problems,
+        files,
+    }
+}
+
+/// Where the configuration puts the socket, as far as it can be read.
+#[must_use]
+pub fn socket_path(look_up: &LookUp) -> Option<PathBuf> {
+    load(look_up, &|_| None).ok()?.kernel.socket.path
+}
+
+/// What would be wrong with one server if `path` held `text`, wherever its variables come from.
+#[must_use]
+pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
+    let mut kernel = KernelConfig::default();
+    let (servers, problems) = file::read(text, path, &|_| Some("https://set".into()), &mut kernel);
+    let broken = servers.into_iter().filter_map(Result::err);
+    let mut its_own = broken.filter(|b| b.id.as_ref().is_none_or(|of| of.as_str() == id));
+    let fatal = || problems.into_iter().find(|p| p.weight == Weight::Fatal);
+    its_own.next().map(|b| b.problem).or_else(fatal)
+}
+
+type Entries = Vec<Result<ServerSpec, BrokenServer>>;
+
+fn merge(
+    texts: Vec<(&Path, Result<String, Problem>)>,
+    env: &Env<'_>,
+) -> (KernelConfig, Entries, Vec<Problem>) {
+    let mut kernel = KernelConfig::default();
+    let (mut parts, mut problems): (Vec<Entries>, Vec<Vec<Problem>>) = Default::default();
+    for (path, text) in texts.into_iter().rev() {
+        let (servers, found) = match text {
+            Ok(text) => file::read(&text, path, env, &mut kernel),
+            Err(problem) => (Vec::new(), vec![problem]),
+        };
+        parts.push(servers);
+        problems.push(found);
+    }
+    let mut seen = HashSet::new();
+    let mut servers = parts.into_iter().rev().flatten().collect::<Entries>();
+    servers.retain(|entry| id_of(entry).is_none_or(|id| seen.insert(id.clone())));
+    (
+        kernel,
+        servers,
+        problems.into_iter().rev().flatten().collect(),
+    )
+}
+
+fn id_of(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {
+    match entry {
+        Ok(spec) => Some(&spec.id),
+        Err(broken) => broken.id.as_ref(),
+    }
+}
+
+fn text(path: &Path) -> Result<String, Problem> {
+    let problem = |message: String| Problem {
+        weight: Weight::Fatal,
+        file: path.to_owned(),
+        place: None,
+        message,
+        nearest: None,
+    };
+    let size = fs::metadata(path)
+        .map_err(|e| problem(e.to_string()))?
+        .len();
+    if size > MAX_FILE {
+        return Err(problem(format!(
+            "{size} bytes are too many, {MAX_FILE} are allowed"
+        )));
+    }
+    fs::read_to_string(path).map_err(|e| problem(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! The kernel's own sections of `mgp.toml`, with their defaults.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_engine::spec::ServerLimits;
+use toml::Spanned;
+use tracing::level_filters::LevelFilter;
+
+use super::section::Section;
+use super::server::read_limits;
+
+/// Everything in the configuration that is not a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelConfig {
+    /// `[http]`: the HTTP door.
+    pub http: Http,
+    /// `[socket]`: the owner's door.
+    pub socket: Socket,
+    /// `[data]`: what lasts.
+    pub data: Data,
+    /// `[streams]`: event streams of the HTTP door.
+    pub streams: Streams,
+    /// `[lists]`: the merged lists.
+    pub lists: Lists,
+    /// `[log]`: what the kernel writes to stderr.
+    pub log: Log,
+    /// `[limits]`: what holds for a server whose entry says nothing else.
+    pub limits: ServerLimits,
+}
+
+/// `[http]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// Whether there is an HTTP door at all.
+    pub enabled: bool,
+    /// Where it listens; always on loopback, since there is no TLS.
+    pub listen: SocketAddr,
+    /// How callers show who they are.
+    pub auth: Auth,
+    /// `Host` headers accepted beside those of the listen address.
+    pub allowed_hosts: Vec<String>,
+    /// `Origin` headers accepted beside those of the listen address.
+    pub allowed_origins: Vec<String>,
+    /// Legacy sessions open at once; one more is refused.
+    pub max_sessions: usize,
+    /// A session nobody uses for this long is ended.
+    pub session_idle: Duration,
+}
+
+/// `[http] auth`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// A bearer token.
+    Token,
+    /// Nothing: every caller is `agent.anonymous`.
+    None,
+}
+
+/// `[socket]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// Where the socket is; `None` for the runtime folder.
+    pub path: Option<PathBuf>,
+}
+
+/// `[data]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Data {
+    /// Where the kernel keeps what lasts; `None` for the user's data folder.
+    pub dir: Option<PathBuf>,
+}
+
+/// `[streams]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// Events kept for each stream, to resume it from.
+    pub replay_events: usize,
+    /// A call without answer for this long gets an event stream, which can be resumed.
+    pub stream_after: Duration,
+    /// The stream of a call is let go after this long, for the client to come back for the answer;
+    /// zero keeps it open.
+    pub poll_after: Duration,
+}
+
+/// `[lists]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lists {
+    /// Entries on one page of a list.
+    pub page_size: usize,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least severe level written.
+    pub level: LevelFilter,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7332)),
+            auth: Auth::Token,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            max_sessions: 1024,
+            session_idle: Duration::from_secs(1800),
+        }
+    }
+}
+
+impl Streams {
+    /// Most events kept for one stream: memory is this times the size of an event, for each stream.
+    pub const MOST_REPLAY_EVENTS: usize = 65_536;
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            replay_events: 256,
+            stream_after: Duration::from_millis(50),
+            poll_after: Duration::ZERO,
+        }
+    }
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { page_size: 1000 }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: LevelFilter::INFO,
+        }
+    }
+}
+
+const DAY: u64 = 86_400;
+
+impl KernelConfig {
+    /// Takes over what the file says; `folder` is the file's, for relative paths.
+    pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
+        self.http.read(root.own("http"));
+        read_path(root.own("socket"), "path", folder, &mut self.socket.path);
+        read_path(root.own("data"), "dir", folder, &mut self.data.dir);
+        self.streams.read(root.own("streams"));
+        self.lists.read(root.own("lists"));
+        self.log.read(root.own("log"));
+        let mut limits = root.own("limits");
+        read_limits(&mut limits, &mut self.limits);
+        limits.finish();
+    }
+}
+
+fn read_path(
+    mut section: Section<'_, '_, '_>,
+    key: &'static str,
+    folder: &Path,
+    into: &mut Option<PathBuf>,
+) {
+    match section.text(key) {
+        Some(text) if text.get_ref().is_empty() => {
+            section.refuse(
+                text.span(),
+                format!("`{key}` in {} is empty", section.name()),
+            );
+        }
+        Some(text) => *into = Some(folder.join(text.get_ref())),
+        None => {}
+    }
+    section.finish();
+}
+
+impl Http {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.flag("enabled", &mut self.enabled);
+        if let Some(text) = section.text("listen") {
+            match listen_address(&text) {
+                Ok(address) => self.listen = address,
+                Err(message) => section.refuse(text.span(), message),
+            }
+        }
+        let auths = [("token", Auth::Token), ("none", Auth::None)];
+        section.choice("auth", &auths, &mut self.auth);
+        section.strings("allowed_hosts", &mut self.allowed_hosts);
+        section.strings("allowed_origins", &mut self.allowed_origins);
+        section.count("max_sessions", 1..=65_536, &mut self.max_sessions);
+        section.secs("session_idle_secs", 10..=30 * DAY, &mut self.session_idle);
+        section.finish();
+    }
+}
+
+/// Reads `http.listen`; refuses what reaches beyond this machine (MCP-082).
+fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
+    let text = *text.get_ref();
+    let numbers = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let address: SocketAddr = numbers.parse().map_err(|_| {
+        "`listen` in [http] wants an address and a port, like 127.0.0.1:7332 or [::1]:7332"
+            .to_owned()
+    })?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err(format!(
+            "`listen` in [http] is {address}, which other machines can reach; without TLS every \
+             token and every answer would cross the network in the clear. Listen on 127.0.0.1 or \
+             [::1], and put a TLS proxy or an SSH tunnel in front of it"
+        )),
+    }
+}
+
+impl Streams {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.clamped(
+            "replay_events",
+            Self::MOST_REPLAY_EVENTS,
+            &mut self.replay_events,
+        );
+        section.millis("stream_after_ms", 1..=DAY * 1000, &mut self.stream_after);
+        section.millis("poll_after_ms", 0..=DAY * 1000, &mut self.poll_after);
+        section.finish();
+    }
+}
+
+impl Lists {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.count("page_size", 1..=10_000, &mut self.page_size);
+        section.finish();
+    }
+}
+
+impl Log {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        let levels = [
+            ("off", LevelFilter::OFF),
+            ("error", LevelFilter::ERROR),
+            ("warn", LevelFilter::WARN),
+            ("info", LevelFilter::INFO),
+            ("debug", LevelFilter::DEBUG),
+            ("trace", LevelFilter::TRACE),
+        ];
+        section.choice("level", &levels, &mut self.level);
+        section.finish();
+    }
+}

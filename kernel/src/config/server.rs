@@ -1,0 +1,130 @@
+//! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
+
+use std::path::Path;
+
+use mgp_engine::spec::{
+    MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+};
+use mgp_protocol::ids::ServerId;
+use toml::Spanned;
+
+use super::Env;
+use super::reach::read_reach;
+use super::section::Section;
+
+const DAY: u64 = 86_400;
+const DAY_MS: u64 = DAY * 1000;
+
+/// What an entry is read with.
+pub(super) struct Background<'b> {
+    /// The folder of its file: relative paths start there.
+    pub(super) folder: &'b Path,
+    /// The kernel's variables.
+    pub(super) env: &'b Env<'b>,
+    /// `[limits]`.
+    pub(super) limits: &'b ServerLimits,
+}
+
+/// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
+/// spec is of use only when nothing was.
+pub(super) fn read_server(
+    mut entry: Section<'_, '_, '_>,
+    id: ServerId,
+    background: &Background<'_>,
+) -> Option<ServerSpec> {
+    entry.take("id");
+    let reach = read_reach(&mut entry, background);
+    let (mut autostart, mut limits) = (true, background.limits.clone());
+    entry.flag("autostart", &mut autostart);
+    read_limits(&mut entry, &mut limits);
+    let mut restart = RestartRules::default();
+    read_restart(&mut entry, &mut restart);
+    let mgp = read_mgp(&mut entry, &mut restart);
+    entry.finish();
+    Some(ServerSpec {
+        id,
+        reach: reach?,
+        autostart,
+        restart,
+        limits,
+        mgp,
+    })
+}
+
+/// The keys of [`ServerLimits`], in an entry or in `[limits]`.
+pub(super) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut ServerLimits) {
+    section.count("max_frame_bytes", 4096..=1 << 30, &mut limits.max_frame);
+    section.secs("call_timeout_secs", 0..=7 * DAY, &mut limits.call_timeout);
+    section.secs(
+        "call_timeout_max_secs",
+        1..=7 * DAY,
+        &mut limits.call_timeout_max,
+    );
+    section.secs("start_timeout_secs", 1..=DAY, &mut limits.start_timeout);
+    section.millis("stop_grace_ms", 0..=600_000, &mut limits.stop_grace);
+    section.count("max_in_flight", 1..=65_536, &mut limits.max_in_flight);
+    if limits.call_timeout > limits.call_timeout_max {
+        let key = section
+            .span("call_timeout_secs")
+            .or_else(|| section.span("call_timeout_max_secs"));
+        if let Some(span) = key {
+            let message = format!(
+                "`call_timeout_secs` ({}) in {} is longer than `call_timeout_max_secs` ({})",
+                limits.call_timeout.as_secs(),
+                section.name(),
+                limits.call_timeout_max.as_secs(),
+            );
+            section.refuse(span, message);
+        }
+    }
+}
+
+/// The keys of [`RestartRules`]: §15.2 shows them in `[servers.mgp]`, §11.5 flat.
+fn read_restart(section: &mut Section<'_, '_, '_>, rules: &mut RestartRules) {
+    let policies = [
+        ("never", RestartPolicy::Never),
+        ("on_failure", RestartPolicy::OnFailure),
+        ("always", RestartPolicy::Always),
+    ];
+    section.choice("restart_policy", &policies, &mut rules.policy);
+    section.count("max_restarts", 0..=1000, &mut rules.max_restarts);
+    section.secs("restart_window_secs", 1..=DAY, &mut rules.window);
+    section.millis("backoff_base_ms", 1..=DAY_MS, &mut rules.backoff_base);
+    section.millis("backoff_max_ms", 1..=DAY_MS, &mut rules.backoff_max);
+}
+
+/// `[servers.mgp]`, or `mgp = false`.
+fn read_mgp(entry: &mut Section<'_, '_, '_>, restart: &mut RestartRules) -> MgpDeclaration {
+    let mut mgp = MgpDeclaration::default();
+    if let Some(offered) = entry.take("mgp").and_then(|v| v.get_ref().as_bool()) {
+        mgp.suppressed = !offered;
+        return mgp;
+    }
+    let mut section = entry.inner("mgp", "servers.mgp");
+    section.strings("extensions", &mut mgp.extensions);
+    section.strings("permissions_required", &mut mgp.permissions_required);
+    if let Some(text) = section.text("trust_level") {
+        mgp.trust_level = read_trust(&mut section, &text);
+    }
+    read_restart(&mut section, restart);
+    section.finish();
+    mgp
+}
+
+/// A-20: the upstream project's names are aliases, and what nobody knows is trusted least.
+fn read_trust(section: &mut Section<'_, '_, '_>, text: &Spanned<&str>) -> TrustLevel {
+    match *text.get_ref() {
+        "trusted" | "core" => TrustLevel::Trusted,
+        "standard" => TrustLevel::Standard,
+        "sandboxed" | "experimental" | "untrusted" => TrustLevel::Sandboxed,
+        unknown => {
+            let message = format!(
+                "unknown `trust_level` `{unknown}` in {} is taken as `sandboxed`; known are \
+                 `trusted`, `standard` and `sandboxed`",
+                section.name()
+            );
+            section.warn(text.span(), message);
+            TrustLevel::Sandboxed
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `mgp demo`: a kernel with one built-in server, so that there is something to try at once.
+
+mod ask;
+mod calls;
+mod greeting;
+mod prompts;
+mod resources;
+mod search;
+mod server;
+mod slow;
+mod time;
+mod tools;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use mgp_engine::spec::{
+    MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+};
+use mgp_protocol::ids::ServerId;
+use tempfile::TempDir;
+
+pub use greeting::greeting;
+pub use server::serve;
+
+use crate::config::{KernelConfig, Loaded};
+use crate::paths::LONGEST_SOCKET_PATH;
+
+/// The id of the built-in server.
+pub const SERVER: &str = "demo";
+
+/// What `mgp demo` runs. The folder is removed when this is dropped.
+pub struct Demo {
+    /// The configuration; no file stands behind it.
+    pub loaded: Loaded,
+    /// Holds the socket and the data.
+    pub folder: TempDir,
+}
+
+impl Demo {
+    /// Where the socket goes.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("mgp.sock")
+    }
+
+    /// Where the data goes.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+}
+
+/// Prepares a demo whose server is `program __demo-server` in the current folder.
+///
+/// # Errors
+/// When there is no room for a folder, or no current folder.
+pub fn config(program: &Path) -> io::Result<Demo> {
+    let folder = fresh_folder()?;
+    let mut kernel = KernelConfig::default();
+    kernel.http.listen = free(kernel.http.listen);
+    let server = ServerSpec {
+        id: ServerId::new(SERVER),
+        reach: Reach::Stdio {
+            command: program.to_string_lossy().into_owned(),
+            args: vec!["__demo-server".into()],
+            env: BTreeMap::new(),
+            inherit_env: Vec::new(),
+            cwd: Some(env::current_dir()?),
+        },
+        autostart: true,
+        restart: RestartRules::default(),
+        limits: ServerLimits::default(),
+        mgp: MgpDeclaration {
+            trust_level: TrustLevel::Trusted,
+            ..MgpDeclaration::default()
+        },
+    };
+    let loaded = Loaded {
+        kernel,
+        servers: vec![Ok(server)],
+        problems: Vec::new(),
+        files: Vec::new(),
+    };
+    Ok(Demo { loaded, folder })
+}
+
+/// In `/tmp` when the usual place has too long a name for a socket.
+fn fresh_folder() -> io::Result<TempDir> {
+    let make = |base: &Path| tempfile::Builder::new().prefix("mgp-demo-").tempdir_in(base);
+    let folder = make(&env::temp_dir())?;
+    match folder.path().join("mgp.sock").as_os_str().len() > LONGEST_SOCKET_PATH {
+        true => make(Path::new("/tmp")),
+        false => Ok(folder),
+    }
+}
+
+/// The address, or any free port when it is taken.
+fn free(address: SocketAddr) -> SocketAddr {
+    match TcpListener::bind(address) {
+        Ok(_) => address,
+        Err(_) => SocketAddr::new(address.ip(), 0),
+    }
+}
+
+/// Runs the built-in server on stdin and stdout until stdin ends.
+///
+/// # Errors
+/// Those of stdin and stdout, or when there is no such folder.
+pub fn run(root: &Path) -> io::Result<()> {
+    let root = root.canonicalize()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(tokio::io::stdin(), tokio::io::stdout(), root));
+    // Stdin is read on a thread of its own, which nobody waits for.
+    runtime.shutdown_background();
+    served
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demo_takes_another_port_when_the_usual_one_is_taken() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(free(taken), taken);
+        let held = TcpListener::bind(taken).unwrap();
+        assert_eq!(free(taken).port(), 0);
+        drop(held);
+    }
+
+    #[test]
+    fn a_demo_is_one_server_in_a_folder_that_goes_away() {
+        let demo = config(Path::new("/usr/bin/mgp")).unwrap();
+        let folder = demo.folder.path().to_owned();
+        assert!(demo.loaded.is_usable() && demo.loaded.servers.len() == 1);
+        assert!(demo.socket().as_os_str().len() <= LONGEST_SOCKET_PATH);
+        drop(demo);
+        assert!(!folder.exists());
+    }
+}

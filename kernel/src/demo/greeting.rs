@@ -1,0 +1,83 @@
+//! What `mgp demo` says: where its doors are, and lines that work as printed.
+
+use std::path::Path;
+
+use super::SERVER;
+use crate::cli::{Doors, HttpDoor};
+
+/// The text for stdout. `program` is this program, as another terminal can start it. The token of a
+/// demo is shown: it is worth nothing once the demo ends.
+#[must_use]
+pub fn greeting(program: &Path, doors: &Doors) -> String {
+    let mgp = format!("{} --socket {}", quoted(program), quoted(&doors.socket));
+    let mut text = format!(
+        "A kernel with one server, `{SERVER}`, is up. Ctrl-C ends it and leaves nothing behind.\n\n\
+         Try this in another terminal:\n\n\
+         \x20 {mgp} tools list\n\
+         \x20 {mgp} tools call {SERVER}:time utc_offset=+02:00\n\
+         \x20 {mgp} tools call {SERVER}:ask_me\n"
+    );
+    if let Some(http) = &doors.http {
+        text += &format!(
+            "\nOr over HTTP, at http://{}/mcp:\n\n  {}\n",
+            http.address,
+            curl(http)
+        );
+    }
+    text += &format!("\nA client's configuration:\n\n  {}\n", client(program, &doors.socket));
+    text
+}
+
+/// The first call of every MCP client.
+fn curl(http: &HttpDoor) -> String {
+    let token = match (&http.token, &http.token_file) {
+        (Some(token), _) => format!("-H 'Authorization: Bearer {token}' "),
+        (None, Some(file)) => {
+            format!("-H \"Authorization: Bearer $(cat {})\" ", quoted(file))
+        }
+        (None, None) => String::new(),
+    };
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
+    format!(
+        "curl -s http://{}/mcp {token}-H 'Content-Type: application/json' \
+         -H 'Accept: application/json, text/event-stream' -d '{initialize}'",
+        http.address
+    )
+}
+
+fn client(program: &Path, socket: &Path) -> String {
+    let args = serde_json::json!(["--socket", socket, "stdio"]);
+    let entry = serde_json::json!({"mcpServers": {"mgp": {"command": program, "args": args}}});
+    entry.to_string()
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    match !text.is_empty() && text.chars().all(harmless) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_can_be_pasted_into_a_shell() {
+        let doors = Doors {
+            socket: "/tmp/it's here/mgp.sock".into(),
+            http: Some(HttpDoor {
+                address: "127.0.0.1:7332".parse().unwrap(),
+                token: Some("abc".into()),
+                token_file: None,
+            }),
+        };
+        let text = greeting(Path::new("/usr/bin/mgp"), &doors);
+        let line = r"  /usr/bin/mgp --socket '/tmp/it'\''s here/mgp.sock' tools list";
+        assert!(text.lines().any(|l| l == line), "{text}");
+        assert!(text.contains("curl -s http://127.0.0.1:7332/mcp -H 'Authorization: Bearer abc' "));
+    }
+}

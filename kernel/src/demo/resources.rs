@@ -1,0 +1,72 @@
+//! The resource and the template of the demo server.
+
+use mgp_protocol::jsonrpc::ErrorObject;
+use mgp_protocol::refusal::RESOURCE_NOT_FOUND;
+use serde_json::{Value, json};
+
+const README: &str = "demo://readme";
+const GREETING: &str = "demo://greeting/";
+/// Longest name greeted, in characters.
+const MAX_NAME: usize = 80;
+
+const README_TEXT: &str = "\
+# The demo server
+
+It is built into the kernel, so that everything MCP knows can be tried without anything else:
+
+- tools: `time`, `search_text`, `slow_job` (progress, cancellation), `ask_me` (elicitation)
+- resources: this text, and `demo://greeting/{name}`
+- prompts: `explain`, whose argument is completed
+";
+
+pub(super) fn list() -> Value {
+    json!({"resources": [{
+        "uri": README,
+        "name": "readme",
+        "description": "What the demo server offers",
+        "mimeType": "text/markdown",
+    }]})
+}
+
+pub(super) fn templates() -> Value {
+    json!({"resourceTemplates": [{
+        "uriTemplate": format!("{GREETING}{{name}}"),
+        "name": "greeting",
+        "description": "A greeting for somebody",
+        "mimeType": "text/plain",
+    }]})
+}
+
+pub(super) fn read(uri: &str) -> Result<Value, ErrorObject> {
+    let name = uri.strip_prefix(GREETING).filter(|name| !name.is_empty() && !name.contains('/'));
+    let (kind, text) = match (uri, name.and_then(decoded)) {
+        (README, _) => ("text/markdown", README_TEXT.to_owned()),
+        (_, Some(name)) if name.chars().count() <= MAX_NAME => {
+            ("text/plain", format!("Hello {name}."))
+        }
+        _ => {
+            let error = ErrorObject::new(RESOURCE_NOT_FOUND, format!("Resource not found: {uri}"));
+            return Err(error.with_data(&json!({ "uri": uri })));
+        }
+    };
+    Ok(json!({"contents": [{"uri": uri, "mimeType": kind, "text": text}]}))
+}
+
+/// A part of a URI without its percent signs; `None` when they are wrong.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        let byte = match first {
+            b'%' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                rest = after;
+                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+            }
+            plain => plain,
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,234 @@
+//! A whole kernel: one lock, two doors, one tree; from its start to its end.
+
+mod doors;
+mod hold;
+
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_actors::agents::{AgentsActor, Reception};
+use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_actors::directory::Directory;
+use mgp_actors::guard::{GuardActor, GuardHandle};
+use mgp_actors::mailbox::Mailbox;
+use mgp_actors::relay::Relay;
+use mgp_actors::server::{Connector, ServerTable};
+use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_engine::catalog::{Catalog, Paging};
+use mgp_engine::cursor::CursorKey;
+use mgp_sync::Snapshot;
+use mgp_transports::http::client::Client;
+use mgp_transports::http::tls::Tls;
+use ractor::{Actor, ActorCell};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::{Doors, UpOptions};
+use crate::operator::Operator;
+use crate::routes::Table;
+use crate::source::{self, Source};
+use crate::tree::{ServerParts, TreeActor, TreeHandle};
+
+/// How long calls under way may take when their server is to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long the end of the kernel may take in all.
+const FAREWELL: Duration = Duration::from_secs(20);
+
+/// Runs a kernel until it is told to stop.
+///
+/// # Errors
+/// In words, why it could not start.
+pub fn run(options: UpOptions) -> Result<(), String> {
+    // What our parent left open is none of our children's business.
+    close_fds::set_fds_cloexec(3, &[]);
+    hold::raise_file_limit();
+    log_to_stderr(&options);
+    let lock = hold::lock(&options.data_dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| format!("no runtime: {e}"))?;
+    let outcome = runtime.block_on(live(options));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(lock);
+    outcome
+}
+
+/// The guard process: ends the kernel's children when the kernel dies.
+#[must_use]
+pub fn guard() -> ExitCode {
+    mgp_transports::guard::run(std::io::stdin());
+    ExitCode::SUCCESS
+}
+
+fn log_to_stderr(options: &UpOptions) {
+    let level = options.loaded.kernel.log.level;
+    // A second kernel in one process, as in a test, keeps the first one's log.
+    let _ = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .with_target(false)
+        .try_init();
+}
+
+async fn live(options: UpOptions) -> Result<(), String> {
+    let closing = CancellationToken::new();
+    let mut doors = doors::bind(&options).await?;
+    let grown = grow(&options, &closing).await.map_err(|e| e.to_string())?;
+    let open = doors.open(&options, &grown.reception, &closing);
+    grown.source.set_doors(describe(&open));
+    let files = options.loaded.files.iter().map(|f| f.path.clone()).collect();
+    let watching = tokio::spawn(source::watch(files, grown.tree.clone()));
+    (options.opened)(&open);
+    stopped(&closing).await;
+    tracing::info!("stopping");
+    watching.abort();
+    let end = async {
+        doors.close().await;
+        grown.tree.stop_servers().await;
+        grown.guard.bye();
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(FAREWELL, end) => Ok(()),
+        () = told_again() => Err("stopped at once, as told a second time".into()),
+    }
+}
+
+fn describe(doors: &Doors) -> Vec<String> {
+    let mut out = vec![format!("socket {}", doors.socket.display())];
+    out.extend(doors.http.as_ref().map(|http| {
+        let token = http
+            .token_file
+            .as_ref()
+            .map(|file| format!(", token in {}", file.display()))
+            .unwrap_or_default();
+        format!("http://{}/mcp{token}", http.address)
+    }));
+    out
+}
+
+/// What a tree that has grown gives to the rest of the kernel.
+struct Grown {
+    tree: TreeHandle,
+    guard: GuardHandle,
+    reception: Reception,
+    source: Arc<Source>,
+}
+
+async fn grow(options: &UpOptions, closing: &CancellationToken) -> Result<Grown, ractor::SpawnErr> {
+    let kernel = &options.loaded.kernel;
+    let directory = Arc::new(Directory::default());
+    let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
+    let shown = Arc::new(Snapshot::new(Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: kernel.lists.page_size.try_into().unwrap_or(std::num::NonZeroUsize::MIN),
+            key: CursorKey::new(hold::random()),
+        })),
+        peers: std::collections::BTreeMap::new(),
+    }));
+    let mark = hex(&hold::random::<16>());
+    let guard = GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.clone(),
+    };
+    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let subscriptions = SubscriptionsActor {
+        directory: directory.clone(),
+        servers: Arc::new(OnceLock::from(servers.clone())),
+        shown: shown.clone(),
+    };
+    let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await?;
+    let catalog = CatalogActor {
+        shown: shown.clone(),
+        directory: directory.clone(),
+    };
+    let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
+    let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
+    let pillars: Vec<ActorCell> = vec![
+        guard.get_cell(),
+        subscriptions.get_cell(),
+        catalog.get_cell(),
+        agents.get_cell(),
+    ];
+    let guard = GuardHandle::new(Mailbox::new(guard));
+    let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
+    let parts = ServerParts {
+        catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
+        subscriptions: subscriptions.clone(),
+        guard: guard.clone(),
+        connector: Arc::new(Connector {
+            client: Client::new(Tls::system()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            mark,
+            folder: hold::folder(),
+            drain: DRAIN,
+        }),
+    };
+    let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
+    let tree = TreeActor {
+        parts,
+        servers: servers.clone(),
+        source: source.clone(),
+        closing: closing.clone(),
+        pillars,
+    };
+    let tree = tree.grow(&options.loaded).await?;
+    let operator = Arc::new(Operator {
+        servers: servers.clone(),
+        shown: shown.clone(),
+        directory: directory.clone(),
+        tree: tree.clone(),
+        data_dir: options.data_dir.clone(),
+        source: source.clone(),
+        closing: closing.clone(),
+    });
+    let relay = Arc::new(Relay {
+        shown,
+        servers,
+        subscriptions,
+        directory: directory.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    });
+    let reception = Reception {
+        agents,
+        routes: Arc::new(Table { relay, operator }),
+        directory,
+    };
+    Ok(Grown {
+        tree,
+        guard,
+        reception,
+        source,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Resolves when the kernel is to end: a signal, the operator, or a pillar that fell.
+async fn stopped(closing: &CancellationToken) {
+    tokio::select! {
+        () = signalled() => closing.cancel(),
+        () = closing.cancelled() => {}
+    }
+}
+
+async fn told_again() {
+    signalled().await;
+}
+
+async fn signalled() {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

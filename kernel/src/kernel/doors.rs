@@ -1,0 +1,185 @@
+//! Where agents come in: the owner's socket and the HTTP door.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_actors::agents::Reception;
+use mgp_actors::connection;
+use mgp_actors::door::{Auth, HttpDoor, Manners};
+use mgp_actors::session::{SessionLimits, Sessions};
+use mgp_protocol::ids::AgentId;
+use mgp_transports::http::guard::Allow;
+use mgp_transports::http::server::{Door, DoorLimits};
+use mgp_transports::stall::StallGuard;
+use mgp_transports::unix::{self, SocketFile};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::hold;
+use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
+use crate::config;
+
+/// A socket connection that takes nothing for this long is dropped.
+const STALL: Duration = Duration::from_secs(30);
+/// Connections on the socket at once; it is the owner's own.
+const MAX_CONNECTIONS: usize = 4096;
+
+/// Doors that are bound, and what keeps them open.
+pub(super) struct Bound {
+    listener: Option<UnixListener>,
+    socket: SocketFile,
+    http: Option<Door>,
+    token: Option<(String, PathBuf)>,
+    sessions: Option<Arc<Sessions>>,
+    closing: CancellationToken,
+    open: Vec<JoinHandle<()>>,
+}
+
+/// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
+pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
+    let (listener, socket) = unix::bind(&options.socket).map_err(|e| e.to_string())?;
+    let http = &options.loaded.kernel.http;
+    let door = match http.enabled {
+        true => Some(Door::bind(http.listen).map_err(|e| {
+            format!(
+                "the HTTP door cannot listen on {}: {e}; set `listen` in [http] to another address",
+                http.listen
+            )
+        })?),
+        false => None,
+    };
+    let token = match (http.enabled, http.auth) {
+        (true, config::Auth::Token) => Some(hold::token(&options.data_dir)?),
+        (true, config::Auth::None) | (false, _) => None,
+    };
+    Ok(Bound {
+        listener: Some(listener),
+        socket,
+        http: door,
+        token,
+        sessions: None,
+        closing: CancellationToken::new(),
+        open: Vec::new(),
+    })
+}
+
+impl Bound {
+    /// Lets agents in.
+    pub(super) fn open(
+        &mut self,
+        options: &UpOptions,
+        reception: &Reception,
+        closing: &CancellationToken,
+    ) -> Doors {
+        self.closing = closing.clone();
+        if let Some(listener) = self.listener.take() {
+            let serving = serve_socket(listener, reception.clone(), closing.clone());
+            self.open.push(tokio::spawn(serving));
+        }
+        let http = self.http.take().map(|door| {
+            let address = door.addr();
+            self.open_http(door, options, reception);
+            Opened {
+                address,
+                token: self.token.as_ref().map(|(token, _)| token.clone()),
+                token_file: self.token.as_ref().map(|(_, file)| file.clone()),
+            }
+        });
+        Doors {
+            socket: self.socket.path().to_owned(),
+            http,
+        }
+    }
+
+    fn open_http(&mut self, door: Door, options: &UpOptions, reception: &Reception) {
+        let kernel = &options.loaded.kernel;
+        let limits = SessionLimits {
+            max: kernel.http.max_sessions,
+            idle: kernel.http.session_idle,
+            replay: kernel.streams.replay_events,
+        };
+        let sessions = Sessions::new(limits, reception.clone());
+        self.sessions = Some(sessions.clone());
+        let handler = Arc::new(HttpDoor {
+            reception: reception.clone(),
+            sessions,
+            auth: match &self.token {
+                Some((token, _)) => Auth::Token(blake3::hash(token.as_bytes())),
+                None => Auth::None,
+            },
+            manners: Manners {
+                max_body: connection::MAX_FRAME,
+                stream_after: kernel.streams.stream_after,
+                poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
+            },
+        });
+        let allow = Allow::new(
+            kernel.http.allowed_hosts.clone(),
+            kernel.http.allowed_origins.clone(),
+        );
+        // A session may hold one standing stream beside its calls.
+        let limits = DoorLimits {
+            connections: DoorLimits::default().connections.max(2 * kernel.http.max_sessions),
+            ..DoorLimits::default()
+        };
+        let answer = move |request, _peer| handler.clone().answer(request);
+        let serving = door.serve(limits, allow, answer, self.closing.clone());
+        self.open.push(tokio::spawn(serving));
+    }
+
+    /// Lets nobody in any more, and sees those out who are inside.
+    pub(super) async fn close(self) {
+        self.closing.cancel();
+        if let Some(sessions) = &self.sessions {
+            sessions.close_all();
+        }
+        for door in self.open {
+            let _ = door.await;
+        }
+    }
+}
+
+async fn serve_socket(listener: UnixListener, reception: Reception, closing: CancellationToken) {
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = closing.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let visit = serve_connection(stream, reception.clone(), closing.clone());
+                tokio::spawn(async move {
+                    visit.await;
+                    drop(place);
+                });
+            }
+            // Out of descriptors, most likely: others have to go first.
+            Err(error) => {
+                tracing::warn!(%error, "the socket takes no connection right now");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Only the owner of the kernel is served, whoever may have reached the socket.
+async fn serve_connection(stream: UnixStream, reception: Reception, closing: CancellationToken) {
+    match unix::peer(&stream) {
+        Ok(peer) if peer.uid == nix::unistd::geteuid().as_raw() => {}
+        Ok(_) | Err(_) => return,
+    }
+    let (reader, writer) = stream.into_split();
+    let writer = StallGuard::new(writer, STALL);
+    let agent = AgentId::new("operator");
+    let serving = connection::serve(reception, agent, true, reader, writer);
+    tokio::select! {
+        () = serving => {}
+        () = closing.cancelled() => {}
+    }
+}

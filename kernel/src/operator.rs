@@ -1,0 +1,298 @@
+//! What the operator asks of the kernel itself: `mgp/kernel/*` and `mgp/servers/*`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_actors::catalog::Shown;
+use mgp_actors::directory::Directory;
+use mgp_actors::exchange::Class;
+use mgp_actors::mailbox::{Kind, Reply};
+use mgp_actors::request::{Outcome, Request};
+use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
+use mgp_actors::time::moment;
+use mgp_engine::lifecycle::{State, Why};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::kernel::KernelStatus;
+use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::snapshot::Snapshot;
+use mgp_transports::log::Author;
+use serde::Serialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::source::Source;
+use crate::tree::TreeHandle;
+
+/// Longest an operator's request waits for a server to settle; a start has its own limit below it.
+const SETTLE: Duration = Duration::from_secs(600);
+/// Lines shown when nobody says how many.
+const LINES: usize = 100;
+
+/// Answers the operator.
+#[derive(Debug)]
+pub struct Operator {
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// What is offered right now.
+    pub shown: Arc<Snapshot<Shown>>,
+    /// Who is connected.
+    pub directory: Arc<Directory>,
+    /// The supervision tree.
+    pub tree: TreeHandle,
+    /// Where the kernel keeps what lasts.
+    pub data_dir: PathBuf,
+    /// Where the configuration comes from.
+    pub source: Arc<Source>,
+    /// Ends the kernel.
+    pub closing: CancellationToken,
+}
+
+/// The configuration in force, in words.
+#[derive(Debug, Default, Clone)]
+pub struct Configured {
+    /// Files in force, the most important first.
+    pub files: Vec<String>,
+    /// What is wrong with them.
+    pub problems: Vec<String>,
+    /// Where agents come in.
+    pub doors: Vec<String>,
+}
+
+impl Operator {
+    /// `mgp/kernel/status`.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub fn status(&self) -> Outcome {
+        let configured = self.source.said();
+        let alive = [
+            ("connection", Kind::Connection),
+            ("session", Kind::Session),
+            ("server", Kind::Server),
+        ];
+        json(&KernelStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_secs: moment().since_start().as_secs(),
+            data_dir: self.data_dir.display().to_string(),
+            config_files: configured.files,
+            config_problems: configured.problems,
+            doors: configured.doors,
+            connections: self.directory.len() as u64,
+            actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.alive()))),
+            servers: self.reports(),
+        })
+    }
+
+    /// `mgp/kernel/stop`: answered before the kernel ends.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub fn stop(&self) -> Outcome {
+        self.closing.cancel();
+        Ok(mgp_actors::relay::nothing())
+    }
+
+    /// `mgp/kernel/reload`.
+    ///
+    /// # Errors
+    /// When the tree does not answer.
+    pub async fn reload(&self) -> Outcome {
+        let problems = self.tree.reload().await.map_err(broken)?;
+        json(&json!({ "problems": problems }))
+    }
+
+    /// `mgp/servers/list`.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub fn list(&self) -> Outcome {
+        json(&json!({ "servers": self.reports() }))
+    }
+
+    /// `mgp/servers/start`: answered when the server is connected or has failed.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub async fn start(&self, request: &Request) -> Outcome {
+        let start: servers::Start = read(request)?;
+        let handle = self.find(&start.id)?;
+        if handle.state() == State::Connected {
+            return json(&self.report(&handle));
+        }
+        let status = handle.follow();
+        tell(&handle, ServerMsg::Start { by_operator: true })?;
+        self.settled(request, &handle, status).await
+    }
+
+    /// `mgp/servers/stop`: answered when the server has stopped.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub async fn stop_server(&self, request: &Request) -> Outcome {
+        let stop: servers::Stop = read(request)?;
+        let handle = self.find(&stop.id)?;
+        let (reply, stopped) = Reply::new();
+        tell(&handle, ServerMsg::Stop(Why::OperatorRequest, reply))?;
+        let _ = tokio::time::timeout(SETTLE, stopped).await;
+        json(&self.report(&handle))
+    }
+
+    /// `mgp/servers/restart`: answered when the server is connected again or has failed.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub async fn restart(&self, request: &Request) -> Outcome {
+        let restart: servers::Restart = read(request)?;
+        let handle = self.find(&restart.id)?;
+        let status = handle.follow();
+        tell(&handle, ServerMsg::Restart)?;
+        self.settled(request, &handle, status).await
+    }
+
+    /// `mgp/servers/logs`.
+    ///
+    /// # Errors
+    /// Unknown server; cancelled, when it was following.
+    pub async fn logs(&self, request: &Request) -> Outcome {
+        let logs: servers::Logs = read(request)?;
+        let handle = self.find(&logs.id)?;
+        let lines = handle.log.tail(logs.lines.unwrap_or(LINES));
+        let mut seq = lines.last().map_or(0, |line| line.seq);
+        let answer = LogLines {
+            lines: lines.iter().map(line).collect(),
+        };
+        if !logs.follow {
+            return json(&answer);
+        }
+        for line in answer.lines {
+            self.push(request, &logs.id, line);
+        }
+        let mut newest = handle.log.follow();
+        loop {
+            for new in handle.log.after(seq) {
+                seq = new.seq;
+                self.push(request, &logs.id, line(&new));
+            }
+            tokio::select! {
+                changed = newest.changed() => if changed.is_err() { return json(&LogLines::default()) },
+                () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+            }
+        }
+    }
+
+    fn push(&self, request: &Request, id: &str, line: LogLine) {
+        let log = servers::Log {
+            id: id.to_owned(),
+            line,
+        };
+        if let Ok(params) = serde_json::to_string(&log) {
+            let frame = jsonrpc::notification("notifications/mgp.servers.log", Some(&params));
+            request.exchange.send(frame.into(), Class::Lossy);
+        }
+    }
+
+    /// Waits until a server that was told to start has done so or failed, and tells the steps on
+    /// the way as progress.
+    async fn settled(
+        &self,
+        request: &Request,
+        handle: &Arc<ServerHandle>,
+        mut status: tokio::sync::watch::Receiver<Status>,
+    ) -> Outcome {
+        let mut steps = 0;
+        let walk = async {
+            while status.changed().await.is_ok() {
+                let now = status.borrow_and_update().clone();
+                steps += 1;
+                progress(request, steps, &format!("{}: {}", now.state, now.reason));
+                let parked = now.state == State::Restarting && now.pid.is_none();
+                if parked || matches!(now.state, State::Connected | State::Error) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(SETTLE, walk) => {}
+            () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+        }
+        // The lists are published a moment after the handshake.
+        json(&self.report(handle))
+    }
+
+    fn reports(&self) -> Vec<Server> {
+        let servers = self.servers.load();
+        servers.values().map(|handle| self.report(handle)).collect()
+    }
+
+    fn report(&self, handle: &Arc<ServerHandle>) -> Server {
+        let counts = self.shown.load().catalog.counts(&handle.id);
+        handle.report(counts.unwrap_or_default())
+    }
+
+    fn find(&self, id: &str) -> Result<Arc<ServerHandle>, Refusal> {
+        let known = self.servers.load();
+        ServerId::parse(id)
+            .ok()
+            .and_then(|id| known.get(&id).cloned())
+            .ok_or_else(|| Refusal::UnknownServer(id.to_owned()))
+    }
+}
+
+fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
+    handle.tell(message).map_err(|error| match handle.status() {
+        status if status.state == State::Error => Refusal::BadParams(format!(
+            "server {} cannot be started: {}",
+            handle.id, status.reason
+        )),
+        _ => broken(error),
+    })
+}
+
+fn broken(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Broken(error.to_string())
+}
+
+fn progress(request: &Request, step: u64, message: &str) {
+    let Some(params) = request.params.as_deref() else {
+        return;
+    };
+    let Some(token) = mgp_actors::relay::progress_token(params) else {
+        return;
+    };
+    let params = format!(
+        r#"{{"progressToken":{},"progress":{step},"message":{}}}"#,
+        token.get(),
+        mgp_protocol::splice::quoted(message)
+    );
+    let frame = jsonrpc::notification("notifications/progress", Some(&params));
+    request.exchange.send(frame.into(), Class::Lossy);
+}
+
+fn line(line: &mgp_transports::log::LogLine) -> LogLine {
+    LogLine {
+        at_ms: line.at_ms,
+        from: match line.author {
+            Author::Server => "server".into(),
+            Author::Kernel => "kernel".into(),
+        },
+        text: line.text.to_string(),
+    }
+}
+
+/// Params of an operator's request; `_meta`, which any request may carry, is none of its own.
+fn read<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
+    let mut params: serde_json::Map<String, serde_json::Value> =
+        mcp::read(request.params.as_deref())?;
+    params.remove("_meta");
+    serde_json::from_value(params.into()).map_err(|e| Refusal::BadParams(e.to_string()))
+}
+
+fn json(value: &impl Serialize) -> Outcome {
+    serde_json::to_vec(value).map(Into::into).map_err(broken)
+}

@@ -1,0 +1,91 @@
+//! Every method and who answers it.
+
+use std::sync::Arc;
+
+use mgp_actors::relay::{Relay, nothing};
+use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_engine::catalog::{Kind, View};
+use mgp_protocol::ids::ConnectionId;
+use mgp_protocol::mgp::PREFIX;
+use mgp_protocol::refusal::Refusal;
+
+use crate::operator::Operator;
+
+/// The routing table of a kernel.
+#[derive(Debug)]
+pub struct Table {
+    /// What agents ask.
+    pub relay: Arc<Relay>,
+    /// What the operator asks.
+    pub operator: Arc<Operator>,
+}
+
+impl Routes for Table {
+    fn answer(&self, request: Request) -> Answering {
+        if request.method.starts_with(PREFIX) {
+            return self.for_operator(request);
+        }
+        let relay = self.relay.clone();
+        match &*request.method {
+            "ping" => ready(Ok(nothing())),
+            "tools/list" => ready(relay.list(&request, Kind::Tools)),
+            "prompts/list" => ready(relay.list(&request, Kind::Prompts)),
+            "resources/list" => ready(relay.list(&request, Kind::Resources)),
+            "resources/templates/list" => ready(relay.list(&request, Kind::Templates)),
+            "tools/call" => Box::pin(async move { relay.call_tool(&request).await }),
+            "prompts/get" => Box::pin(async move { relay.get_prompt(&request).await }),
+            "resources/read" => Box::pin(async move { relay.read_resource(&request).await }),
+            "resources/subscribe" => Box::pin(async move { relay.subscribe(&request).await }),
+            "resources/unsubscribe" => Box::pin(async move { relay.unsubscribe(&request).await }),
+            "completion/complete" => Box::pin(async move { relay.complete(&request).await }),
+            "logging/setLevel" => Box::pin(async move { relay.set_level(&request).await }),
+            unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
+        }
+    }
+
+    fn note(&self, caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
+        match method {
+            // Roots are asked for call by call; nothing is kept that could be out of date.
+            "notifications/roots/list_changed" => {}
+            _ => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
+        }
+    }
+
+    fn welcome(&self, caller: Arc<Caller>) -> Answering {
+        let relay = self.relay.clone();
+        Box::pin(async move { relay.welcome(&caller).await })
+    }
+
+    fn knows(&self, view: &View) -> bool {
+        self.relay.knows(view)
+    }
+
+    fn farewell(&self, connection: ConnectionId) {
+        self.relay.subscriptions.leave(connection);
+    }
+}
+
+impl Table {
+    fn for_operator(&self, request: Request) -> Answering {
+        if !request.caller.operator {
+            // The same answer as for a method that does not exist: what is there is not shown.
+            return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
+        }
+        let operator = self.operator.clone();
+        match &*request.method {
+            "mgp/kernel/status" => ready(operator.status()),
+            "mgp/kernel/stop" => ready(operator.stop()),
+            "mgp/kernel/reload" => Box::pin(async move { operator.reload().await }),
+            "mgp/servers/list" => ready(operator.list()),
+            "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
+            "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
+            "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
+            "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
+            unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
+        }
+    }
+}
+
+fn ready(outcome: Outcome) -> Answering {
+    Box::pin(std::future::ready(outcome))
+}

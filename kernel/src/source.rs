@@ -1,0 +1,130 @@
+//! Where the configuration comes from, and what it says right now.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use mgp_discovery::config::LookUp;
+use mgp_protocol::ids::ServerId;
+use notify::{RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use crate::config::{self, Loaded};
+use crate::operator::Configured;
+use crate::tree::TreeHandle;
+
+/// An editor writes a file in several steps; they are taken up together.
+const SETTLED: Duration = Duration::from_millis(150);
+
+/// The configuration of a running kernel.
+#[derive(Debug)]
+pub struct Source {
+    look_up: Option<LookUp>,
+    ids: Mutex<BTreeSet<ServerId>>,
+    said: RwLock<Configured>,
+}
+
+impl Source {
+    /// The source of a kernel that was started with `loaded`; without a look-up it never changes.
+    #[must_use]
+    pub fn new(look_up: Option<LookUp>, loaded: &Loaded) -> Self {
+        let source = Self {
+            look_up,
+            ids: Mutex::default(),
+            said: RwLock::default(),
+        };
+        source.publish(loaded);
+        source
+    }
+
+    /// Reads the files again; `None` when there are none, or one that was asked for is gone.
+    #[must_use]
+    pub fn read(&self) -> Option<Loaded> {
+        let look_up = self.look_up.as_ref()?;
+        match config::load(look_up, &|name| std::env::var(name).ok()) {
+            Ok(loaded) => Some(loaded),
+            Err(error) => {
+                tracing::error!(%error, "the configuration stays as it was");
+                None
+            }
+        }
+    }
+
+    /// Takes note of what was read; answers what is wrong with it.
+    pub fn publish(&self, loaded: &Loaded) -> Vec<String> {
+        let ids = loaded.servers.iter().filter_map(|server| match server {
+            Ok(spec) => Some(spec.id.clone()),
+            Err(broken) => broken.id.clone(),
+        });
+        *self.ids.lock().unwrap_or_else(PoisonError::into_inner) = ids.collect();
+        let problems: Vec<_> = loaded.problems.iter().map(|p| p.render(false)).collect();
+        for problem in &problems {
+            tracing::warn!("{problem}");
+        }
+        let mut said = self.said.write().unwrap_or_else(PoisonError::into_inner);
+        let present = loaded.files.iter().filter(|f| f.present);
+        said.files = present.map(|f| f.path.display().to_string()).collect();
+        said.problems.clone_from(&problems);
+        problems
+    }
+
+    /// Where agents come in, for the operator.
+    pub fn set_doors(&self, doors: Vec<String>) {
+        self.said
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .doors = doors;
+    }
+
+    /// The configuration in force, in words.
+    #[must_use]
+    pub fn said(&self) -> Configured {
+        self.said
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Every server the files name, usable or not.
+    #[must_use]
+    pub fn ids(&self) -> BTreeSet<ServerId> {
+        self.ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Reloads when one of the files changes, appears or goes. Runs until dropped.
+pub async fn watch(files: Vec<PathBuf>, tree: TreeHandle) {
+    let (told, mut changes) = mpsc::channel(1);
+    let names: BTreeSet<PathBuf> = files.iter().cloned().collect();
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let ours = event.is_ok_and(|e| {
+            !e.kind.is_access() && e.paths.iter().any(|path| names.contains(path))
+        });
+        if ours {
+            // One pending change covers any number of them.
+            let _ = told.try_send(());
+        }
+    });
+    let Ok(mut watcher) = watcher else {
+        tracing::warn!("changes of the configuration are not noticed; use `mgp/kernel/reload`");
+        return;
+    };
+    // Folders are watched, not files: editors replace files.
+    let folders: BTreeSet<_> = files.iter().filter_map(|f| f.parent()).collect();
+    for folder in folders.into_iter().filter(|f| f.is_dir()) {
+        if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+            tracing::warn!(folder = %folder.display(), %error, "changes in there are not noticed");
+        }
+    }
+    while changes.recv().await.is_some() {
+        tokio::time::sleep(SETTLED).await;
+        while changes.try_recv().is_ok() {}
+        if let Err(error) = tree.reload().await {
+            tracing::error!(%error, "the configuration was not taken up");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The supervision tree: who lives under whom, and what happens when one of them fails.
+//!
+//! ```text
+//! tree ─┬─ guard            fails: the kernel ends
+//!       ├─ subscriptions    fails: the kernel ends
+//!       ├─ catalog          fails: the kernel ends
+//!       ├─ agents           fails: the kernel ends
+//!       │   ├─ connection…  fails: only that agent is disconnected
+//!       │   └─ session…     fails: only that session ends
+//!       └─ server…          fails: only that server is started again
+//! ```
+//!
+//! What everybody leans on cannot be lost without losing what it knows, so its failure ends the
+//! kernel in good order; whoever keeps the kernel running starts it anew.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use mgp_actors::catalog::CatalogHandle;
+use mgp_actors::guard::GuardHandle;
+use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
+use mgp_actors::subscriptions::SubscriptionsHandle;
+use mgp_engine::lifecycle::Why;
+use mgp_engine::reload::Reload;
+use mgp_engine::spec::ServerSpec;
+use mgp_protocol::ids::ServerId;
+use mgp_transports::log::ServerLog;
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{BrokenServer, Loaded};
+use crate::source::Source;
+
+/// The way to the tree.
+#[derive(Debug, Clone)]
+pub struct TreeHandle(Mailbox<TreeMsg>);
+
+impl TreeHandle {
+    /// Reads the configuration again; answers what is wrong with it.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn reload(&self) -> Result<Vec<String>, AskError> {
+        self.0.ask(TreeMsg::Reload).await
+    }
+
+    /// Stops every server; resolves when all have stopped.
+    pub async fn stop_servers(&self) {
+        if let Ok(stopping) = self.0.ask(TreeMsg::StopServers).await {
+            for stopped in stopping {
+                let _ = stopped.await;
+            }
+        }
+    }
+}
+
+/// What the tree is told and asked.
+#[derive(Debug)]
+pub enum TreeMsg {
+    /// Read the configuration again.
+    Reload(Reply<Vec<String>>),
+    /// The kernel ends.
+    StopServers(Reply<Vec<tokio::sync::oneshot::Receiver<()>>>),
+}
+
+/// What every server's supervisor needs.
+#[derive(Debug, Clone)]
+pub struct ServerParts {
+    /// Where its tools are shown.
+    pub catalog: CatalogHandle,
+    /// Where its subscriptions are kept.
+    pub subscriptions: SubscriptionsHandle,
+    /// What ends its processes when the kernel dies.
+    pub guard: GuardHandle,
+    /// How it is connected to.
+    pub connector: Arc<Connector>,
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct TreeActor {
+    /// What every server's supervisor needs.
+    pub parts: ServerParts,
+    /// All servers, published.
+    pub servers: Arc<ServerTable>,
+    /// Where the configuration comes from.
+    pub source: Arc<Source>,
+    /// Ends the kernel.
+    pub closing: CancellationToken,
+    /// What everybody leans on.
+    pub pillars: Vec<ActorCell>,
+}
+
+/// What does.
+#[derive(Debug)]
+pub struct TreeState {
+    specs: BTreeMap<ServerId, ServerSpec>,
+    supervisors: HashMap<ActorId, ServerId>,
+    stopping: bool,
+}
+
+impl TreeActor {
+    /// Grows the tree with the servers of `loaded`.
+    ///
+    /// # Errors
+    /// When the actor cannot be started.
+    pub async fn grow(self, loaded: &Loaded) -> Result<TreeHandle, ractor::SpawnErr> {
+        let first = plan(loaded);
+        let (actor, _) = Actor::spawn(None, self, first).await?;
+        Ok(TreeHandle(Mailbox::new(actor)))
+    }
+}
+
+/// The servers that can be run, and those that cannot, with the reason.
+type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>);
+
+fn plan(loaded: &Loaded) -> Plan {
+    let good = loaded.servers.iter().filter_map(|s| s.as_ref().ok().cloned());
+    let bad = loaded.servers.iter().filter_map(|s| s.as_ref().err());
+    let bad = bad.filter_map(|broken: &BrokenServer| {
+        let id = broken.id.clone()?;
+        Some((id, broken.problem.render(false)))
+    });
+    (good.collect(), bad.collect())
+}
+
+impl Actor for TreeActor {
+    type Msg = Letter<TreeMsg>;
+    type State = TreeState;
+    type Arguments = Plan;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        first: Plan,
+    ) -> Result<TreeState, ActorProcessingErr> {
+        for pillar in &self.pillars {
+            pillar.link(myself.get_cell());
+        }
+        let mut state = TreeState {
+            specs: BTreeMap::new(),
+            supervisors: HashMap::new(),
+            stopping: false,
+        };
+        self.apply(&myself, &mut state, first).await;
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut TreeState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
+            TreeMsg::StopServers(reply) => {
+                state.stopping = true;
+                reply.send(self.stop_servers(state));
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        event: SupervisionEvent,
+        state: &mut TreeState,
+    ) -> Result<(), ActorProcessingErr> {
+        let (who, why) = match event {
+            SupervisionEvent::ActorFailed(who, why) => (who, why.to_string()),
+            SupervisionEvent::ActorTerminated(who, _, why) => {
+                (who, why.unwrap_or_else(|| "ended".into()))
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {
+                return Ok(());
+            }
+        };
+        self.fell(&myself, state, &who, &why).await;
+        Ok(())
+    }
+}
+
+impl TreeActor {
+    /// One function treats failed and ended: a server that is still wanted is started again.
+    async fn fell(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, who: &ActorCell, why: &str) {
+        let Some(id) = state.supervisors.remove(&who.get_id()) else {
+            if !state.stopping && !self.closing.is_cancelled() {
+                tracing::error!(actor = ?who.get_id(), why, "the kernel cannot go on without it");
+                self.closing.cancel();
+            }
+            return;
+        };
+        let Some(spec) = state.specs.get(&id).cloned().filter(|_| !state.stopping) else {
+            return;
+        };
+        tracing::error!(server = %id, why, "its supervisor failed and is started again");
+        self.supervise(me, state, spec).await;
+    }
+
+    async fn reload(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState) -> Vec<String> {
+        let Some(loaded) = self.source.read() else {
+            return Vec::new();
+        };
+        let problems = self.source.publish(&loaded);
+        if loaded.is_usable() && !state.stopping {
+            self.apply(me, state, plan(&loaded)).await;
+        }
+        problems
+    }
+
+    /// Makes the running servers those of the plan; what did not change is not touched. An entry
+    /// that is broken now leaves its server as it was.
+    async fn apply(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, plan: Plan) {
+        let (good, bad) = plan;
+        let old: Vec<_> = state.specs.values().cloned().collect();
+        let kept = old.iter().filter(|s| bad.iter().any(|(id, _)| *id == s.id));
+        let new: Vec<_> = good.into_iter().chain(kept.cloned()).collect();
+        let diff = Reload::between(&old, &new);
+        for id in &diff.removed {
+            self.remove(state, id).await;
+        }
+        for (id, why) in bad {
+            if !state.specs.contains_key(&id) {
+                self.show_broken(id, &why);
+            }
+        }
+        for spec in diff.added {
+            self.supervise(me, state, spec).await;
+        }
+        for spec in diff.changed {
+            let handle = self.servers.load().get(&spec.id).cloned();
+            state.specs.insert(spec.id.clone(), spec.clone());
+            if let Some(handle) = handle {
+                let _ = handle.tell(ServerMsg::Reconfigure(Box::new(spec)));
+            }
+        }
+        self.forget_broken(state);
+    }
+
+    async fn supervise(
+        &self,
+        me: &ActorRef<Letter<TreeMsg>>,
+        state: &mut TreeState,
+        spec: ServerSpec,
+    ) {
+        let id = spec.id.clone();
+        let known = self.servers.load().get(&id).cloned();
+        let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), ServerLog::new()));
+        let parts = self.parts.clone();
+        let actor = ServerActor {
+            handle: handle.clone(),
+            catalog: parts.catalog,
+            subscriptions: parts.subscriptions,
+            guard: parts.guard,
+            connector: parts.connector,
+        };
+        let autostart = spec.autostart;
+        state.specs.insert(id.clone(), spec.clone());
+        match Actor::spawn_linked(None, actor, spec, me.get_cell()).await {
+            Ok((actor, _)) => {
+                state.supervisors.insert(actor.get_id(), id.clone());
+                self.show(handle.clone());
+                if autostart {
+                    let _ = handle.tell(ServerMsg::Start { by_operator: false });
+                }
+            }
+            Err(error) => tracing::error!(server = %id, %error, "no supervisor for it"),
+        }
+    }
+
+    async fn remove(&self, state: &mut TreeState, id: &ServerId) {
+        state.specs.remove(id);
+        let Some(handle) = self.servers.load().get(id).cloned() else {
+            return;
+        };
+        self.servers.update(|servers| {
+            let mut servers = servers.clone();
+            servers.remove(id);
+            servers
+        });
+        let (reply, stopped) = Reply::new();
+        if let Ok(supervisor) = handle.supervisor() {
+            let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
+            tokio::spawn(async move {
+                let _ = stopped.await;
+                supervisor.stop("removed");
+            });
+        }
+    }
+
+    fn stop_servers(&self, state: &TreeState) -> Vec<tokio::sync::oneshot::Receiver<()>> {
+        let servers = self.servers.load();
+        let running = state.specs.keys().filter_map(|id| servers.get(id));
+        running
+            .filter_map(|handle| {
+                let (reply, stopped) = Reply::new();
+                let told = handle.tell(ServerMsg::Stop(Why::KernelShutdown, reply));
+                told.is_ok().then_some(stopped)
+            })
+            .collect()
+    }
+
+    fn show(&self, handle: Arc<ServerHandle>) {
+        self.servers.update(|servers| {
+            let mut servers = servers.clone();
+            servers.insert(handle.id.clone(), handle);
+            servers
+        });
+    }
+
+    /// A server that cannot be run as it is configured is shown with the reason.
+    fn show_broken(&self, id: ServerId, why: &str) {
+        self.show(ServerHandle::broken(id, ServerLog::new(), why));
+    }
+
+    /// Entries that were broken and are gone from the configuration are not shown any more.
+    fn forget_broken(&self, state: &TreeState) {
+        let configured = self.source.ids();
+        self.servers.update(|servers| {
+            let mut servers = servers.clone();
+            servers.retain(|id, _| state.specs.contains_key(id) || configured.contains(id));
+            servers
+        });
+    }
+}

@@ -1,0 +1,126 @@
+//! `tools/list` of few and many tools.
+
+use mgp_tests::harness::{Kernel, Upstream, program};
+use mgp_tests::load::{Cell, HttpLoad, Nginx, Request, Table};
+
+use super::Options;
+use super::subject::{Subject, Way, unmeasured};
+
+/// How many tools, and how many calls at most.
+const TOOLS: [(usize, u64); 2] = [(104, 8_000), (1_000, 1_000)];
+
+/// How many clients ask at the same time.
+const CLIENTS: [usize; 2] = [1, 16];
+
+/// How long a row may take, in seconds.
+const SECONDS: u64 = 4;
+
+/// The list directly, through nginx, and from the kernel's own index.
+pub(crate) async fn table(options: &Options) -> Table {
+    let mut rows = Vec::new();
+    for (tools, calls) in TOOLS {
+        let more = tools - own_tools().await;
+        let flags = ["--http-json", "--tools", &more.to_string()];
+        let upstream = Upstream::start(&flags).await;
+        let kernel = match options.has_kernel() {
+            true => Some(kernel(&upstream).await),
+            false => None,
+        };
+        let nginx = match Nginx::version() {
+            Some(_) => Some(Nginx::start(upstream.port(), "1").await),
+            None => None,
+        };
+        let mut subjects = subjects(&upstream, kernel.as_ref(), nginx.as_ref());
+        for clients in CLIENTS {
+            let mut direct = None;
+            for subject in &mut subjects {
+                let bounds = options.bounds(calls, SECONDS);
+                let request = Request::new("tools/list", "{}");
+                let cells = match subject.measure(&request, clients, bounds).await {
+                    Ok(measured) => {
+                        let direct = *direct.get_or_insert(measured.run.rate());
+                        measured.cells(&[Some(direct)])
+                    }
+                    Err(why) => unmeasured(&why, 1),
+                };
+                eprintln!("{tools} tools, {clients} clients, {}: {} calls/s", subject.name, cells[1]);
+                let size = size(subject).await;
+                let heads = [
+                    Cell::Number(tools as f64, 0),
+                    Cell::Number(size as f64 / 1024.0, 0),
+                    Cell::Number(clients as f64, 0),
+                    subject.name.as_str().into(),
+                ];
+                rows.push([&heads[..], &cells].concat());
+            }
+        }
+    }
+    Table {
+        title: "tools/list",
+        columns: &[
+            "tools",
+            "answer KiB",
+            "clients",
+            "way",
+            "gateway CPU µs/call",
+            "calls/s",
+            "of direct HTTP",
+            "p50 µs",
+            "p99 µs",
+            "upstream CPU µs/call",
+            "load CPU µs/call",
+            "calls",
+        ],
+        rows,
+    }
+}
+
+/// How many tools the scripted server has by itself.
+async fn own_tools() -> usize {
+    let upstream = Upstream::start(&["--http-json"]).await;
+    let list = list(&upstream.url()).await;
+    let list: serde_json::Value = serde_json::from_str(&list).expect("a tools/list answer");
+    list["result"]["tools"].as_array().map_or(0, Vec::len)
+}
+
+/// The size of the whole answer in bytes; 0 for a way that is not there.
+async fn size(subject: &Subject) -> usize {
+    match &subject.way {
+        Way::Http(url) => list(url).await.len(),
+        Way::Pipe(_) | Way::Not(_) => 0,
+    }
+}
+
+async fn list(url: &str) -> String {
+    let mut load = HttpLoad::open(url, 1).await.expect("a session");
+    let list = load.once(&Request::new("tools/list", "{}")).await;
+    list.expect("an answer")
+}
+
+async fn kernel(upstream: &Upstream) -> Kernel {
+    let kernel = Kernel::start(&program::remote_entry("far", &upstream.url())).await;
+    kernel.connected(&["far"]).await;
+    kernel
+}
+
+fn subjects(upstream: &Upstream, kernel: Option<&Kernel>, nginx: Option<&Nginx>) -> Vec<Subject> {
+    let subject = |name: &str, way, gateway| Subject {
+        name: name.to_owned(),
+        way,
+        gateway,
+        upstream: upstream.pid(),
+    };
+    let mut all = vec![subject("direct HTTP", Way::Http(upstream.url()), vec![])];
+    let hop = nginx.map_or_else(
+        || Way::Not("not installed".to_owned()),
+        |nginx| Way::Http(nginx.url()),
+    );
+    let pids = nginx.map(Nginx::pids).unwrap_or_default();
+    all.push(subject("nginx (1), HTTP to HTTP", hop, pids));
+    if let Some(kernel) = kernel {
+        let pid = || vec![kernel.pid()];
+        all.push(subject("mgp, one server", Way::Http(kernel.server_url("far")), pid()));
+        all.push(subject("mgp, everything", Way::Http(kernel.url().to_owned()), pid()));
+    }
+    all
+}

@@ -1,0 +1,108 @@
+//! What the kernel costs, beside a direct connection and beside a plain HTTP hop, in the same run.
+//!
+//! ```text
+//! cargo build --release --workspace --bins
+//! cargo bench -p mgp-tests --bench spine -- [calls] [lists] [sessions] [startup] [crowd] [--quick]
+//! ```
+//!
+//! Every part is bounded in calls and in time, and talks to nothing but the loopback.
+
+mod calls;
+mod crowd;
+mod lists;
+mod sessions;
+mod startup;
+mod subject;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use mgp_tests::harness::program::find;
+use mgp_tests::load::{Bounds, Report, Table, machine};
+
+/// What to measure, and how long.
+#[derive(Debug, Parser)]
+#[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
+struct Options {
+    /// The parts to measure: calls, lists, sessions, startup, crowd; all when none is named.
+    parts: Vec<String>,
+    /// A tenth of the calls, for a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Leave the kernel out: only what it is compared with.
+    #[arg(long)]
+    without_kernel: bool,
+    /// Write the figures there as JSON as well.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Given by `cargo bench`; means nothing here.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|p| p == part)
+    }
+
+    fn has_kernel(&self) -> bool {
+        !self.without_kernel
+    }
+
+    /// So many calls and seconds, or a tenth and a fifth of them.
+    fn bounds(&self, calls: u64, seconds: u64) -> Bounds {
+        let (less, shorter) = if self.quick { (10, 5) } else { (1, 1) };
+        Bounds {
+            calls: calls / less,
+            time: Duration::from_secs(seconds) / shorter,
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let options = Options::parse();
+    let binaries: &[&str] = if options.has_kernel() {
+        &["mgp", "mgp-fixture"]
+    } else {
+        &["mgp-fixture"]
+    };
+    for name in binaries {
+        let missing = find(name).err().map(|path| path.display().to_string());
+        if let Some(path) = missing {
+            eprintln!("{path} is missing: `cargo build --release --workspace --bins` makes it");
+            std::process::exit(2);
+        }
+    }
+    let report = measure(&options).await;
+    println!("{report}");
+    if let Some(file) = &options.json {
+        let text = format!("{:#}\n", report.to_json());
+        std::fs::write(file, text).expect("the figures are written");
+    }
+}
+
+async fn measure(options: &Options) -> Report {
+    let mut report = Report {
+        machine: machine::description(),
+        tables: Vec::new(),
+    };
+    let mut add = |table: Table| report.tables.push(table);
+    if options.wants("calls") {
+        add(calls::table(options).await);
+    }
+    if options.wants("lists") {
+        add(lists::table(options).await);
+    }
+    if options.wants("sessions") && options.has_kernel() {
+        add(sessions::table(options).await);
+    }
+    if options.wants("startup") && options.has_kernel() {
+        add(startup::table(options).await);
+    }
+    if options.wants("crowd") && options.has_kernel() {
+        add(crowd::table(options).await);
+    }
+    report
+}

@@ -1,0 +1,26 @@
+//! What a test needs to use the kernel as a person would: a real process, real agents, real peers.
+//!
+//! Nothing here shares code with the kernel. Waiting is always on a condition with a deadline, and
+//! what a test starts ends with it, by its process id.
+
+pub mod agent;
+pub mod answer;
+pub mod events;
+pub mod http;
+pub mod kernel;
+pub mod lines;
+pub mod peers;
+pub mod process;
+pub mod program;
+pub mod upstream;
+pub mod wait;
+
+pub use agent::Agent;
+pub use answer::Answer;
+pub use http::HttpClient;
+pub use kernel::Kernel;
+pub use peers::{Need, Peers};
+pub use process::Process;
+pub use program::Program;
+pub use upstream::Upstream;
+pub use wait::{DEADLINE, wait_until};

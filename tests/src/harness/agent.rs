@@ -1,0 +1,272 @@
+//! An agent that speaks raw MCP over any wire, so that one test body can be told over all of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::lines::LineWire;
+use super::wait::within;
+use super::{Answer, DEADLINE, HttpClient, Program};
+
+/// Frames that may wait to be looked at; past it the wire is not read on.
+pub(super) const IN_FLIGHT: usize = 4096;
+
+/// What a full client declares.
+pub const FULL: &str = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
+/// A client with canned answers to what servers ask of it.
+pub struct Agent {
+    wire: Wire,
+    frames: mpsc::Receiver<String>,
+    answers: HashMap<String, Value>,
+    heard: Vec<Value>,
+    asked: Vec<Value>,
+    last_id: u64,
+}
+
+enum Wire {
+    Lines(Box<LineWire>),
+    Http {
+        client: Box<HttpClient>,
+        frames: mpsc::Sender<String>,
+    },
+}
+
+impl Agent {
+    /// An agent joined to the stdio of a child: a server, or `mgp stdio`.
+    #[must_use]
+    pub fn over_stdio(program: &Program) -> Self {
+        let (wire, frames) = LineWire::to_child(program);
+        Self::new(Wire::Lines(Box::new(wire)), frames)
+    }
+
+    /// An agent at a Unix socket.
+    pub async fn over_socket(path: &Path) -> Self {
+        let (wire, frames) = LineWire::to_socket(path).await;
+        Self::new(Wire::Lines(Box::new(wire)), frames)
+    }
+
+    /// An agent at a Streamable HTTP endpoint.
+    #[must_use]
+    pub fn over_http(url: &str) -> Self {
+        let (sender, frames) = mpsc::channel(IN_FLIGHT);
+        let wire = Wire::Http {
+            client: Box::new(HttpClient::new(url)),
+            frames: sender,
+        };
+        Self::new(wire, frames)
+    }
+
+    fn new(wire: Wire, frames: mpsc::Receiver<String>) -> Self {
+        Self {
+            wire,
+            frames,
+            answers: HashMap::new(),
+            heard: Vec::new(),
+            asked: Vec::new(),
+            last_id: 0,
+        }
+    }
+
+    /// Opens the conversation as a client of `version` that can do `capabilities` (JSON); over HTTP
+    /// it also opens the session's stream when the server has one. Gives the `initialize` result.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub async fn initialize(&mut self, version: &str, capabilities: &str) -> Answer {
+        if let Wire::Http { client, .. } = &mut self.wire {
+            let opening = client.open_session(version, capabilities);
+            let frame = within("initialize", DEADLINE, opening).await;
+            self.listen().await;
+            return Answer { frame };
+        }
+        self.send(&initialize(version, capabilities)).await;
+        let answer = self.answer_to(&json!(0)).await;
+        self.notify("notifications/initialized", json!({})).await;
+        answer
+    }
+
+    /// From now on requests of this method are answered with `result`; others with -32601.
+    pub fn answers(&mut self, method: &str, result: Value) {
+        self.answers.insert(method.to_owned(), result);
+    }
+
+    /// Sends a request and waits for its answer; what comes meanwhile is kept or answered.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub async fn request(&mut self, method: &str, params: Value) -> Answer {
+        let id = self.start(method, params).await;
+        self.answer_to(&id).await
+    }
+
+    /// Calls a tool.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub async fn call(&mut self, name: &str, arguments: Value) -> Answer {
+        let params = json!({"name": name, "arguments": arguments});
+        self.request("tools/call", params).await
+    }
+
+    /// Sends a request without waiting; gives its id.
+    pub async fn start(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let id = json!(self.last_id);
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.send(&request.to_string()).await;
+        id
+    }
+
+    /// Sends a notification.
+    pub async fn notify(&mut self, method: &str, params: Value) {
+        let notification = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        self.send(&notification.to_string()).await;
+    }
+
+    /// Waits for the answer to a request.
+    ///
+    /// # Panics
+    /// When none comes by the deadline, or the other side leaves.
+    pub async fn answer_to(&mut self, id: &Value) -> Answer {
+        loop {
+            let frame = self.next_frame(&format!("the answer to {id}")).await;
+            if let Some(frame) = self.take_in(frame).await
+                && frame.1["id"] == *id
+            {
+                return Answer { frame: frame.0 };
+            }
+        }
+    }
+
+    /// Waits for a notification of this method that was not taken yet, and takes it.
+    ///
+    /// # Panics
+    /// When none comes by the deadline.
+    pub async fn hears(&mut self, method: &str) -> Value {
+        loop {
+            if let Some(at) = self.heard.iter().position(|n| n["method"] == method) {
+                return self.heard.remove(at);
+            }
+            let frame = self.next_frame(method).await;
+            self.take_in(frame).await;
+        }
+    }
+
+    /// The notifications of this method that came and were not taken yet.
+    #[must_use]
+    pub fn heard(&self, method: &str) -> Vec<&Value> {
+        let of_method = self.heard.iter().filter(|n| n["method"] == method);
+        of_method.collect()
+    }
+
+    /// All notifications that came and were not taken yet.
+    #[must_use]
+    pub fn all_heard(&self) -> &[Value] {
+        &self.heard
+    }
+
+    /// Drops the notifications that came so far.
+    pub fn forget(&mut self) {
+        self.heard.clear();
+    }
+
+    /// The requests that servers made of this agent.
+    #[must_use]
+    pub fn asked(&self) -> &[Value] {
+        &self.asked
+    }
+
+    /// Ends the conversation properly: DELETE over HTTP, end of input elsewhere. Gives the exit
+    /// status of the child, when there is one.
+    ///
+    /// # Panics
+    /// When a child does not end by the deadline.
+    pub async fn close(self) -> Option<ExitStatus> {
+        match self.wire {
+            Wire::Lines(wire) => wire.close(DEADLINE).await,
+            Wire::Http { client, .. } => {
+                client.delete().await;
+                None
+            }
+        }
+    }
+
+    /// Sends a frame as it is.
+    pub async fn send(&mut self, frame: &str) {
+        match &mut self.wire {
+            Wire::Lines(wire) => wire.send(frame).await,
+            Wire::Http { client, frames } => {
+                let (client, frames, frame) = (client.clone(), frames.clone(), frame.to_owned());
+                tokio::spawn(async move { forward(client.post(frame).await, frames).await });
+            }
+        }
+    }
+
+    async fn listen(&mut self) {
+        if let Wire::Http { client, frames } = &mut self.wire {
+            let answer = client.get(None).await;
+            if answer.status.is_success() {
+                tokio::spawn(forward(answer, frames.clone()));
+            }
+        }
+    }
+
+    async fn next_frame(&mut self, what: &str) -> String {
+        let frame = within(what, DEADLINE, self.frames.recv()).await;
+        frame.unwrap_or_else(|| panic!("the other side left before {what}"))
+    }
+
+    /// Keeps a notification, answers a request; gives a response back.
+    async fn take_in(&mut self, text: String) -> Option<(String, Value)> {
+        let frame: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        match (frame.get("method"), frame.get("id")) {
+            (Some(_), None) => self.heard.push(frame),
+            (Some(method), Some(id)) => {
+                let answer = self.canned(method.as_str().unwrap_or_default(), id);
+                self.asked.push(frame);
+                self.send(&answer.to_string()).await;
+            }
+            (None, _) => return Some((text, frame)),
+        }
+        None
+    }
+
+    fn canned(&self, method: &str, id: &Value) -> Value {
+        match self.answers.get(method) {
+            Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            None if method == "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
+            None => {
+                let error = json!({"code": -32601, "message": "not offered"});
+                json!({"jsonrpc": "2.0", "id": id, "error": error})
+            }
+        }
+    }
+}
+
+async fn forward(answer: super::http::HttpAnswer, frames: mpsc::Sender<String>) {
+    if !answer.is_stream() {
+        let text = answer.text().await;
+        if !text.is_empty() {
+            let _ = frames.send(text).await;
+        }
+        return;
+    }
+    let mut events = answer.events();
+    while let Some(event) = events.next().await {
+        if !event.data.is_empty() && frames.send(event.data).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The `initialize` request, with id 0.
+#[must_use]
+pub fn initialize(version: &str, capabilities: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"mgp-tests","version":"1"}}}}}}"#
+    )
+}

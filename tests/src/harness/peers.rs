@@ -1,0 +1,252 @@
+//! Third-party servers and clients, installed once per set of lock files into the user's cache.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Program;
+
+/// What a test needs beyond this workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Node with the packages of `peers/package-lock.json`.
+    Node,
+    /// Python with the packages of `peers/requirements.txt`.
+    Python,
+    /// git, which is not installed but only found.
+    Git,
+}
+
+/// The least Node and npm the packages install with; for those that want 22 one is brought along.
+const NODE: u32 = 20;
+/// The Node that the official suite and the inspector want.
+const NODE_WANTED: u32 = 22;
+/// The least minor version of Python 3 that the pinned packages exist for.
+const PYTHON_MINOR: u32 = 11;
+
+/// The folder that the peers are installed in.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    folder: PathBuf,
+}
+
+impl Peers {
+    /// The peers when `needs` are met. When they are not, the test is to return at once: it says so
+    /// on the real stderr, past any capturing.
+    ///
+    /// # Panics
+    /// When they are not met and `CI` is `true`.
+    #[must_use]
+    pub fn find(needs: &[Need]) -> Option<Self> {
+        let peers = Self::at_home();
+        let missing: Vec<String> = needs.iter().filter_map(|&need| peers.missing(need)).collect();
+        if missing.is_empty() {
+            return Some(peers);
+        }
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        let missing = missing.join("; ");
+        assert!(!is_ci(), "{test} needs {missing}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {test} needs {missing}");
+        None
+    }
+
+    /// Installs what is not there yet; gives what could not be installed, and why.
+    #[must_use]
+    pub fn install() -> Vec<String> {
+        let peers = Self::at_home();
+        let _alone = match peers.lock() {
+            Ok(lock) => lock,
+            Err(why) => return vec![format!("{}: {why}", peers.folder.display())],
+        };
+        let steps = [
+            (Need::Node, Self::install_node as fn(&Self) -> _),
+            (Need::Python, Self::install_python),
+        ];
+        let mut failed = Vec::new();
+        for (need, step) in steps {
+            if !peers.is_ready(need)
+                && let Err(why) = step(&peers).and_then(|()| peers.mark(need))
+            {
+                failed.push(format!("{need:?}: {why}"));
+            }
+        }
+        failed
+    }
+
+    /// A script of the npm packages, run by a Node that is new enough for it.
+    #[must_use]
+    pub fn node(&self, script: &str, args: &[&str]) -> Program {
+        let path = self.folder.join("node_modules").join(script);
+        self.node_program(&path, args)
+    }
+
+    /// A script of `peers/`, which finds the npm packages through `MGP_PEERS`.
+    #[must_use]
+    pub fn node_script(&self, name: &str, args: &[&str]) -> Program {
+        let program = self.node_program(&source().join(name), args);
+        program.env("MGP_PEERS", self.folder.display().to_string())
+    }
+
+    fn node_program(&self, script: &Path, args: &[&str]) -> Program {
+        let node = self.brought_node().filter(|node| node.is_file());
+        let node = node.map_or_else(|| "node".to_owned(), |node| node.display().to_string());
+        Program::new(node, [script.display().to_string()]).args(args)
+    }
+
+    /// A module of the Python packages.
+    #[must_use]
+    pub fn python(&self, module: &str, args: &[&str]) -> Program {
+        Program::new(self.interpreter(), ["-m", module]).args(args)
+    }
+
+    /// A script of `peers/`.
+    #[must_use]
+    pub fn python_script(&self, name: &str, args: &[&str]) -> Program {
+        let path = source().join(name).display().to_string();
+        Program::new(self.interpreter(), [path]).args(args)
+    }
+
+    /// An executable that the Python packages installed.
+    #[must_use]
+    pub fn python_command(&self, name: &str, args: &[&str]) -> Program {
+        let path = self.folder.join("venv/bin").join(name);
+        Program::new(path.display().to_string(), args.iter().copied())
+    }
+
+    /// server-everything of npm, over stdio.
+    #[must_use]
+    pub fn everything(&self) -> Program {
+        self.node("@modelcontextprotocol/server-everything/dist/index.js", &["stdio"])
+    }
+
+    fn at_home() -> Self {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+        let folder = cache.unwrap_or_else(home).join("mgp-peers").join(key());
+        Self { folder }
+    }
+
+    /// Held while installing, so that two test runs do not install over each other.
+    fn lock(&self) -> std::io::Result<File> {
+        std::fs::create_dir_all(&self.folder)?;
+        let lock = File::create(self.folder.join("lock"))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    fn missing(&self, need: Need) -> Option<String> {
+        let absent = || absent(need);
+        let uninstalled = || format!("the {need:?} peers (`cargo xtask peers` installs them)");
+        (!self.is_ready(need)).then(|| absent().unwrap_or_else(uninstalled))
+    }
+
+    fn is_ready(&self, need: Need) -> bool {
+        match need {
+            Need::Node | Need::Python => self.ready_file(need).is_file(),
+            Need::Git => absent(need).is_none(),
+        }
+    }
+
+    fn ready_file(&self, need: Need) -> PathBuf {
+        self.folder.join(format!("{need:?}.ready"))
+    }
+
+    fn mark(&self, need: Need) -> Result<(), String> {
+        std::fs::write(self.ready_file(need), "").map_err(|e| e.to_string())
+    }
+
+    fn install_node(&self) -> Result<(), String> {
+        absent(Need::Node).map_or(Ok(()), Err)?;
+        npm_ci(&source(), &self.folder)?;
+        if version("node").is_some_and(|(major, _)| major < NODE_WANTED) {
+            npm_ci(&source().join("node"), &self.folder.join("node"))?;
+        }
+        Ok(())
+    }
+
+    fn install_python(&self) -> Result<(), String> {
+        absent(Need::Python).map_or(Ok(()), Err)?;
+        let venv = self.folder.join("venv");
+        run(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
+        let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"];
+        let list = source().join("requirements.txt");
+        run(Command::new(self.interpreter()).args(pip).arg("-r").arg(list))
+    }
+
+    fn brought_node(&self) -> Option<PathBuf> {
+        let modules = self.folder.join("node/node_modules");
+        let package = std::fs::read_dir(&modules).ok()?.flatten();
+        let mut names = package.map(|entry| entry.file_name());
+        let name = names.find(|name| name.to_string_lossy().starts_with("node-"))?;
+        Some(modules.join(name).join("bin/node"))
+    }
+
+    fn interpreter(&self) -> String {
+        self.folder.join("venv/bin/python").display().to_string()
+    }
+}
+
+/// The folder `peers/` of this crate.
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+/// One folder for each set of lock files and each pair of interpreters.
+fn key() -> String {
+    let mut hash = blake3::Hasher::new();
+    for lock in ["package-lock.json", "node/package-lock.json", "requirements.txt"] {
+        let text = std::fs::read(source().join(lock)).expect("the lock files lie in peers/");
+        hash.update(&text);
+    }
+    let found = format!("{:?} {:?}", version("node"), version("python3"));
+    hash.update(found.as_bytes());
+    hash.finalize().to_hex()[..16].to_owned()
+}
+
+/// Why `need` cannot be met on this machine at all.
+fn absent(need: Need) -> Option<String> {
+    match need {
+        Need::Node => {
+            let enough = version("node").is_some_and(|(major, _)| major >= NODE);
+            let enough = enough && version("npm").is_some();
+            (!enough).then(|| format!("Node {NODE} or later with npm"))
+        }
+        Need::Python => {
+            let enough = version("python3").is_some_and(|version| version >= (3, PYTHON_MINOR));
+            (!enough).then(|| format!("Python 3.{PYTHON_MINOR} or later"))
+        }
+        Need::Git => {
+            let missing = Command::new("git").arg("--version").output().is_err();
+            missing.then(|| "git".to_owned())
+        }
+    }
+}
+
+/// Major and minor version of a program, `None` when it is not there.
+fn version(program: &str) -> Option<(u32, u32)> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = text.trim().trim_start_matches(|c: char| !c.is_ascii_digit());
+    let mut parts = number.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+/// Installs exactly what the lock file in `from` says into `to`, without running any of it.
+fn npm_ci(from: &Path, to: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(to).map_err(|e| e.to_string())?;
+    for file in ["package.json", "package-lock.json", ".npmrc"] {
+        std::fs::copy(from.join(file), to.join(file)).map_err(|e| format!("{file}: {e}"))?;
+    }
+    run(Command::new("npm").args(["ci", "--loglevel=error"]).current_dir(to))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    output.status.success().then_some(()).ok_or_else(|| format!("{command:?}: {told}"))
+}
+
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|ci| ci == "true")
+}

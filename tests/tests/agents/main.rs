@@ -1,0 +1,9 @@
+//! Published clients at the kernel's doors: what they see there is what they see of the server
+//! itself.
+#![allow(clippy::unwrap_used)]
+
+mod inspector;
+mod mcp_remote;
+mod python_sdk;
+mod story;
+mod typescript_sdk;

@@ -1,0 +1,11 @@
+//! Published servers behind the kernel: whatever they say reaches an agent to the byte, over both
+//! doors, as if the agent had started them itself.
+#![allow(clippy::unwrap_used)]
+
+mod both_ways;
+mod cpersona;
+mod everything;
+mod everything_over_http;
+mod filesystem;
+mod git;
+mod time;

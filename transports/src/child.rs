@@ -1,0 +1,240 @@
+//! A server as a child process: started clean, stopped by the ladder of the MCP stdio transport,
+//! never left behind.
+//!
+//! A child leads its own process group and carries a mark in its environment, so that whatever it
+//! starts is found again, even what left the group. Its leader is not reaped before the group is
+//! gone: until then its number cannot be given to a stranger.
+//!
+//! A child gets three descriptors and no other: std opens every descriptor with `O_CLOEXEC`, and
+//! those the kernel was itself started with are marked at its start.
+
+pub(crate) mod descendants;
+mod exit;
+mod program;
+mod spec;
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+pub use exit::{Exit, How};
+pub use program::SpawnError;
+pub use spec::{BASE_ENVIRONMENT, ChildSpec, MARK_VARIABLE};
+
+use crate::log::{self, ServerLog};
+use descendants::{Kin, Process};
+
+/// Size asked for the pipes of a child, in bytes: a frame of 64 KiB then passes without waiting
+/// for its reader. The system refuses it to users who have too many; the usual size works too.
+const PIPE_SIZE: i32 = 256 << 10;
+
+/// How long a killed process may take to go away. Only one that hangs in a system call needs it.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the last words on stderr may take, once everyone who could write them is gone.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// How often left-over processes are looked at while they end.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A running server. Dropped before [`Child::stop`] has ended, it and all it started is killed.
+#[derive(Debug)]
+pub struct Child {
+    leader: Pid,
+    kin: Kin,
+    process: tokio::process::Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: JoinHandle<()>,
+    /// Someone's child has ended, perhaps this one.
+    ends: SignalStream,
+    exit: Option<Exit>,
+}
+
+/// Starts a server; what it writes to stderr goes to `log`. Needs a tokio runtime.
+///
+/// # Errors
+/// [`SpawnError`] says what is missing and, where it can, how to get it (CMCP-072).
+pub fn spawn(spec: &ChildSpec, log: &ServerLog) -> Result<Child, SpawnError> {
+    let environment = spec.environment(std::env::vars_os());
+    let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
+    let program = program::find(&spec.command, path, spec.cwd.as_deref())?;
+    let broken = |error| program::explain(&program, error);
+    let ends = signal(SignalKind::child()).map_err(broken)?;
+    let mut command = Command::new(&program);
+    command.arg0(&spec.command).args(&spec.args);
+    command.env_clear().envs(&environment).process_group(0);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(cwd) = &spec.cwd {
+        command.current_dir(cwd);
+    }
+    let process = command.spawn().map_err(broken)?;
+    Ok(Child::new(spec, process, ends, log))
+}
+
+impl Child {
+    fn new(
+        spec: &ChildSpec,
+        mut process: tokio::process::Child,
+        ends: SignalStream,
+        log: &ServerLog,
+    ) -> Self {
+        let id = process
+            .id()
+            .expect("a child that was not waited for has its id");
+        let leader = Pid::from_raw(id.cast_signed());
+        let stderr = process.stderr.take().expect("stderr is piped");
+        let child = Self {
+            leader,
+            kin: Kin::of_server(leader, &spec.kernel_mark, spec.id.as_str()),
+            stdin: process.stdin.take(),
+            stdout: process.stdout.take(),
+            stderr: tokio::spawn(log::drain(stderr, log.clone())),
+            process,
+            ends,
+            exit: None,
+        };
+        child.stdin.iter().for_each(enlarge);
+        child.stdout.iter().for_each(enlarge);
+        child
+    }
+
+    /// The number of the process and of its group.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.leader.as_raw()
+    }
+
+    /// The way in. Who takes it closes it before [`Child::stop`], which else loses a grace.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.stdin.take()
+    }
+
+    /// The way out. EOF comes when everyone who inherited it has gone; see also [`Child::wait`].
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.stdout.take()
+    }
+
+    /// Waits until the process has ended, of itself or not. May be dropped and called again.
+    /// [`Child::stop`] then tells how it ended, and ends what it left behind.
+    pub async fn wait(&mut self) {
+        while self.exit.is_none() && self.runs() {
+            // `None` would mean that the runtime goes down, and this task with it.
+            self.ends.recv().await;
+        }
+    }
+
+    /// Ends the server and all it started, and reaps it (MCP-020 to MCP-023, CMCP-073): stdin is
+    /// closed, after `grace` the group gets SIGTERM, after another SIGKILL, as do the descendants
+    /// that left it. What outlives the leader gets SIGTERM and, after `grace`, SIGKILL.
+    ///
+    /// Takes at most three times `grace` and a few seconds. A second call answers the same.
+    pub async fn stop(&mut self, grace: Duration) -> Exit {
+        if let Some(exit) = &self.exit {
+            return exit.clone();
+        }
+        let how = self.end_leader(grace).await;
+        self.end_leftovers(how, grace).await;
+        let status = timeout(LAST_WAIT, self.process.wait()).await;
+        let status = status.ok().and_then(Result::ok);
+        let exit = Exit {
+            code: status.and_then(|s| s.code()),
+            signal: status.and_then(|s| s.signal()),
+            how,
+        };
+        self.exit = Some(exit.clone());
+        if timeout(LAST_WORDS, &mut self.stderr).await.is_err() {
+            self.stderr.abort();
+        }
+        exit
+    }
+
+    async fn end_leader(&mut self, grace: Duration) -> How {
+        if !self.runs() {
+            return How::ByItself;
+        }
+        self.stdin = None;
+        if timeout(grace, self.wait()).await.is_ok() {
+            return How::StdinClosed;
+        }
+        self.kin.signal_groups(Signal::SIGTERM);
+        if timeout(grace, self.wait()).await.is_ok() {
+            return How::Terminated;
+        }
+        self.kin.signal_groups(Signal::SIGKILL);
+        let _ = timeout(LAST_WAIT, self.wait()).await;
+        How::Killed
+    }
+
+    async fn end_leftovers(&self, how: How, grace: Duration) {
+        let gently = how != How::Killed && self.leftovers_gone(Signal::SIGTERM, grace).await;
+        if !gently {
+            self.leftovers_gone(Signal::SIGKILL, LAST_WAIT).await;
+        }
+    }
+
+    /// Signals what is left until nothing is, and answers whether that came in time.
+    async fn leftovers_gone(&self, signal: Signal, patience: Duration) -> bool {
+        let ending = async {
+            loop {
+                let living = self.living().await;
+                if living.is_empty() {
+                    return;
+                }
+                self.kin.signal(&living, signal);
+                while living.iter().any(Process::lives) {
+                    sleep(LOOK_AGAIN).await;
+                }
+            }
+        };
+        timeout(patience, ending).await.is_ok()
+    }
+
+    /// Looks through the process table, which takes some milliseconds, off the runtime's threads.
+    async fn living(&self) -> Vec<Process> {
+        let kin = self.kin.clone();
+        let looking = tokio::task::spawn_blocking(move || kin.living());
+        looking.await.unwrap_or_default()
+    }
+
+    /// False once the leader has ended; it is left for [`Child::stop`] to reap.
+    fn runs(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(self.leader), flags) {
+            Ok(status) => status == WaitStatus::StillAlive,
+            Err(errno) => errno == Errno::EINTR,
+        }
+    }
+}
+
+impl Drop for Child {
+    /// Only a child that was not stopped has still to be ended; its zombie is reaped by tokio.
+    fn drop(&mut self) {
+        self.stderr.abort();
+        if self.exit.is_none() {
+            self.kin.kill();
+        }
+    }
+}
+
+fn enlarge(pipe: &impl AsFd) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE));
+}
+
+#[cfg(test)]
+mod tests;

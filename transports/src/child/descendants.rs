@@ -1,0 +1,225 @@
+//! Who was started by whom, out of the process table: members of a group, and those that left it
+//! but still carry the mark in their environment.
+//!
+//! Process numbers are used again. A process is signalled only if it is, right before, still the
+//! one that was found: the same number with the same time of start.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::spec::MARK_VARIABLE;
+
+/// Most bytes of an environment that are read; Linux allows a quarter of an 8 MiB stack.
+const MAX_ENVIRONMENT: u64 = 2 << 20;
+
+/// While a process starts a program it has no environment for some microseconds, and for longer
+/// when the program comes from a slow disk: it is looked at so many times, so long apart.
+const START_LOOKS: u32 = 100;
+const START_LOOK: Duration = Duration::from_millis(1);
+
+/// The processes of one server, or of all servers of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Kin {
+    groups: Vec<Pid>,
+    /// What an entry of the environment begins with; nobody is marked when it is empty.
+    mark: Vec<u8>,
+}
+
+impl Kin {
+    /// The processes of the server `id` with this leader.
+    pub(crate) fn of_server(leader: Pid, kernel_mark: &str, id: &str) -> Self {
+        Self {
+            groups: vec![leader],
+            mark: format!("{MARK_VARIABLE}={kernel_mark}:{id}\0").into(),
+        }
+    }
+
+    /// The processes of all servers of a kernel; without a mark only those in the groups.
+    pub(crate) fn of_kernel(groups: Vec<Pid>, kernel_mark: Option<&str>) -> Self {
+        let mark = kernel_mark.map(|mark| format!("{MARK_VARIABLE}={mark}:"));
+        Self {
+            groups,
+            mark: mark.unwrap_or_default().into(),
+        }
+    }
+
+    /// Those that live now. Takes some milliseconds for a few hundred processes.
+    pub(crate) fn living(&self) -> Vec<Process> {
+        let own = std::process::id().cast_signed();
+        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+        numbers
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|number| *number != own)
+            .filter_map(|number| Process::read(Pid::from_raw(number)))
+            .filter(|process| self.groups.contains(&process.group) || self.marked(process.pid))
+            .collect()
+    }
+
+    /// Signals the groups, and those of the `living` that are in none of them by now.
+    pub(crate) fn signal(&self, living: &[Process], signal: Signal) {
+        self.signal_groups(signal);
+        let outside = |process: &&Process| {
+            let now = process.now();
+            now.is_some_and(|now| !self.groups.contains(&now.group))
+        };
+        for process in living.iter().filter(outside) {
+            let _ = kill(process.pid, signal);
+        }
+    }
+
+    /// Kills those that live, and then what they started while they were being looked for.
+    pub(crate) fn kill(&self) {
+        for _ in 0..2 {
+            self.signal(&self.living(), Signal::SIGKILL);
+        }
+    }
+
+    /// Signals the groups. Nobody may be there any more, which is what was wanted.
+    pub(crate) fn signal_groups(&self, signal: Signal) {
+        for group in &self.groups {
+            let _ = killpg(*group, signal);
+        }
+    }
+
+    fn marked(&self, pid: Pid) -> bool {
+        !self.mark.is_empty() && environment(pid).is_some_and(|all| carries(&all, &self.mark))
+    }
+}
+
+/// The environment of a process of ours; waits for one that is just starting a program.
+fn environment(pid: Pid) -> Option<Vec<u8>> {
+    for _ in 0..START_LOOKS {
+        let mut all = Vec::new();
+        let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+        file.take(MAX_ENVIRONMENT).read_to_end(&mut all).ok()?;
+        if !all.is_empty() || !Stat::read(pid)?.is_starting() {
+            return Some(all);
+        }
+        sleep(START_LOOK);
+    }
+    None
+}
+
+fn carries(environment: &[u8], mark: &[u8]) -> bool {
+    let mut entries = environment.split_inclusive(|byte| *byte == 0);
+    entries.any(|entry| entry.starts_with(mark))
+}
+
+/// A process that was running when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pid: Pid,
+    group: Pid,
+    /// In clock ticks since the machine's start.
+    started: u64,
+}
+
+impl Process {
+    /// The process with this number, unless it has ended; a zombie has.
+    pub(crate) fn read(pid: Pid) -> Option<Self> {
+        Stat::read(pid)?.process(pid)
+    }
+
+    /// True while it is still the same process, and runs.
+    pub(crate) fn lives(&self) -> bool {
+        self.now().is_some()
+    }
+
+    fn now(&self) -> Option<Self> {
+        Self::read(self.pid).filter(|now| now.started == self.started)
+    }
+}
+
+/// The text of `/proc/PID/stat`; its fields are counted from the one after the name.
+struct Stat(String);
+
+impl Stat {
+    const STATE: usize = 0;
+    const GROUP: usize = 2;
+    const FLAGS: usize = 6;
+    const STARTED: usize = 19;
+    const ENVIRONMENT_END: usize = 48;
+
+    /// The flag of threads of the system itself, which never have an environment.
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+
+    fn read(pid: Pid) -> Option<Self> {
+        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Some(Self(String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// The name stands in parentheses and may hold some itself.
+    fn field(&self, number: usize) -> Option<&str> {
+        let (_, fields) = self.0.rsplit_once(") ")?;
+        fields.split_ascii_whitespace().nth(number)
+    }
+
+    fn number<T: FromStr>(&self, field: usize) -> Option<T> {
+        self.field(field)?.parse().ok()
+    }
+
+    fn process(&self, pid: Pid) -> Option<Process> {
+        if matches!(self.field(Self::STATE)?, "Z" | "X") {
+            return None;
+        }
+        Some(Process {
+            pid,
+            group: Pid::from_raw(self.number(Self::GROUP)?),
+            started: self.number(Self::STARTED)?,
+        })
+    }
+
+    /// True between the old program of a process and its new one.
+    fn is_starting(&self) -> bool {
+        let of_system = |flags: u64| flags & Self::KERNEL_THREAD != 0;
+        self.number(Self::ENVIRONMENT_END) == Some(0_u64)
+            && !self.number(Self::FLAGS).is_none_or(of_system)
+            && self.field(Self::STATE) != Some("Z")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse() {
+        let parse = |stat: &str| Stat(stat.into()).process(Pid::from_raw(7));
+        let stat = "7 (a) Z (b) S 1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
+        let process = parse(stat).unwrap();
+        assert_eq!(
+            (process.group, process.started),
+            (Pid::from_raw(42), 987_654)
+        );
+        assert_eq!(parse("7 (x) Z 1 2 3"), None);
+        assert_eq!(parse("garbage"), None);
+    }
+
+    #[test]
+    fn a_mark_is_a_whole_entry_and_names_one_server() {
+        let environment = b"A=MGP_SERVER=m:a\0MGP_SERVER=m:ab\0";
+        let carries = |kin: &Kin| super::carries(environment, &kin.mark);
+        let leader = Pid::from_raw(1);
+        assert!(carries(&Kin::of_server(leader, "m", "ab")));
+        assert!(!carries(&Kin::of_server(leader, "m", "a")));
+        assert!(carries(&Kin::of_kernel(vec![], Some("m"))));
+        assert!(!carries(&Kin::of_kernel(vec![], Some("n"))));
+    }
+
+    #[test]
+    fn this_process_is_nobodys_prey() {
+        let own = Process::read(Pid::this()).unwrap();
+        assert!(own.lives());
+        assert!(
+            !Kin::of_kernel(vec![own.group], None)
+                .living()
+                .contains(&own)
+        );
+    }
+}

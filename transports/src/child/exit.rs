@@ -1,0 +1,77 @@
+//! How a child ended, for programs and for people.
+
+use std::fmt;
+
+use nix::sys::signal::Signal;
+
+/// The end of a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The code it exited with.
+    pub code: Option<i32>,
+    /// The number of the signal that killed it. Neither of the two is there when the process hangs
+    /// in the system and does not even go away when killed.
+    pub signal: Option<i32>,
+    /// What brought it about.
+    pub how: How,
+}
+
+/// What brought the end about: the rung of the shutdown ladder that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It had ended before it was asked to.
+    ByItself,
+    /// It went when its stdin was closed, as a server should.
+    StdinClosed,
+    /// It went on SIGTERM.
+    Terminated,
+    /// It had to be killed.
+    Killed,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(f, "exited with code {code}")?,
+            (None, Some(number)) => write!(f, "killed by signal {number}{}", Name(number))?,
+            (None, None) => f.write_str("hangs in the system and cannot be killed")?,
+        }
+        f.write_str(match self.how {
+            How::ByItself => "",
+            How::StdinClosed => " when its stdin was closed",
+            How::Terminated => " when told to stop",
+            How::Killed => " after it had ignored SIGTERM",
+        })
+    }
+}
+
+struct Name(i32);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Signal::try_from(self.0) {
+            Ok(signal) => write!(f, " ({})", signal.as_str()),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_reads_like_a_sentence() {
+        let text = |code, signal, how| Exit { code, signal, how }.to_string();
+        assert_eq!(text(Some(3), None, How::ByItself), "exited with code 3");
+        assert_eq!(
+            text(None, Some(9), How::ByItself),
+            "killed by signal 9 (SIGKILL)"
+        );
+        assert_eq!(text(None, Some(40), How::ByItself), "killed by signal 40");
+        assert_eq!(
+            text(Some(0), None, How::StdinClosed),
+            "exited with code 0 when its stdin was closed"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! What is started and with which environment: nothing of the kernel's own but a short list.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use mgp_protocol::ids::ServerId;
+
+/// The variable that marks a server and all its descendants: `<kernel_mark>:<id>`.
+pub const MARK_VARIABLE: &str = "MGP_SERVER";
+
+/// What every server gets when the kernel has it: who and where the user is, how to speak to them,
+/// and whom to trust on the network. `LC_*` belongs to it, too.
+///
+/// Left out on purpose: `XDG_RUNTIME_DIR`, which leads to the session's sockets and the kernel's
+/// own door; proxies, whose addresses may hold passwords; `LD_*`, which is about the kernel's own
+/// libraries. A server that needs them names them in `inherit_env`.
+pub const BASE_ENVIRONMENT: [&str; 16] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+];
+
+/// What is needed to start a server.
+#[derive(Clone)]
+pub struct ChildSpec {
+    /// Whose process it is; part of the mark.
+    pub id: ServerId,
+    /// A program's name, looked up in the child's `PATH`, or a path.
+    pub command: String,
+    /// Its arguments, passed as they are; no shell reads them.
+    pub args: Vec<String>,
+    /// Variables set for it. Values may be secrets.
+    pub env: BTreeMap<String, String>,
+    /// Names of further variables that it gets from the kernel's environment.
+    pub inherit_env: Vec<String>,
+    /// Its working folder, the kernel's when there is none.
+    pub cwd: Option<PathBuf>,
+    /// Unguessable and new with each start of the kernel.
+    pub kernel_mark: String,
+}
+
+/// Shows no values and no arguments: both may hold secrets.
+impl fmt::Debug for ChildSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildSpec")
+            .field("id", &self.id)
+            .field("command", &self.command)
+            .field("args", &self.args.len())
+            .field("env", &self.env.keys())
+            .field("inherit_env", &self.inherit_env)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChildSpec {
+    /// The whole environment of the child, out of the `kernel`'s: the base list, what is inherited
+    /// by name, what is set, and the mark, each over those before it.
+    pub(super) fn environment(
+        &self,
+        kernel: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> BTreeMap<OsString, OsString> {
+        let mut all: BTreeMap<_, _> = kernel
+            .into_iter()
+            .filter(|(name, _)| name.to_str().is_some_and(|name| self.inherits(name)))
+            .collect();
+        all.extend(
+            self.env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
+        all.insert(MARK_VARIABLE.into(), self.mark().into());
+        all
+    }
+
+    fn inherits(&self, name: &str) -> bool {
+        BASE_ENVIRONMENT.contains(&name)
+            || name.starts_with("LC_")
+            || self.inherit_env.iter().any(|wanted| wanted == name)
+    }
+
+    fn mark(&self) -> String {
+        format!("{}:{}", self.kernel_mark, self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_listed_is_passed_on() {
+        let kernel = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("MGP_TOKEN", "secret"),
+            ("AWS_SECRET", "secret"),
+            ("WANTED", "1"),
+            ("MGP_SERVER", "other:x"),
+        ];
+        let spec = ChildSpec {
+            id: ServerId::new("a"),
+            command: "x".into(),
+            args: vec![],
+            env: [("PATH", "/opt"), ("KEY", "own"), (MARK_VARIABLE, "forged")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            inherit_env: vec!["WANTED".into(), "ABSENT".into(), MARK_VARIABLE.into()],
+            cwd: None,
+            kernel_mark: "m".into(),
+        };
+        let got = spec.environment(kernel.map(|(name, value)| (name.into(), value.into())));
+        let want = [
+            ("KEY", "own"),
+            ("LC_ALL", "C"),
+            ("MGP_SERVER", "m:a"),
+            ("PATH", "/opt"),
+            ("WANTED", "1"),
+        ];
+        let want = want.map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(got, BTreeMap::from(want));
+        assert!(!format!("{spec:?}").contains("own"));
+    }
+}

@@ -1,0 +1,312 @@
+//! Real processes: shells, `cat`, `sleep`.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use mgp_protocol::ids::ServerId;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::time::Instant;
+
+use super::*;
+
+const SOON: Duration = Duration::from_millis(200);
+const LONG: Duration = Duration::from_secs(20);
+
+fn spec(id: &str, script: &str) -> ChildSpec {
+    ChildSpec {
+        id: ServerId::new(id),
+        command: "sh".into(),
+        args: vec!["-c".into(), script.into()],
+        env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        inherit_env: vec![],
+        cwd: None,
+        kernel_mark: format!("test-{}", std::process::id()),
+    }
+}
+
+fn start(id: &str, script: &str) -> Child {
+    spawn(&spec(id, script), &ServerLog::new()).unwrap()
+}
+
+fn lines(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
+    BufReader::new(child.take_stdout().unwrap()).lines()
+}
+
+async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+    let line = timeout(LONG, lines.next_line()).await;
+    line.expect("in time").unwrap().expect("a line")
+}
+
+async fn output(child: &mut Child) -> String {
+    let mut all = String::new();
+    let mut stdout = child.take_stdout().unwrap();
+    timeout(LONG, stdout.read_to_string(&mut all))
+        .await
+        .unwrap()
+        .unwrap();
+    all
+}
+
+/// The processes whose numbers the child prints, one a line, until it prints `ready`.
+async fn started_by(child: &mut Child) -> Vec<Process> {
+    let mut lines = lines(child);
+    let mut found = Vec::new();
+    loop {
+        match next(&mut lines).await.as_str() {
+            "ready" => return found,
+            number => {
+                let number = Pid::from_raw(number.parse().unwrap());
+                found.push(Process::read(number).expect("it runs"));
+            }
+        }
+    }
+}
+
+/// Waits until none of them lives.
+async fn ended(family: &[Process]) {
+    let deadline = Instant::now() + LONG;
+    while family.iter().any(Process::lives) {
+        assert!(Instant::now() < deadline, "killed, but still there");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn is_reaped(child: &Child) -> bool {
+    !Path::new(&format!("/proc/{}", child.pid())).exists()
+}
+
+/// MCP-020, MCP-022, MCP-070: bytes pass both ways, closing stdin ends the child, no zombie stays.
+#[tokio::test]
+async fn closing_stdin_ends_cat() {
+    let mut child = start("cat", "exec cat");
+    let mut stdin = child.take_stdin().unwrap();
+    stdin.write_all(b"{}\n").await.unwrap();
+    let mut lines = lines(&mut child);
+    assert_eq!(next(&mut lines).await, "{}");
+    drop(stdin);
+    let exit = child.stop(LONG).await;
+    assert_eq!((exit.code, exit.signal), (Some(0), None));
+    // Whether it had gone before it was asked is a matter of who was faster.
+    assert!(
+        matches!(exit.how, How::StdinClosed | How::ByItself),
+        "{exit}"
+    );
+    assert!(is_reaped(&child));
+    assert_eq!(child.stop(LONG).await, exit);
+}
+
+#[tokio::test]
+async fn stop_closes_the_stdin_nobody_took() {
+    let mut child = start("cat", "exec cat");
+    assert_eq!(child.stop(LONG).await.how, How::StdinClosed);
+}
+
+/// MCP-023: a child that ignores EOF is terminated.
+#[tokio::test]
+async fn a_child_that_ignores_eof_is_terminated() {
+    let mut child = start("deaf", "echo ready; exec sleep 300");
+    assert!(started_by(&mut child).await.is_empty());
+    let exit = child.stop(SOON).await;
+    assert_eq!(
+        exit.to_string(),
+        "killed by signal 15 (SIGTERM) when told to stop"
+    );
+    assert!(is_reaped(&child));
+}
+
+/// MCP-023: one that ignores SIGTERM, too, is killed.
+#[tokio::test]
+async fn a_child_that_ignores_sigterm_is_killed() {
+    let script = "trap '' TERM; echo ready; while :; do sleep 1; done";
+    let mut child = start("stubborn", script);
+    assert!(started_by(&mut child).await.is_empty());
+    let exit = child.stop(SOON).await;
+    assert_eq!((exit.signal, exit.how), (Some(9), How::Killed));
+    assert!(is_reaped(&child));
+}
+
+/// CMCP-073: what a server started goes with it, in its group or out of it.
+#[tokio::test]
+async fn grandchildren_go_with_the_server() {
+    let script = "sleep 300 & echo $!; setsid sleep 300 & echo $!; echo ready; cat";
+    let mut child = start("family", script);
+    let family = started_by(&mut child).await;
+    assert_eq!(family.len(), 2);
+    let exit = child.stop(LONG).await;
+    assert_eq!((exit.code, exit.how), (Some(0), How::StdinClosed));
+    assert!(!family.iter().any(Process::lives));
+}
+
+/// CMCP-073: also when the server has ended by itself, and when they ignore SIGTERM.
+#[tokio::test]
+async fn what_a_dead_server_left_behind_is_ended() {
+    let script =
+        "trap '' TERM; setsid sleep 300 & echo $!; sleep 300 & echo $!; echo ready; exit 3";
+    let mut child = start("orphans", script);
+    let family = started_by(&mut child).await;
+    timeout(LONG, child.wait()).await.unwrap();
+    let exit = child.stop(SOON).await;
+    assert_eq!(exit.to_string(), "exited with code 3");
+    assert_eq!(exit.how, How::ByItself);
+    assert!(!family.iter().any(Process::lives));
+}
+
+#[tokio::test]
+async fn who_leaves_the_group_while_it_is_being_ended_is_ended_too() {
+    let leaver = "read word <&3; exec setsid sh -c 'echo left; exec sleep 300'";
+    let script = format!("exec 3<&0; ({leaver}) & echo $!; wait");
+    let mut child = start("leaver", &script);
+    let mut lines = lines(&mut child);
+    let leaver = Process::read(Pid::from_raw(next(&mut lines).await.parse().unwrap())).unwrap();
+    let living = child.kin.living();
+    assert!(living.contains(&leaver));
+    let stdin = child.stdin.as_mut().unwrap();
+    stdin.write_all(b"go\n").await.unwrap();
+    assert_eq!(next(&mut lines).await, "left");
+    child.kin.signal(&living, Signal::SIGTERM);
+    ended(&[leaver]).await;
+    child.stop(LONG).await;
+}
+
+#[tokio::test]
+async fn a_server_of_a_similar_name_is_not_touched() {
+    let script = "setsid sleep 300 & echo $!; echo ready; cat";
+    let (mut one, mut other) = (start("a", script), start("ab", script));
+    let (its, others) = (started_by(&mut one).await, started_by(&mut other).await);
+    one.stop(LONG).await;
+    assert!(!its[0].lives());
+    assert!(others[0].lives() && other.runs());
+    other.stop(LONG).await;
+}
+
+#[tokio::test]
+async fn a_dropped_child_takes_all_with_it() {
+    let mut child = start("dropped", "setsid sleep 300 & echo $!; echo ready; cat");
+    let mut family = started_by(&mut child).await;
+    family.push(Process::read(child.leader).unwrap());
+    drop(child);
+    ended(&family).await;
+}
+
+#[tokio::test]
+async fn a_stop_that_was_cut_short_can_be_taken_up() {
+    let mut child = start(
+        "twice",
+        "trap '' TERM; echo ready; while :; do sleep 1; done",
+    );
+    assert!(started_by(&mut child).await.is_empty());
+    assert!(timeout(SOON, child.stop(LONG)).await.is_err());
+    assert!(child.runs());
+    assert_eq!(child.stop(SOON).await.how, How::Killed);
+}
+
+/// MCP-071: 10 MB on stderr neither block the child nor fill the memory.
+#[tokio::test]
+async fn a_flood_on_stderr_blocks_nobody() {
+    let log = ServerLog::new();
+    let flood = "head -c 10000000 /dev/zero | tr '\\0' x | fold -w 99 >&2; echo >&2; echo last >&2; echo done";
+    let mut child = spawn(&spec("flood", flood), &log).unwrap();
+    assert_eq!(output(&mut child).await, "done\n");
+    child.stop(LONG).await;
+    assert_eq!(&*log.tail(1)[0].text, "last");
+    assert!(log.tail(1)[0].seq > 100_000);
+    assert!(log.tail(usize::MAX).len() <= log::MAX_LINES);
+}
+
+/// The kernel's environment, here cargo's, and what is meant for others stay out.
+#[tokio::test]
+async fn the_environment_is_the_list_and_nothing_else() {
+    let mut spec = spec("env", "exec env");
+    spec.env.insert("OWN_KEY".into(), "of-env".into());
+    spec.inherit_env.push("CARGO_PKG_NAME".into());
+    let mut other = self::spec("other", "exec cat");
+    other.env.insert("OTHER_KEY".into(), "of-other".into());
+    let mut neighbour = spawn(&other, &ServerLog::new()).unwrap();
+    let mut child = spawn(&spec, &ServerLog::new()).unwrap();
+
+    let all = output(&mut child).await;
+    // `PWD`, `SHLVL`, `OLDPWD` and `_` are made by the shell itself.
+    let by_shell = ["PWD", "SHLVL", "OLDPWD", "_"];
+    let listed = |name: &str| {
+        BASE_ENVIRONMENT.contains(&name) || name.starts_with("LC_") || by_shell.contains(&name)
+    };
+    let extra: BTreeSet<&str> = all
+        .lines()
+        .filter(|l| !listed(l.split('=').next().unwrap()))
+        .collect();
+    let mark = format!("MGP_SERVER={}:env", spec.kernel_mark);
+    let by_name = std::env::var("CARGO_PKG_NAME").map(|name| format!("CARGO_PKG_NAME={name}"));
+    let mut want = BTreeSet::from([mark.as_str(), "OWN_KEY=of-env"]);
+    want.extend(by_name.as_deref());
+    assert_eq!(extra, want);
+    assert!(all.lines().any(|line| line == "PATH=/usr/bin:/bin"));
+    child.stop(LONG).await;
+    neighbour.stop(LONG).await;
+}
+
+/// A child holds its three pipes, and what the test was itself started with.
+#[tokio::test]
+async fn no_descriptor_of_the_kernel_reaches_a_child() {
+    let secret = tempfile::tempfile().unwrap();
+    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut neighbour = start("neighbour", "exec cat");
+    let mut child = start("fds", "exec readlink /proc/self/fd/*");
+    let held: Vec<String> = output(&mut child)
+        .await
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let of = |fd: i32| std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+    let ours = [
+        secret.as_raw_fd(),
+        door.as_raw_fd(),
+        neighbour.stdin.as_ref().unwrap().as_raw_fd(),
+    ];
+    for fd in ours {
+        let name = of(fd).to_string_lossy().into_owned();
+        assert!(!held.contains(&name), "{name} in {held:?}");
+    }
+    assert!(held.len() >= 3);
+    child.stop(LONG).await;
+    neighbour.stop(LONG).await;
+}
+
+#[tokio::test]
+async fn pipes_are_enlarged_where_the_system_allows() {
+    let mut child = start("pipes", "exec cat");
+    let size = |pipe: &dyn AsFd| fcntl(pipe.as_fd(), FcntlArg::F_GETPIPE_SZ).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let allowed = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE)).is_ok();
+    drop(reader);
+    if allowed {
+        assert_eq!(size(child.stdin.as_ref().unwrap()), PIPE_SIZE);
+        assert_eq!(size(child.stdout.as_ref().unwrap()), PIPE_SIZE);
+    }
+    child.stop(LONG).await;
+}
+
+/// CMCP-072: a start that fails does so at once, with a reason.
+#[tokio::test]
+async fn a_failed_start_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    // Written by another process: a descriptor open for writing here could reach a child that is
+    // just being started by another test, and keep the script from being run.
+    let write = format!(
+        "printf '#!/no/such/shell\\n' > {0}; chmod +x {0}",
+        script.display()
+    );
+    assert_eq!(start("write", &write).stop(LONG).await.signal, None);
+    let error = |command: &str, argument: &str| {
+        let mut spec = spec("bad", argument);
+        spec.command = command.into();
+        spawn(&spec, &ServerLog::new()).unwrap_err().to_string()
+    };
+    let without_interpreter = error(script.to_str().unwrap(), "");
+    assert!(without_interpreter.contains("what its first line or its header asks for is not"));
+    let missing = error("no-such-program", "");
+    assert!(missing.starts_with("there is no program \"no-such-program\" in PATH (/usr/bin:/bin)"));
+    let refused = error("sh", "a NUL: \0");
+    assert!(refused.ends_with("/sh cannot be started: nul byte found in provided data"));
+}

@@ -1,0 +1,163 @@
+//! Bodies: what a door replies with, and how a peer's body is taken whole.
+
+mod reply;
+
+use std::error::Error;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::innermost;
+
+pub use reply::Reply;
+
+/// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
+const TRUSTED: usize = 1 << 20;
+
+/// Why a body could not be taken whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Longer than allowed; the rest was not read.
+    #[error("the body is longer than {limit} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// Did not end in time.
+    #[error("the body did not come within {within:?}")]
+    TooSlow {
+        /// The time it had.
+        within: Duration,
+    },
+    /// The connection broke off, or the framing is wrong.
+    #[error("the body broke off: {0}")]
+    Broken(String),
+}
+
+impl BodyError {
+    /// The status of the reply to a request with such a body.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// Takes a body of at most `limit` bytes whole. What came in one piece is not copied.
+///
+/// # Errors
+/// [`BodyError`]; `within` is the time for the whole body, however busily it trickles.
+pub async fn collect<B>(body: B, limit: usize, within: Duration) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    match timeout(within, gather(body, limit)).await {
+        Ok(done) => done,
+        Err(_) => Err(BodyError::TooSlow { within }),
+    }
+}
+
+/// As [`collect`], for callers with a deadline of their own.
+pub(super) async fn gather<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
+        return Err(BodyError::TooLarge { limit });
+    }
+    let Some(first) = next(&mut body).await? else {
+        return Ok(Bytes::new());
+    };
+    if first.len() > limit {
+        return Err(BodyError::TooLarge { limit });
+    }
+    let Some(second) = next(&mut body).await? else {
+        return Ok(first);
+    };
+    let mut whole = BytesMut::with_capacity(announced.min(TRUSTED).max(first.len() * 2));
+    whole.extend_from_slice(&first);
+    let mut more = Some(second);
+    while let Some(bytes) = more {
+        if whole.len() + bytes.len() > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        whole.extend_from_slice(&bytes);
+        more = next(&mut body).await?;
+    }
+    Ok(whole.freeze())
+}
+
+/// The next bytes of a body; trailers are passed over.
+pub(super) async fn next<B>(body: &mut B) -> Result<Option<Bytes>, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|e| BodyError::Broken(innermost(&e)))?;
+        if let Ok(bytes) = frame.into_data() {
+            return Ok(Some(bytes));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn pieces(all: &[&'static str]) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+        let frame = |piece: &&'static str| Ok(Frame::data(Bytes::from_static(piece.as_bytes())));
+        StreamBody::new(stream::iter(all.iter().map(frame).collect::<Vec<_>>()))
+    }
+
+    #[tokio::test]
+    async fn a_body_in_one_piece_is_not_copied() {
+        let piece = Bytes::from_static(b"{\"a\":1}");
+        let body = collect(Reply::full(piece.clone()), 7, DAY).await.unwrap();
+        assert_eq!(body.as_ptr(), piece.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn pieces_are_joined_up_to_the_limit() {
+        let all = ["{\"a\"", ":", "", "1}"];
+        assert_eq!(collect(pieces(&all), 7, DAY).await.unwrap(), "{\"a\":1}");
+        let too_large = Err(BodyError::TooLarge { limit: 6 });
+        assert_eq!(collect(pieces(&all), 6, DAY).await, too_large);
+        assert_eq!(collect(pieces(&["1234567"]), 6, DAY).await, too_large);
+        assert_eq!(collect(Reply::full("1234567"), 6, DAY).await, too_large);
+        assert_eq!(collect(pieces(&[]), 0, DAY).await.unwrap(), "");
+    }
+
+    /// A body that always comes, and never comes to an end.
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_runs_out_of_time() {
+        let trickle = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Bytes::from_static(b"x"), ()))
+        });
+        let within = Duration::from_secs(10);
+        let late = collect(Reply::stream(trickle), 1 << 20, within).await;
+        assert_eq!(late, Err(BodyError::TooSlow { within }));
+    }
+}

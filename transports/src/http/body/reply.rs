@@ -1,0 +1,226 @@
+//! What a door replies with: bytes at once, or a stream that is kept alive.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// The body of a reply. All but streams have a length and are written without copying.
+pub struct Reply(Kind);
+
+enum Kind {
+    Whole(Bytes),
+    Parts(std::vec::IntoIter<Bytes>),
+    Stream(Box<Flow>),
+}
+
+/// A stream with what keeps it alive and what ends it.
+struct Flow {
+    items: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
+    heartbeat: Option<Heartbeat>,
+    standing: bool,
+    closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl Reply {
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::full(Bytes::new())
+    }
+
+    /// One piece.
+    #[must_use]
+    pub fn full(body: impl Into<Bytes>) -> Self {
+        Self(Kind::Whole(body.into()))
+    }
+
+    /// A few pieces, written one after the other.
+    #[must_use]
+    pub fn parts<const N: usize>(parts: [Bytes; N]) -> Self {
+        let mut parts = Vec::from(parts);
+        parts.retain(|part| !part.is_empty());
+        Self(Kind::Parts(parts.into_iter()))
+    }
+
+    /// What the stream yields, until it ends. Dropped when the client goes away.
+    #[must_use]
+    pub fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self(Kind::Stream(Box::new(Flow {
+            items: Box::pin(items),
+            heartbeat: None,
+            standing: false,
+            closing: None,
+        })))
+    }
+
+    /// Puts `beat` into the stream whenever it was silent for `every`. Only streams beat.
+    #[must_use]
+    pub fn heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
+        if let Kind::Stream(flow) = &mut self.0 {
+            flow.heartbeat = Some(Heartbeat::new(every, beat));
+        }
+        self
+    }
+
+    /// Marks a stream that answers nothing in particular: it ends as soon as its door closes,
+    /// where an answer may still be finished.
+    #[must_use]
+    pub fn standing(mut self) -> Self {
+        if let Kind::Stream(flow) = &mut self.0 {
+            flow.standing = true;
+        }
+        self
+    }
+
+    /// Ends a standing stream when the door closes.
+    pub(in crate::http) fn ends_with(&mut self, door: &CancellationToken) {
+        if let Kind::Stream(flow) = &mut self.0
+            && flow.standing
+        {
+            flow.closing = Some(Box::pin(door.clone().cancelled_owned()));
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Whole(body) => f.debug_tuple("Whole").field(&body.len()).finish(),
+            Kind::Parts(parts) => f.debug_tuple("Parts").field(&parts.len()).finish(),
+            Kind::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match &mut self.0 {
+            Kind::Whole(body) if body.is_empty() => Poll::Ready(None),
+            Kind::Whole(body) => Poll::Ready(Some(std::mem::take(body))),
+            Kind::Parts(parts) => Poll::Ready(parts.next()),
+            Kind::Stream(flow) => flow.poll_next(cx),
+        };
+        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(body) => body.is_empty(),
+            Kind::Parts(parts) => parts.len() == 0,
+            Kind::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let exact = |len: usize| SizeHint::with_exact(len as u64);
+        match &self.0 {
+            Kind::Whole(body) => exact(body.len()),
+            Kind::Parts(parts) => exact(parts.as_slice().iter().map(Bytes::len).sum()),
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Flow {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Poll::Ready(item) = self.items.as_mut().poll_next(cx) {
+            if let Some(heartbeat) = &mut self.heartbeat {
+                heartbeat.due = None;
+            }
+            return Poll::Ready(item);
+        }
+        if let Some(closing) = &mut self.closing
+            && closing.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        match &mut self.heartbeat {
+            Some(heartbeat) => heartbeat.poll_beat(cx).map(Some),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Fills silence. The timer is made at the first silence; what is said afterwards only moves the
+/// time the beat is due, so that a busy stream does not touch the timer.
+struct Heartbeat {
+    every: Duration,
+    beat: Bytes,
+    timer: Option<Pin<Box<Sleep>>>,
+    due: Option<Instant>,
+}
+
+impl Heartbeat {
+    fn new(every: Duration, beat: Bytes) -> Self {
+        Self {
+            every,
+            beat,
+            timer: None,
+            due: None,
+        }
+    }
+
+    fn poll_beat(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let due = *self.due.get_or_insert_with(|| Instant::now() + self.every);
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= due {
+                self.due = None;
+                return Poll::Ready(self.beat.clone());
+            }
+            timer.as_mut().reset(due);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn beat_of(body: &mut Reply) -> Bytes {
+        body.frame().await.unwrap().unwrap().into_data().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_beat_comes_after_silence_only() {
+        let (items, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
+        let items_out = stream::unfold(receiver, |mut receiver| async {
+            receiver.recv().await.map(|item| (item, receiver))
+        });
+        let every = Duration::from_secs(10);
+        let mut body = Reply::stream(items_out).heartbeat(every, Bytes::from_static(b":\n\n"));
+        let start = Instant::now();
+        assert_eq!(beat_of(&mut body).await, ":\n\n");
+        assert_eq!(beat_of(&mut body).await, ":\n\n");
+        assert_eq!(start.elapsed().as_secs(), 20);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            items.send(Bytes::from_static(b"data")).await.unwrap();
+            items.closed().await;
+        });
+        assert_eq!(beat_of(&mut body).await, "data");
+        assert_eq!(beat_of(&mut body).await, ":\n\n");
+        assert_eq!(start.elapsed().as_secs(), 39);
+    }
+}

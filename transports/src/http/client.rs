@@ -1,0 +1,276 @@
+//! Requests to upstream servers.
+
+use std::error::Error;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::body::{self, BodyError};
+use super::dial::{Dial, address};
+use super::tls::Tls;
+use super::{causes, innermost, wire};
+use crate::sse;
+
+pub use super::dial::DialError;
+
+/// How long a connection waits for its next request. Common servers close theirs after 5 s: we
+/// must be first, for a request that meets the close may not be sent a second time.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// Idle connections kept for one server; a burst of calls leaves no more behind.
+const IDLE_PER_SERVER: usize = 32;
+
+/// Most characters of a foreign text that are repeated to a person.
+const QUOTED: usize = 300;
+
+/// Sends requests; clones share the connections.
+///
+/// It sends what it is given and `Host`: no cookies, no credentials, no name of its own. It follows
+/// no redirects. The number of connections is the number of requests in flight, which the caller
+/// bounds, and those that are idle.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pool: legacy::Client<Dial, Full<Bytes>>,
+}
+
+/// The head of an answer, and its body as it comes. Dropping the body ends the connection.
+#[derive(Debug)]
+pub struct Response {
+    /// Any but a redirect.
+    pub status: StatusCode,
+    /// The header fields.
+    pub headers: HeaderMap,
+    /// For [`read_json`] or [`events`].
+    pub body: Incoming,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing we could send a request to.
+    #[error("{url:?} is no URL of a server: {why}")]
+    BadUrl {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no connection: the request was not sent.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The server lives elsewhere.
+    #[error("the server is redirected: set url = \"{to}\"")]
+    Redirected {
+        /// Where to.
+        to: String,
+    },
+    /// The connection ended before the head of an answer: the request may have been carried out.
+    #[error("{at} closed the connection without an answer: {why}")]
+    Closed {
+        /// The server, `host:port`.
+        at: String,
+        /// How it ended.
+        why: String,
+    },
+    /// What came back is no HTTP.
+    #[error("{at} does not answer in HTTP: {why}")]
+    NotHttp {
+        /// The server, `host:port`.
+        at: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Reads a URL that a person wrote.
+///
+/// # Errors
+/// [`ClientError::BadUrl`]: not `http://host…` or `https://host…`, or one with credentials in it.
+pub fn parse_url(url: &str) -> Result<Uri, ClientError> {
+    let uri: Uri = url.parse().map_err(|e| bad_url(url, format!("{e}")))?;
+    check_url(&uri)?;
+    Ok(uri)
+}
+
+fn check_url(url: &Uri) -> Result<(), ClientError> {
+    let wrong = match (url.scheme_str(), url.authority()) {
+        (Some("http" | "https"), Some(authority)) if authority.as_str().contains('@') => {
+            "credentials belong into a header"
+        }
+        (Some("http" | "https"), Some(authority)) if !authority.host().is_empty() => return Ok(()),
+        (Some("http" | "https"), _) => "it names no host",
+        _ => "it must begin with http:// or https://",
+    };
+    Err(bad_url(&url.to_string(), wrong.to_owned()))
+}
+
+fn bad_url(url: &str, why: String) -> ClientError {
+    ClientError::BadUrl {
+        url: quote(url),
+        why,
+    }
+}
+
+impl Client {
+    /// A client that trusts these authorities.
+    #[must_use]
+    pub fn new(tls: Tls) -> Self {
+        let pool = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_PER_SERVER)
+            .build(Dial { tls });
+        Self { pool }
+    }
+
+    /// Sends one request and waits for the head of its answer, for as long as the caller does.
+    ///
+    /// A request that meets a connection which the server has closed meanwhile goes out on another
+    /// one. A request of which a byte was written is never sent again.
+    ///
+    /// # Errors
+    /// [`ClientError`], in words for a person. An answer with an error status is an answer.
+    pub async fn request(
+        &self,
+        method: Method,
+        url: &Uri,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response, ClientError> {
+        check_url(url)?;
+        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        *request.method_mut() = method;
+        *request.uri_mut() = url.clone();
+        *request.headers_mut() = headers;
+        let (head, body) = self.send(request, url).await?.into_parts();
+        if head.status.is_redirection()
+            && let Some(to) = head.headers.get(LOCATION)
+        {
+            let to = absolute(&String::from_utf8_lossy(to.as_bytes()), url);
+            return Err(ClientError::Redirected { to });
+        }
+        Ok(Response {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        url: &Uri,
+    ) -> Result<http::Response<Incoming>, ClientError> {
+        // After a restart of the server every idle connection may be a closed one.
+        for _ in 0..IDLE_PER_SERVER {
+            match self.pool.request(request.clone()).await {
+                Err(e) if causes(&e).any(wire::is_unsent) => {}
+                answer => return answer.map_err(|e| explain(&e, url)),
+            }
+        }
+        let answer = self.pool.request(request).await;
+        answer.map_err(|e| explain(&e, url))
+    }
+}
+
+/// Finds the cause that a person can do something about.
+fn explain(error: &legacy::Error, url: &Uri) -> ClientError {
+    if let Some(dial) = causes(error).find_map(|e| e.downcast_ref::<DialError>()) {
+        return dial.clone().into();
+    }
+    let at = address(url);
+    let why = innermost(error);
+    let hyper = causes(error).find_map(|e| e.downcast_ref::<hyper::Error>());
+    if hyper.is_some_and(hyper::Error::is_parse) {
+        return ClientError::NotHttp { at, why };
+    }
+    ClientError::Closed { at, why }
+}
+
+/// A `Location` is often only a path.
+fn absolute(location: &str, base: &Uri) -> String {
+    let scheme = base.scheme_str().unwrap_or("http");
+    let authority = base.authority().map_or("", http::uri::Authority::as_str);
+    if location.starts_with("//") {
+        quote(&format!("{scheme}:{location}"))
+    } else if location.starts_with('/') {
+        quote(&format!("{scheme}://{authority}{location}"))
+    } else {
+        quote(location)
+    }
+}
+
+/// A foreign text, fit to be shown: short, and without control characters.
+fn quote(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(QUOTED)
+        .collect()
+}
+
+/// Takes an answer of at most `limit` bytes whole, for as long as the caller waits.
+///
+/// # Errors
+/// [`BodyError::TooLarge`] or [`BodyError::Broken`].
+pub async fn read_json<B>(body: B, limit: usize) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    body::gather(body, limit).await
+}
+
+/// Reads an answer as an event stream with events of at most `limit` bytes.
+pub fn events<B>(body: B, limit: usize) -> Events<B> {
+    Events {
+        body,
+        decoder: sse::Decoder::new(limit),
+    }
+}
+
+/// The events of an answer, in order.
+#[derive(Debug)]
+pub struct Events<B = Incoming> {
+    body: B,
+    decoder: sse::Decoder,
+}
+
+/// What came instead of an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EventsError {
+    /// An event was thrown away; the next ones can be read.
+    #[error(transparent)]
+    TooLarge(#[from] sse::TooLarge),
+    /// The stream ended in the middle.
+    #[error(transparent)]
+    Broken(#[from] BodyError),
+}
+
+impl<B> Events<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    /// The next event; `None` once the server ended the stream. A call that is dropped loses
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`EventsError`].
+    pub async fn next(&mut self) -> Result<Option<sse::Event>, EventsError> {
+        loop {
+            if let Some(event) = self.decoder.next() {
+                return Ok(Some(event?));
+            }
+            match body::next(&mut self.body).await? {
+                Some(bytes) => self.decoder.push(bytes),
+                None => return Ok(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! One connection to a door, from its first bytes to its end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use nix::sys::socket::{MsgFlags, recv};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::body::Reply;
+use super::guard::{Allow, Denied};
+use super::server::{DoorLimits, PeerAddr};
+use crate::stall::StallGuard;
+
+/// What no HTTP/1 request begins with, and every HTTP/2 connection does.
+const HTTP2: &[u8] = b"PRI";
+
+/// Most bytes of one connection that wait to be parsed or to be sent: a slow client holds no more.
+const BUFFERED: usize = 64 * 1024;
+
+/// Requests at a time on one HTTP/2 connection.
+const STREAMS: u32 = 256;
+
+/// After this long without a byte we ask whether the peer is still there.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// A peer that acknowledges nothing for this long is gone: its machine sleeps, or its cable is out.
+const GONE: Duration = Duration::from_secs(60);
+
+/// What the connections of a door share.
+pub(super) struct Hall<H> {
+    limits: DoorLimits,
+    allow: Allow,
+    handler: H,
+    pub(super) closing: CancellationToken,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl<H> Hall<H> {
+    pub(super) fn new(
+        limits: DoorLimits,
+        allow: Allow,
+        handler: H,
+        closing: CancellationToken,
+    ) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .max_header_size(limits.head_bytes)
+            .max_buf_size(BUFFERED);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(SILENCE)
+            .keep_alive_timeout(limits.stall)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+            .max_send_buf_size(BUFFERED);
+        Self {
+            limits,
+            allow,
+            handler,
+            closing,
+            http1,
+            http2,
+        }
+    }
+}
+
+/// Serves one connection until either side ends it.
+pub(super) async fn serve<H, F>(stream: TcpStream, peer: PeerAddr, hall: Arc<Hall<H>>)
+where
+    H: Fn(Request<Incoming>, PeerAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Reply>> + Send + 'static,
+{
+    let first = async {
+        prepare(&stream)?;
+        opens_with_http2(&stream).await
+    };
+    let opened = tokio::select! {
+        biased;
+        opened = timeout(hall.limits.head, first) => opened,
+        () = hall.closing.cancelled() => return,
+    };
+    let Ok(Ok(is_http2)) = opened else { return };
+    let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
+    let asked = Arc::clone(&hall);
+    let service = service_fn(move |request| answer(&asked, request, peer));
+    if is_http2 {
+        // Seldom, and large: it is not to make every other connection's task larger.
+        Box::pin(drive(hall.http2.serve_connection(io, service), &hall)).await;
+    } else {
+        drive(hall.http1.serve_connection(io, service), &hall).await;
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE))?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(GONE))?;
+    Ok(())
+}
+
+/// Looks at the first bytes and leaves them where they are.
+async fn opens_with_http2(stream: &TcpStream) -> io::Result<bool> {
+    let peek = || {
+        let mut first = [0; HTTP2.len()];
+        let len = recv(stream.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK)?;
+        let undecided = 0 < len && len < HTTP2.len() && HTTP2.starts_with(&first[..len]);
+        // Said in these words, the runtime wakes us when there is more, not when there is any.
+        if undecided {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(first[..len] == *HTTP2)
+    };
+    loop {
+        stream.readable().await?;
+        match stream.try_io(Interest::READABLE, peek) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            decided => return decided,
+        }
+    }
+}
+
+/// Judges a request, has it handled, and ties a standing reply to the door.
+fn answer<H, F>(
+    hall: &Arc<Hall<H>>,
+    request: Request<Incoming>,
+    peer: PeerAddr,
+) -> impl Future<Output = Result<Response<Reply>, Infallible>> + use<H, F>
+where
+    H: Fn(Request<Incoming>, PeerAddr) -> F,
+    F: Future<Output = Response<Reply>>,
+{
+    let handled = hall
+        .allow
+        .check(request.uri(), request.headers())
+        .map(|()| (hall.handler)(request, peer));
+    let hall = Arc::clone(hall);
+    async move {
+        let mut response = match handled {
+            Ok(handled) => handled.await,
+            Err(denied) => forbidden(&denied),
+        };
+        response.body_mut().ends_with(&hall.closing);
+        Ok(response)
+    }
+}
+
+fn forbidden(denied: &Denied) -> Response<Reply> {
+    let mut response = Response::new(Reply::full(format!("{denied}\n")));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
+/// Runs a connection to its end. When the door closes it takes no new request, and what is in
+/// flight has the grace to finish.
+async fn drive<C: GracefulConnection, H>(connection: C, hall: &Hall<H>)
+where
+    C::Error: std::fmt::Display,
+{
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        // Asked first: a reply that is just being written then says that it is the last one.
+        biased;
+        () = hall.closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            timeout(hall.limits.grace, connection).await.ok()
+        }
+        ended = connection.as_mut() => Some(ended),
+    };
+    if let Some(Err(e)) = ended {
+        tracing::debug!("connection ended: {e}");
+    }
+}

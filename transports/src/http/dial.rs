@@ -1,0 +1,203 @@
+//! Connects to an upstream server: its name, its address, TLS.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use http::Uri;
+use http::uri::Scheme;
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+use super::tls::{NoRoots, Tls};
+use super::wire::Wire;
+
+/// Time for everything: the name, the address, TLS.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an address has before the next one is tried beside it (RFC 8305).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Most addresses of one name that are tried.
+const ADDRESSES: usize = 8;
+
+/// After this long without a byte we ask whether the server is still there, and give it as long to
+/// answer.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Why there is no connection to a server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DialError {
+    /// Nothing listens there.
+    #[error("connection refused at {at}: is the server running?")]
+    Refused {
+        /// The server, `host:port`.
+        at: String,
+    },
+    /// The name has no address.
+    #[error("the host name of {at} could not be resolved: {why}")]
+    Unresolved {
+        /// The server, `host:port`.
+        at: String,
+        /// What the resolver said.
+        why: String,
+    },
+    /// The network does not lead there.
+    #[error("{at} could not be reached: {why}")]
+    Unreachable {
+        /// The server, `host:port`.
+        at: String,
+        /// What the operating system said.
+        why: String,
+    },
+    /// There was no TLS connection: an unknown authority, another name, no TLS at all.
+    #[error("TLS with {at} failed: {why}")]
+    Tls {
+        /// The server, `host:port`.
+        at: String,
+        /// What is wrong with the handshake or the certificate.
+        why: String,
+    },
+    /// There is nothing to judge a certificate by.
+    #[error(transparent)]
+    NoRoots(#[from] NoRoots),
+    /// Nobody answered.
+    #[error("{at} did not take the connection within {within:?}")]
+    TimedOut {
+        /// The server, `host:port`.
+        at: String,
+        /// The time it had.
+        within: Duration,
+    },
+}
+
+/// Makes connections for the pool.
+#[derive(Clone, Debug)]
+pub(super) struct Dial {
+    pub(super) tls: Tls,
+}
+
+impl Service<Uri> for Dial {
+    type Response = Wire;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Wire, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let tls = self.tls.clone();
+        Box::pin(async move {
+            let late = |_| DialError::TimedOut {
+                at: address(&server),
+                within: PATIENCE,
+            };
+            timeout(PATIENCE, dial(&server, &tls)).await.map_err(late)?
+        })
+    }
+}
+
+async fn dial(server: &Uri, tls: &Tls) -> Result<Wire, DialError> {
+    let host = host(server);
+    let config = match server.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => Some(tls.config().await?),
+        _ => None,
+    };
+    let tcp = connect(server, host).await?;
+    let Some(config) = config else {
+        return Ok(Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp))));
+    };
+    let failed = |why: String| DialError::Tls {
+        at: address(server),
+        why,
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(e.to_string()))?;
+    let tcp = TokioIo::new(TokioIo::new(tcp));
+    let stream = TlsConnector::from(config).connect(name, tcp).await;
+    let stream = stream.map_err(|e| failed(e.to_string()))?;
+    Ok(Wire::new(stream.into()))
+}
+
+async fn connect(server: &Uri, host: &str) -> Result<TcpStream, DialError> {
+    let at = || address(server);
+    let addresses = match lookup_host((host, port(server))).await {
+        Ok(addresses) => addresses,
+        Err(e) => {
+            return Err(DialError::Unresolved {
+                at: at(),
+                why: e.to_string(),
+            });
+        }
+    };
+    match race(addresses.take(ADDRESSES)).await {
+        Ok(stream) => Ok(stream),
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            Err(DialError::Refused { at: at() })
+        }
+        Err(e) => Err(DialError::Unreachable {
+            at: at(),
+            why: e.to_string(),
+        }),
+    }
+}
+
+/// The first address that answers; each has a head start before the next.
+async fn race(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut tries = FuturesUnordered::new();
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        match addresses.next() {
+            Some(address) => tries.push(open(address)),
+            None if tries.is_empty() => return Err(failure),
+            None => {}
+        }
+        tokio::select! {
+            Some(tried) = tries.next() => match tried {
+                Ok(stream) => return Ok(stream),
+                Err(e) => failure = e,
+            },
+            () = sleep(HEAD_START) => {}
+        }
+    }
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE))?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    Ok(stream)
+}
+
+/// The host without the brackets of an IPv6 address.
+fn host(server: &Uri) -> &str {
+    let host = server.host().unwrap_or_default();
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    bare.unwrap_or(host)
+}
+
+fn port(server: &Uri) -> u16 {
+    let https = server.scheme() == Some(&Scheme::HTTPS);
+    server.port_u16().unwrap_or(if https { 443 } else { 80 })
+}
+
+/// `host:port`, as people write it.
+pub(super) fn address(server: &Uri) -> String {
+    format!("{}:{}", server.host().unwrap_or_default(), port(server))
+}

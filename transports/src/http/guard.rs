@@ -1,0 +1,244 @@
+//! Who may speak to a door through a browser: guards against DNS rebinding and foreign pages.
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, HeaderName, Uri};
+
+/// The names a machine always has for itself.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Most bytes of a refused value that are repeated in the refusal.
+const QUOTED: usize = 100;
+
+/// The hosts a door answers to and the origins whose pages it lets in, besides loopback.
+#[derive(Clone, Debug, Default)]
+pub struct Allow {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// Why a request was turned away: 403.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// The request does not say which host it wants.
+    #[error("the request names no host")]
+    NoHost,
+    /// Header fields that may stand once stand several times.
+    #[error("the request names more than one {0}")]
+    Several(HeaderName),
+    /// The host asked for is not ours: DNS rebinding, or a name that was not configured.
+    #[error("host {0:?} is neither loopback nor among the configured hosts")]
+    Host(String),
+    /// A page of this origin may not call.
+    #[error("origin {0:?} is neither on loopback nor among the configured origins")]
+    Origin(String),
+}
+
+impl Allow {
+    /// Loopback and these. A host is `name` (any port) or `name:port`, IPv6 in brackets; an origin
+    /// is `scheme://host[:port]`, as a browser sends it.
+    #[must_use]
+    pub fn new(
+        hosts: impl IntoIterator<Item = String>,
+        origins: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let plain = |origin: String| origin.trim_end_matches('/').to_owned();
+        Self {
+            hosts: hosts.into_iter().collect(),
+            origins: origins.into_iter().map(plain).collect(),
+        }
+    }
+
+    /// Judges the target and the header of a request.
+    ///
+    /// # Errors
+    /// [`Denied`], whose words can be told to the caller.
+    pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Denied> {
+        let host = only(headers, &HOST)?;
+        let authority = target.authority().map(http::uri::Authority::as_str);
+        if host.is_none() && authority.is_none() {
+            return Err(Denied::NoHost);
+        }
+        for name in [host, authority].into_iter().flatten() {
+            if !self.has_host(name) {
+                return Err(Denied::Host(quote(name)));
+            }
+        }
+        match only(headers, &ORIGIN)? {
+            Some(origin) if !self.has_origin(origin) => Err(Denied::Origin(quote(origin))),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_host(&self, authority: &str) -> bool {
+        let same = |host: &String| {
+            host.eq_ignore_ascii_case(authority)
+                || name(authority).is_some_and(|name| host.eq_ignore_ascii_case(name))
+        };
+        is_loopback(authority) || self.hosts.iter().any(same)
+    }
+
+    fn has_origin(&self, origin: &str) -> bool {
+        let host = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
+        let same = |known: &String| known.eq_ignore_ascii_case(origin);
+        host.is_some_and(is_loopback) || self.origins.iter().any(same)
+    }
+}
+
+fn is_loopback(authority: &str) -> bool {
+    let own = |name: &str| LOOPBACK.iter().any(|own| own.eq_ignore_ascii_case(name));
+    name(authority).is_some_and(own)
+}
+
+/// The name of `name[:port]`; `None` when what follows it is no port.
+fn name(authority: &str) -> Option<&str> {
+    let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
+    let Some(colon) = authority[end..].find(':') else {
+        return Some(authority);
+    };
+    let (name, port) = authority.split_at(end + colon);
+    let is_port = port[1..].bytes().all(|b| b.is_ascii_digit());
+    is_port.then_some(name)
+}
+
+/// The value of a field that may stand once; what is not text is no name of ours.
+fn only<'a>(headers: &'a HeaderMap, field: &HeaderName) -> Result<Option<&'a str>, Denied> {
+    let mut values = headers.get_all(field).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Denied::Several(field.clone()));
+    }
+    Ok(first.map(|value| value.to_str().unwrap_or("?")))
+}
+
+fn quote(value: &str) -> String {
+    value.chars().take(QUOTED).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn configured() -> Allow {
+        let hosts = ["Gateway.example", "[fd00::1]:8443"].map(str::to_owned);
+        Allow::new(hosts, ["https://app.example/".to_owned()])
+    }
+
+    fn ask(allow: &Allow, host: &str, origin: Option<&str>) -> Result<(), Denied> {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(host).unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, HeaderValue::from_str(origin).unwrap());
+        }
+        allow.check(&Uri::from_static("/mcp"), &headers)
+    }
+
+    /// MCP-080: a name that leads here by DNS rebinding is no name of ours.
+    #[test]
+    fn only_our_own_hosts_are_answered() {
+        for host in [
+            "localhost",
+            "LOCALHOST:7332",
+            "127.0.0.1",
+            "127.0.0.1:7332",
+            "[::1]",
+            "[::1]:7332",
+            "gateway.example",
+            "gateway.EXAMPLE:443",
+            "[fd00::1]:8443",
+        ] {
+            assert_eq!(ask(&configured(), host, None), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7332",
+            "localhost.evil.example",
+            "evil.example:localhost",
+            "localhost@evil.example",
+            "localhost:80@evil.example",
+            "user@localhost",
+            "127.0.0.1.evil.example",
+            "[::2]:7332",
+            "[::1]evil",
+            "[fd00::1]",
+            "[fd00::1]:9",
+            "",
+        ] {
+            let denied = Err(Denied::Host(host.to_owned()));
+            assert_eq!(ask(&configured(), host, None), denied, "{host}");
+        }
+    }
+
+    /// MCP-080: pages of foreign origins are turned away.
+    #[test]
+    fn only_our_own_origins_are_let_in() {
+        for origin in [
+            "http://localhost:3000",
+            "https://localhost",
+            "http://127.0.0.1:6274",
+            "http://[::1]:1",
+            "https://app.example",
+        ] {
+            assert_eq!(
+                ask(&configured(), "localhost", Some(origin)),
+                Ok(()),
+                "{origin}"
+            );
+        }
+        for origin in [
+            "https://evil.example",
+            "null",
+            "",
+            "http://app.example",
+            "https://app.example:8443",
+            "https://app.example.evil.example",
+            "http://localhost.evil.example",
+            "http://localhost/",
+            "file://localhost",
+            "localhost",
+        ] {
+            let denied = Err(Denied::Origin(origin.to_owned()));
+            assert_eq!(
+                ask(&configured(), "localhost", Some(origin)),
+                denied,
+                "{origin}"
+            );
+        }
+    }
+
+    /// MCP-080: HTTP/2 and absolute targets carry the host in the target; it must agree.
+    #[test]
+    fn the_target_s_host_is_judged_too() {
+        let allow = Allow::default();
+        let target = |text: &'static str| Uri::from_static(text);
+        let none = HeaderMap::new();
+        assert_eq!(
+            allow.check(&target("http://localhost:1/mcp"), &none),
+            Ok(())
+        );
+        assert_eq!(allow.check(&target("/mcp"), &none), Err(Denied::NoHost));
+        let mut own = HeaderMap::new();
+        own.insert(HOST, HeaderValue::from_static("localhost"));
+        let foreign = allow.check(&target("http://evil.example/mcp"), &own);
+        assert_eq!(foreign, Err(Denied::Host("evil.example".to_owned())));
+    }
+
+    #[test]
+    fn a_field_that_stands_twice_is_refused() {
+        let mut headers = HeaderMap::new();
+        headers.append(HOST, HeaderValue::from_static("localhost"));
+        headers.append(HOST, HeaderValue::from_static("evil.example"));
+        let denied = Allow::default().check(&Uri::from_static("/"), &headers);
+        assert_eq!(denied, Err(Denied::Several(HOST)));
+    }
+
+    #[test]
+    fn a_refusal_repeats_no_more_than_a_line() {
+        let long = "x".repeat(5000);
+        let denied = ask(&Allow::default(), &long, None).unwrap_err();
+        assert!(denied.to_string().len() < 250);
+    }
+}

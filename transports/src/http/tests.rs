@@ -1,0 +1,146 @@
+//! Real doors, clients and servers on loopback.
+
+mod client;
+mod door;
+mod shutdown;
+mod stream;
+mod tls;
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::body::{Reply, collect};
+use super::guard::Allow;
+use super::server::{Door, DoorLimits, PeerAddr};
+
+/// What should happen at all happens within this time.
+async fn soon<T>(event: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(10), event).await;
+    done.expect("it happens soon")
+}
+
+/// A door that is served until it is closed.
+struct Open {
+    at: String,
+    closing: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+fn open<H, F>(limits: DoorLimits, handler: H) -> Open
+where
+    H: Fn(Request<Incoming>, PeerAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Reply>> + Send + 'static,
+{
+    let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let at = door.addr().to_string();
+    let closing = CancellationToken::new();
+    let serving = door.serve(limits, Allow::default(), handler, closing.clone());
+    Open {
+        at,
+        closing,
+        served: tokio::spawn(serving),
+    }
+}
+
+/// Answers with the body of the request, or with why it could not be taken.
+async fn echo(request: Request<Incoming>, _: PeerAddr) -> Response<Reply> {
+    match collect(request.into_body(), 100, Duration::from_millis(200)).await {
+        Ok(body) => Response::new(Reply::full(body)),
+        Err(e) => {
+            let mut response = Response::new(Reply::full(e.to_string()));
+            *response.status_mut() = e.status();
+            response
+        }
+    }
+}
+
+/// A client that says and hears bytes.
+struct Raw(TcpStream);
+
+impl Raw {
+    async fn to(at: &str) -> Self {
+        Self(TcpStream::connect(at).await.unwrap())
+    }
+
+    async fn say(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Everything up to and with `end`.
+    async fn hear(&mut self, end: &str) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(end.as_bytes()) {
+            let byte = soon(self.0.read_u8()).await;
+            let so_far = String::from_utf8_lossy(&heard).into_owned();
+            heard.push(byte.unwrap_or_else(|e| panic!("{e} after {so_far:?}")));
+        }
+        String::from_utf8(heard).unwrap()
+    }
+
+    /// Everything until the other side is done, a reset included.
+    async fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        let _ = soon(self.0.read_to_end(&mut rest)).await;
+        String::from_utf8(rest).unwrap()
+    }
+}
+
+/// Reports when it is dropped.
+struct Tell(Option<oneshot::Sender<()>>);
+
+impl Tell {
+    fn new() -> (Self, oneshot::Receiver<()>) {
+        let (tell, told) = oneshot::channel();
+        (Self(Some(tell)), told)
+    }
+}
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            let _ = tell.send(());
+        }
+    }
+}
+
+/// A stream of `item` that never ends, ready whenever it is asked, and tells when it is dropped.
+fn endless(item: Bytes, tell: Tell) -> impl futures_util::Stream<Item = Bytes> + Send {
+    futures_util::stream::repeat_with(move || {
+        let _held = &tell;
+        item.clone()
+    })
+}
+
+/// A stream that never says anything, and tells when it is dropped.
+fn silent(tell: Tell) -> impl futures_util::Stream<Item = Bytes> + Send {
+    futures_util::stream::poll_fn(move |_| {
+        let _held = &tell;
+        std::task::Poll::Pending
+    })
+}
+
+/// A server that does `play` with each of its connections.
+fn upstream<F>(play: impl Fn(Raw) -> F + Send + 'static) -> Uri
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    listener.set_nonblocking(true).unwrap();
+    let listener = TcpListener::from_std(listener).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(play(Raw(stream)));
+        }
+    });
+    url.parse().unwrap()
+}

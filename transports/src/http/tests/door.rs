@@ -1,0 +1,300 @@
+//! What a door does for its callers, and to them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+
+const POST: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi";
+const GET: &str = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+/// MCP-081: a door on 127.0.0.1 is found at no other address of the machine.
+#[tokio::test]
+async fn a_loopback_door_opens_to_loopback_only() {
+    let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    assert!(door.addr().ip().is_loopback());
+    let elsewhere = TcpStream::connect(("127.0.0.2", door.addr().port())).await;
+    assert!(elsewhere.is_err());
+}
+
+#[tokio::test]
+async fn requests_follow_each_other_on_a_connection() {
+    let door = open(DoorLimits::default(), echo);
+    let mut client = Raw::to(&door.at).await;
+    for _ in 0..3 {
+        client.say(POST).await;
+        let answer = client.hear("\r\n\r\nhi").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("content-length: 2\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn pieces_leave_as_one_body_with_its_length() {
+    let door = open(DoorLimits::default(), |_, _| async {
+        Response::new(Reply::parts(["{\"id\":", "", "7", "}"].map(Bytes::from)))
+    });
+    let mut client = Raw::to(&door.at).await;
+    client.say(GET).await;
+    let answer = client.hear("{\"id\":7}").await;
+    assert!(answer.contains("content-length: 8\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn http2_is_spoken_to_those_who_open_with_it() {
+    let door = open(DoorLimits::default(), echo);
+    let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
+    let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    for (host, status, body) in [
+        (door.at.as_str(), 200, "hi"),
+        ("evil.example", 403, "host \"evil.example\" is neither"),
+    ] {
+        let request = Request::post(format!("http://{host}/mcp"))
+            .body(Full::<Bytes>::from("hi"))
+            .unwrap();
+        let response = soon(client.send_request(request)).await.unwrap();
+        assert_eq!(response.status(), status);
+        let got = soon(response.into_body().collect())
+            .await
+            .unwrap()
+            .to_bytes();
+        assert!(got.starts_with(body.as_bytes()), "{got:?}");
+    }
+}
+
+/// The first bytes of a connection may come one by one.
+#[tokio::test]
+async fn a_slow_opening_is_understood() {
+    let door = open(DoorLimits::default(), echo);
+    for (opening, answer) in [
+        (POST, "\r\n\r\nhi"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x04"),
+    ] {
+        let mut client = Raw::to(&door.at).await;
+        client.0.set_nodelay(true).unwrap();
+        for byte in opening.split_inclusive(|_: char| true) {
+            client.say(byte).await;
+            tokio::task::yield_now().await;
+        }
+        client.hear(answer).await;
+    }
+}
+
+/// MCP-080: the handler never sees what comes from a foreign page or for a foreign host.
+#[tokio::test]
+async fn foreign_hosts_and_origins_are_forbidden() {
+    static HANDLED: AtomicUsize = AtomicUsize::new(0);
+    let door = open(DoorLimits::default(), |request, peer| {
+        HANDLED.fetch_add(1, Ordering::SeqCst);
+        echo(request, peer)
+    });
+    for (head, words) in [
+        ("host: evil.example", "host \"evil.example\" is neither"),
+        (
+            "host: localhost\r\norigin: http://evil.example",
+            "origin \"http://evil.example\"",
+        ),
+        ("host: localhost\r\norigin: null", "origin \"null\""),
+        ("x: y", "the request names no host"),
+    ] {
+        let mut client = Raw::to(&door.at).await;
+        client
+            .say(&format!(
+                "GET /mcp HTTP/1.1\r\n{head}\r\nconnection: close\r\n\r\n"
+            ))
+            .await;
+        let answer = client.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+        assert!(answer.contains(words), "{answer}");
+    }
+    assert_eq!(HANDLED.load(Ordering::SeqCst), 0);
+}
+
+/// CMCP-032: bodies that are too long, too slow or broken are answered, and the door stays open.
+#[tokio::test]
+async fn a_bad_body_is_answered_and_blocks_nobody() {
+    let door = open(DoorLimits::default(), echo);
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n";
+    let mut slow = Raw::to(&door.at).await;
+    slow.say(&format!("{head}content-length: 9\r\n\r\nhi"))
+        .await;
+    let mut large = Raw::to(&door.at).await;
+    large
+        .say(&format!("{head}content-length: 101\r\n\r\nhi"))
+        .await;
+    assert!(large.rest().await.starts_with("HTTP/1.1 413 "));
+    let mut chunked = Raw::to(&door.at).await;
+    let chunk = "x".repeat(60);
+    let chunks = format!("3c\r\n{chunk}\r\n3c\r\n{chunk}\r\n0\r\n\r\n");
+    chunked
+        .say(&format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}"))
+        .await;
+    assert!(chunked.hear("bytes").await.starts_with("HTTP/1.1 413 "));
+    let mut broken = Raw::to(&door.at).await;
+    broken
+        .say(&format!(
+            "{head}transfer-encoding: chunked\r\n\r\nnot hex\r\n"
+        ))
+        .await;
+    assert!(broken.rest().await.starts_with("HTTP/1.1 400 "));
+    assert!(slow.rest().await.starts_with("HTTP/1.1 408 "));
+    let mut next = Raw::to(&door.at).await;
+    next.say(POST).await;
+    next.hear("\r\n\r\nhi").await;
+}
+
+#[tokio::test]
+async fn silence_and_endless_heads_end_a_connection() {
+    let limits = DoorLimits {
+        head: Duration::from_millis(100),
+        head_bytes: 1024,
+        ..DoorLimits::default()
+    };
+    let door = open(limits, echo);
+    for opening in ["", "P", "GET /mcp HT", "GET /mcp HTTP/1.1\r\nhost: local"] {
+        let mut client = Raw::to(&door.at).await;
+        client.say(opening).await;
+        assert_eq!(client.rest().await, "", "{opening}");
+    }
+    let mut client = Raw::to(&door.at).await;
+    client
+        .say(&format!(
+            "GET / HTTP/1.1\r\nhost: localhost\r\nx: {}",
+            "y".repeat(2000)
+        ))
+        .await;
+    assert!(client.rest().await.starts_with("HTTP/1.1 431 "));
+}
+
+/// MCP-074, CMCP-023: an event stream has no length, and a beat fills its silence.
+#[tokio::test]
+async fn an_event_stream_beats_while_it_is_silent() {
+    let door = open(DoorLimits::default(), |_, _| async {
+        let items = futures_util::stream::iter([crate::sse::event(Some(1.into()), b"{}")]);
+        let items = futures_util::StreamExt::chain(items, futures_util::stream::pending());
+        let beat = crate::sse::comment("beat");
+        let body = Reply::stream(items).heartbeat(Duration::from_millis(20), beat);
+        let response = Response::builder().header(CONTENT_TYPE, "text/event-stream");
+        response.body(body).unwrap()
+    });
+    let mut client = Raw::to(&door.at).await;
+    client.say(GET).await;
+    let head = client.hear("\r\n\r\n").await.to_lowercase();
+    assert!(head.starts_with("http/1.1 200 ok\r\n"), "{head}");
+    assert!(
+        head.contains("content-type: text/event-stream\r\n"),
+        "{head}"
+    );
+    assert!(!head.contains("content-length"), "{head}");
+    client.hear("id: 1\ndata: {}\n\n\r\n").await;
+    for _ in 0..3 {
+        client.hear(": beat\n\n\r\n").await;
+    }
+}
+
+/// CMCP-024: a stream whose client went away is dropped within a second.
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_stream() {
+    let (tell, told) = Tell::new();
+    let tell = Mutex::new(Some(tell));
+    let door = open(DoorLimits::default(), move |_, _| {
+        let tell = tell.lock().unwrap().take().unwrap();
+        async { Response::new(Reply::stream(silent(tell))) }
+    });
+    let mut client = Raw::to(&door.at).await;
+    client.say(GET).await;
+    client.hear("\r\n\r\n").await;
+    drop(client);
+    let noticed = tokio::time::timeout(Duration::from_secs(1), told).await;
+    noticed.expect("within a second").unwrap();
+}
+
+/// Closing the connection is how a client of HTTP cancels its call.
+#[tokio::test]
+async fn a_client_that_leaves_cancels_its_call() {
+    let (tell, told) = Tell::new();
+    let (called, calls) = oneshot::channel();
+    let once = Mutex::new(Some((tell, called)));
+    let door = open(DoorLimits::default(), move |_, _| {
+        let (tell, called) = once.lock().unwrap().take().unwrap();
+        async {
+            called.send(()).unwrap();
+            let _held = tell;
+            std::future::pending().await
+        }
+    });
+    let mut client = Raw::to(&door.at).await;
+    client.say(POST).await;
+    soon(calls).await.unwrap();
+    drop(client);
+    soon(told).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_dropped() {
+    let limits = DoorLimits {
+        stall: Duration::from_millis(100),
+        ..DoorLimits::default()
+    };
+    let (tell, told) = Tell::new();
+    let tell = Mutex::new(Some(tell));
+    let door = open(limits, move |_, _| {
+        let tell = tell.lock().unwrap().take().unwrap();
+        let body = endless(Bytes::from_static(&[b'x'; 4096]), tell);
+        async { Response::new(Reply::stream(body)) }
+    });
+    let mut client = Raw::to(&door.at).await;
+    client.say(GET).await;
+    soon(told).await.unwrap();
+    drop(client);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_so() {
+    let limits = DoorLimits {
+        connections: 2,
+        ..DoorLimits::default()
+    };
+    let door = open(limits, echo);
+    let mut first = Raw::to(&door.at).await;
+    let mut second = Raw::to(&door.at).await;
+    for client in [&mut first, &mut second] {
+        client.say(POST).await;
+        client.hear("\r\n\r\nhi").await;
+    }
+    let mut third = Raw::to(&door.at).await;
+    third.say(POST).await;
+    let answer = third.rest().await;
+    assert!(
+        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.ends_with("\r\n\r\ntoo many connections.\n"),
+        "{answer}"
+    );
+    first.0.shutdown().await.unwrap();
+    first.rest().await;
+    soon(async {
+        loop {
+            let mut next = Raw::to(&door.at).await;
+            next.say(
+                POST.replace("1.1\r\n", "1.1\r\nconnection: close\r\n")
+                    .as_str(),
+            )
+            .await;
+            if next.rest().await.ends_with("\r\n\r\nhi") {
+                return;
+            }
+        }
+    })
+    .await;
+}

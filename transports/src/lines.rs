@@ -1,0 +1,13 @@
+//! Newline-delimited frames over any byte stream: stdio of children and our own Unix socket.
+//!
+//! The hottest code of the product. Outwards, every task that has a frame puts it into a
+//! [`LineSink`] without waiting and one [`LineWriter`] writes all that is queued with one system
+//! call. Inwards, [`read`] hands out frames that are slices of what was read.
+
+mod read;
+mod sink;
+mod writer;
+
+pub use read::{READ_AHEAD, RUNAWAY, ReadEnd, read};
+pub use sink::{LineSink, QueueLimits, SendError, sink};
+pub use writer::{LineWriter, WriteEnd};

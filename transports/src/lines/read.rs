@@ -1,0 +1,199 @@
+//! Reading frames: big reads while bytes flow, no buffer while a stream is idle.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use mgp_protocol::framing::{Frame, Framer};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+/// Room for one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
+pub const READ_AHEAD: usize = 128 << 10;
+
+/// How many times `max_frame` one line may grow before the stream is given up.
+pub const RUNAWAY: u64 = 16;
+
+/// The first read after a pause goes through the stack, in bytes: thousands of idle streams then
+/// hold no buffer at all, and the frames of a small read share one allocation of just their size.
+const FIRST_READ: usize = 16 << 10;
+
+/// Less than this much of a big buffer is moved out of it, in bytes, so that the rest can be freed.
+const LEFTOVER: usize = 4 << 10;
+
+/// How reading ended.
+#[derive(Debug)]
+pub enum ReadEnd {
+    /// The peer closed its side. A last line without newline was still handed out.
+    Eof,
+    /// A line grew beyond [`RUNAWAY`] times the limit: the peer speaks no newlines.
+    Runaway,
+    /// The stream broke.
+    Failed(io::Error),
+}
+
+/// Reads until the stream ends and hands every frame to `on`.
+///
+/// A line over `max_frame` bytes is dropped and reported as [`Frame::Oversized`]; blank lines are
+/// passed over (CMCP-015). Frames are slices of what was read and keep it alive.
+pub async fn read<R: AsyncRead + Unpin>(
+    mut stream: R,
+    max_frame: usize,
+    mut on: impl FnMut(Frame),
+) -> ReadEnd {
+    let runaway = RUNAWAY.saturating_mul(max_frame as u64);
+    let mut framer = Framer::new(max_frame);
+    let mut buffer = Buffer::default();
+    loop {
+        let ended = match buffer.fill(&mut stream).await {
+            Ok(count) => count == 0,
+            Err(error) => return ReadEnd::Failed(error),
+        };
+        if ended {
+            buffer.bytes.extend_from_slice(b"\n");
+        }
+        while let Some(frame) = framer.next(&mut buffer.bytes) {
+            on(frame);
+        }
+        if ended {
+            return ReadEnd::Eof;
+        }
+        if framer.dropped() > runaway {
+            return ReadEnd::Runaway;
+        }
+        buffer.let_go();
+    }
+}
+
+/// Bytes that are not yet a whole line.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: BytesMut,
+    /// The last read filled all its room: more is waiting.
+    flowing: bool,
+}
+
+impl Buffer {
+    /// Reads once and answers how many bytes came, 0 at the end of the stream.
+    async fn fill<R: AsyncRead + Unpin>(&mut self, stream: &mut R) -> io::Result<usize> {
+        if !self.flowing || self.bytes.is_empty() {
+            return poll_fn(|cx| self.poll_first(stream, cx)).await;
+        }
+        self.bytes.reserve(READ_AHEAD);
+        let count = stream.read_buf(&mut self.bytes).await?;
+        self.flowing = count >= READ_AHEAD;
+        Ok(count)
+    }
+
+    fn poll_first<R: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut R,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); FIRST_READ];
+        let mut room = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(stream).poll_read(cx, &mut room))?;
+        let count = room.filled().len();
+        self.flowing = count == FIRST_READ;
+        if self.flowing {
+            self.bytes.reserve(FIRST_READ + READ_AHEAD);
+        }
+        self.bytes.extend_from_slice(room.filled());
+        Poll::Ready(Ok(count))
+    }
+
+    /// Frees what a stream that pauses now does not need.
+    fn let_go(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = BytesMut::new();
+        } else if self.bytes.len() < LEFTOVER && self.bytes.capacity() > READ_AHEAD / 2 {
+            self.bytes = BytesMut::from(&self.bytes[..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    async fn frames_of(input: &[u8], max_frame: usize) -> (Vec<Frame>, ReadEnd) {
+        let mut frames = Vec::new();
+        let end = read(input, max_frame, |frame| frames.push(frame)).await;
+        (frames, end)
+    }
+
+    fn line(frame: &Frame) -> &[u8] {
+        match frame {
+            Frame::Line(line) => line,
+            Frame::Oversized { .. } => panic!("{frame:?}"),
+        }
+    }
+
+    /// MCP-068, CMCP-015: one frame per line whatever its size, blank lines are nothing.
+    #[tokio::test]
+    async fn frames_of_every_size_come_out_whole() {
+        let sizes = [1, 200, FIRST_READ - 1, FIRST_READ, READ_AHEAD, 20 << 20, 3];
+        let mut input = Vec::new();
+        for size in sizes {
+            input.extend(std::iter::repeat_n(b'x', size));
+            input.extend_from_slice(b"\n\r\n\n");
+        }
+        let (frames, end) = frames_of(&input, 32 << 20).await;
+        let lengths: Vec<usize> = frames.iter().map(|f| line(f).len()).collect();
+        assert_eq!(lengths, sizes);
+        assert!(matches!(end, ReadEnd::Eof));
+    }
+
+    #[tokio::test]
+    async fn a_last_line_needs_no_newline() {
+        let (frames, end) = frames_of(b"{}\n[1]", 64).await;
+        assert_eq!(frames.len(), 2);
+        assert_eq!(line(&frames[1]), b"[1]");
+        assert!(matches!(end, ReadEnd::Eof));
+    }
+
+    /// MCP-072: a banner, binary noise and half a message do not end the connection.
+    #[tokio::test]
+    async fn garbage_is_read_past() {
+        let (frames, end) = frames_of(b"Server v1 ready!\n\0\xff\xfe\n{\"a\":\n{}\n", 64).await;
+        assert_eq!(frames.len(), 4);
+        assert_eq!(line(&frames[3]), b"{}");
+        assert!(matches!(end, ReadEnd::Eof));
+    }
+
+    #[tokio::test]
+    async fn an_oversized_line_is_reported_and_the_next_one_read() {
+        let input = [&vec![b'x'; 100_000][..], b"\n{}\n"].concat();
+        let (frames, _) = frames_of(&input, 65_536).await;
+        assert!(matches!(frames[0], Frame::Oversized { len: 100_000, .. }));
+        assert_eq!(line(&frames[1]), b"{}");
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_ends_the_read() {
+        let mut frames = 0;
+        let end = read(tokio::io::repeat(b'x'), 1024, |_| frames += 1).await;
+        assert!(matches!(end, ReadEnd::Runaway));
+        assert_eq!(frames, 0);
+    }
+
+    #[tokio::test]
+    async fn a_stream_at_rest_keeps_no_buffer() {
+        let (mut near, mut far) = tokio::io::duplex(1 << 20);
+        let (mut framer, mut buffer) = (Framer::new(1 << 20), Buffer::default());
+        let burst = [&vec![b'x'; 300_000][..], b"\nrest"].concat();
+        far.write_all(&burst).await.unwrap();
+        let mut read = 0;
+        while read < burst.len() {
+            read += buffer.fill(&mut near).await.unwrap();
+            while framer.next(&mut buffer.bytes).is_some() {}
+            buffer.let_go();
+        }
+        assert_eq!(&buffer.bytes[..], b"rest");
+        assert!(buffer.bytes.capacity() <= LEFTOVER);
+    }
+}

@@ -1,0 +1,281 @@
+//! The queue between everyone who has a frame to send and the one writer that sends them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use super::writer::LineWriter;
+
+/// How much may wait for a reader that is slower than its writers.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLimits {
+    /// Frames queued or being written. 1,024 by default: more requests than that in flight on one
+    /// stream means that its reader has stopped.
+    pub frames: usize,
+    /// Bytes of those frames. 64 MiB by default: a few of the largest frames allowed, and with it
+    /// the most that one stuck peer can hold of the kernel's memory.
+    pub bytes: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self {
+            frames: 1024,
+            bytes: 64 << 20,
+        }
+    }
+}
+
+/// Why a frame was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The queue is at one of its [`QueueLimits`]; the frame was not taken.
+    #[error("the peer does not keep up: the queue of frames to it is full")]
+    Full,
+    /// The stream has ended or is ending; nothing will be sent any more.
+    #[error("the stream is closed")]
+    Closed,
+}
+
+/// A queue of frames and the writer that empties it.
+#[must_use]
+pub fn sink(limits: QueueLimits) -> (LineSink, LineWriter) {
+    let queue = Arc::new(Queue {
+        limits,
+        state: Mutex::default(),
+    });
+    let sink = LineSink(Arc::new(Inlet(Arc::clone(&queue))));
+    (sink, LineWriter::new(Outlet(queue)))
+}
+
+/// Where frames go in. All clones feed the same stream, each frame whole (CMCP-016).
+///
+/// When the last clone is dropped the writer finishes what is queued and ends.
+#[derive(Clone, Debug)]
+pub struct LineSink(Arc<Inlet>);
+
+impl LineSink {
+    /// Queues one frame, given without its newline. Never waits.
+    ///
+    /// A frame that spans lines is put on one: outside of its strings JSON knows newlines as mere
+    /// blanks, and a newline let through would make one caller's frame into two (MCP-068).
+    ///
+    /// # Errors
+    /// [`SendError`]: the queue is full, or the stream has ended.
+    pub fn send(&self, frame: Bytes) -> Result<(), SendError> {
+        self.0.0.push(on_one_line(frame))
+    }
+
+    /// Lets the writer finish what is queued, then end the stream. Later frames are refused.
+    pub fn close(&self) {
+        self.0.0.close();
+    }
+
+    /// True when nothing more will be taken.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.0.lock().closed
+    }
+}
+
+fn on_one_line(frame: Bytes) -> Bytes {
+    if memchr::memchr(b'\n', &frame).is_none() {
+        return frame;
+    }
+    let flat = |byte: &u8| if *byte == b'\n' { b' ' } else { *byte };
+    frame.iter().map(flat).collect()
+}
+
+/// All sinks of a stream together: its end is theirs.
+#[derive(Debug)]
+struct Inlet(Arc<Queue>);
+
+impl Drop for Inlet {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The writer's end of the queue. Dropped, it refuses further frames and frees the queued ones.
+#[derive(Debug)]
+pub(super) struct Outlet(Arc<Queue>);
+
+impl Outlet {
+    /// Gives back what was `written` and, when `batch` is used up, moves all that is queued into
+    /// it. `false` when the stream is closed and everything has been taken.
+    pub(super) fn poll_refill(
+        &self,
+        batch: &mut VecDeque<Bytes>,
+        written: &mut Load,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        let mut state = self.0.lock();
+        state.load.frames -= written.frames;
+        state.load.bytes -= written.bytes;
+        *written = Load::default();
+        if batch.is_empty() {
+            std::mem::swap(&mut state.frames, batch);
+        }
+        if !batch.is_empty() {
+            return Poll::Ready(true);
+        }
+        if state.closed {
+            return Poll::Ready(false);
+        }
+        state.park(batch, cx.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        state.writer = None;
+        state.frames = VecDeque::new();
+    }
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    pub(super) frames: usize,
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+struct Queue {
+    limits: QueueLimits,
+    state: Mutex<State>,
+}
+
+/// Invariant: `load` is what lies in `frames` and in the writer's hands.
+#[derive(Debug, Default)]
+struct State {
+    frames: VecDeque<Bytes>,
+    load: Load,
+    closed: bool,
+    /// Set while the writer sleeps, so that a batch costs one wake.
+    writer: Option<Waker>,
+}
+
+impl State {
+    /// Room kept by a stream that has nothing to send: thousands of them idle at once.
+    const IDLE_ROOM: usize = 32;
+
+    fn park(&mut self, batch: &mut VecDeque<Bytes>, writer: &Waker) {
+        self.frames.shrink_to(Self::IDLE_ROOM);
+        batch.shrink_to(Self::IDLE_ROOM);
+        self.writer = Some(writer.clone());
+    }
+}
+
+impl Queue {
+    fn push(&self, frame: Bytes) -> Result<(), SendError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(SendError::Closed);
+        }
+        let bytes = state.load.bytes.saturating_add(frame.len());
+        if state.load.frames >= self.limits.frames || bytes > self.limits.bytes {
+            return Err(SendError::Full);
+        }
+        state.load.frames += 1;
+        state.load.bytes = bytes;
+        state.frames.push_back(frame);
+        wake(state);
+        Ok(())
+    }
+
+    fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        wake(state);
+    }
+
+    /// No code panics while it holds the lock, so a poisoned state is a whole one.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the writer if it sleeps, after the lock is free again.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let writer = state.writer.take();
+    drop(state);
+    if let Some(writer) = writer {
+        writer.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: QueueLimits = QueueLimits {
+        frames: 2,
+        bytes: 10,
+    };
+
+    fn frame(len: usize) -> Bytes {
+        vec![b'x'; len].into()
+    }
+
+    #[test]
+    fn a_full_queue_refuses_by_count_and_by_size() {
+        let (sink, _writer) = sink(SMALL);
+        assert_eq!(sink.send(frame(11)), Err(SendError::Full));
+        assert_eq!(sink.send(frame(1)), Ok(()));
+        assert_eq!(sink.send(frame(9)), Ok(()));
+        assert_eq!(sink.send(frame(0)), Err(SendError::Full));
+    }
+
+    #[test]
+    fn what_is_being_written_still_counts_until_it_is_written() {
+        let queue = Arc::new(Queue {
+            limits: SMALL,
+            state: Mutex::default(),
+        });
+        let (outlet, mut batch) = (Outlet(Arc::clone(&queue)), VecDeque::new());
+        let refill = |written: &mut Load, batch: &mut VecDeque<Bytes>| {
+            outlet.poll_refill(batch, written, &mut Context::from_waker(Waker::noop()))
+        };
+        queue.push(frame(4)).unwrap();
+        queue.push(frame(4)).unwrap();
+        assert_eq!(refill(&mut Load::default(), &mut batch), Poll::Ready(true));
+        assert_eq!(queue.push(frame(1)), Err(SendError::Full));
+        batch.clear();
+        let mut written = Load {
+            frames: 2,
+            bytes: 8,
+        };
+        assert_eq!(refill(&mut written, &mut batch), Poll::Pending);
+        assert_eq!(queue.push(frame(10)), Ok(()));
+    }
+
+    #[test]
+    fn a_stream_without_writer_refuses_and_holds_nothing() {
+        let (sink, writer) = sink(QueueLimits::default());
+        let mut held = frame(1000);
+        sink.send(held.clone()).unwrap();
+        drop(writer);
+        assert_eq!(sink.send(frame(1)), Err(SendError::Closed));
+        assert!(sink.is_closed());
+        held = held
+            .try_into_mut()
+            .map(bytes::BytesMut::freeze)
+            .expect("no other owner is left");
+        assert_eq!(held.len(), 1000);
+    }
+
+    /// MCP-068: a frame from a pretty-printing caller stays one frame, with the same meaning.
+    #[test]
+    fn a_frame_never_spans_lines() {
+        let pretty = Bytes::from_static(b"{\n  \"a\": \"x\\ny\"\r\n}");
+        assert_eq!(on_one_line(pretty), "{   \"a\": \"x\\ny\"\r }");
+        let plain = Bytes::from_static(b"{}");
+        assert_eq!(on_one_line(plain.clone()).as_ptr(), plain.as_ptr());
+    }
+}

@@ -1,0 +1,215 @@
+//! What a server said on stderr, and what the kernel noted about it: bounded, numbered, harmless
+//! to print.
+
+mod drain;
+mod visible;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+pub use drain::drain;
+pub use visible::visible;
+
+/// Lines kept per server: enough for the stack trace that explains a crash and what led to it.
+pub const MAX_LINES: usize = 1000;
+
+/// Text kept per server, in bytes: a hundred servers stay within 25 MiB.
+pub const MAX_TEXT: usize = 256 << 10;
+
+/// Longest line, in bytes; what goes beyond is cut with a note.
+pub const MAX_LINE: usize = 8 << 10;
+
+/// Who wrote a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// The server, on its stderr.
+    Server,
+    /// The kernel, about the server.
+    Kernel,
+}
+
+/// One line of a server's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Counts from 1 without gaps; a gap between two lines read means that lines were dropped.
+    pub seq: u64,
+    /// When the kernel got it, in milliseconds of unix time.
+    pub at_ms: u64,
+    /// Who wrote it.
+    pub author: Author,
+    /// Printable text without line ends, at most [`MAX_LINE`] bytes and a note.
+    pub text: Arc<str>,
+}
+
+/// The log of one server. Clones are the same log; it outlives the server's processes.
+///
+/// At its bounds the oldest lines are dropped.
+#[derive(Clone, Debug)]
+pub struct ServerLog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    lines: Mutex<Ring>,
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    lines: VecDeque<LogLine>,
+    text: usize,
+    newest: u64,
+}
+
+impl Default for ServerLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ServerLog {
+    /// An empty log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            lines: Mutex::default(),
+            newest: watch::Sender::new(0),
+        }))
+    }
+
+    /// Takes one line of the server's stderr, as bytes without their newline.
+    pub fn push(&self, line: &[u8]) {
+        self.add(Author::Server, line);
+    }
+
+    /// Adds a note of the kernel's own.
+    pub fn note(&self, text: &str) {
+        self.add(Author::Kernel, text.as_bytes());
+    }
+
+    /// The newest `count` lines, oldest first.
+    #[must_use]
+    pub fn tail(&self, count: usize) -> Vec<LogLine> {
+        self.ring(|ring| {
+            let skipped = ring.lines.len().saturating_sub(count);
+            ring.lines.iter().skip(skipped).cloned().collect()
+        })
+    }
+
+    /// The kept lines with a number above `seq`, oldest first.
+    #[must_use]
+    pub fn after(&self, seq: u64) -> Vec<LogLine> {
+        self.ring(|ring| {
+            let old = ring.lines.partition_point(|line| line.seq <= seq);
+            ring.lines.range(old..).cloned().collect()
+        })
+    }
+
+    /// Follows the log: the value is the newest line's number, 0 when there is none.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.0.newest.subscribe()
+    }
+
+    fn add(&self, author: Author, line: &[u8]) {
+        let text = shortened(line);
+        self.ring(|ring| {
+            ring.add(author, text);
+            self.0.newest.send_replace(ring.newest);
+        });
+    }
+
+    fn ring<T>(&self, on: impl FnOnce(&mut Ring) -> T) -> T {
+        on(&mut self.0.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Ring {
+    fn add(&mut self, author: Author, text: String) {
+        self.newest += 1;
+        self.text += text.len();
+        self.lines.push_back(LogLine {
+            seq: self.newest,
+            at_ms: unix_ms(),
+            author,
+            text: text.into(),
+        });
+        while self.lines.len() > MAX_LINES || self.text > MAX_TEXT {
+            let Some(oldest) = self.lines.pop_front() else {
+                break;
+            };
+            self.text -= oldest.text.len();
+        }
+    }
+}
+
+/// Cuts twice: before the clean-up to bound its work, after it because it makes text longer.
+fn shortened(line: &[u8]) -> String {
+    let mut text = visible(&line[..line.len().min(MAX_LINE)]);
+    let kept = text.floor_char_boundary(MAX_LINE);
+    if line.len() > MAX_LINE || text.len() > kept {
+        text.truncate(kept);
+        text.push_str(" [cut]");
+    }
+    text
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_lines_go_when_there_are_too_many() {
+        let log = ServerLog::new();
+        for n in 1..=MAX_LINES + 5 {
+            log.push(n.to_string().as_bytes());
+        }
+        let all = log.tail(usize::MAX);
+        assert_eq!(all.len(), MAX_LINES);
+        assert_eq!((all[0].seq, &*all[0].text), (6, "6"));
+        assert_eq!(log.tail(2)[1].seq, 1005);
+    }
+
+    #[test]
+    fn the_oldest_lines_go_when_there_is_too_much_text() {
+        let log = ServerLog::new();
+        for _ in 0..100 {
+            log.push(&[b'x'; MAX_LINE]);
+        }
+        assert_eq!(log.tail(usize::MAX).len(), MAX_TEXT / MAX_LINE);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_with_a_note() {
+        let log = ServerLog::new();
+        log.push(&[b'x'; MAX_LINE + 1]);
+        log.push(&[0; MAX_LINE]);
+        for line in log.tail(2) {
+            assert_eq!(line.text.len(), MAX_LINE + " [cut]".len());
+            assert!(line.text.ends_with(" [cut]"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_follower_sees_every_line_once() {
+        let log = ServerLog::new();
+        let mut follower = log.follow();
+        assert_eq!(*follower.borrow_and_update(), 0);
+        log.push(b"one");
+        log.note("two");
+        follower.changed().await.unwrap();
+        let lines = log.after(0);
+        assert_eq!(*follower.borrow_and_update(), lines[1].seq);
+        assert_eq!(lines[0].author, Author::Server);
+        assert_eq!((lines[1].author, &*lines[1].text), (Author::Kernel, "two"));
+        assert!(lines[0].at_ms > 1_600_000_000_000);
+        assert_eq!(log.after(2), []);
+    }
+}

@@ -1,0 +1,72 @@
+//! Empties a child's stderr into its log, as fast as it comes (MCP-071).
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::{MAX_LINE, ServerLog};
+
+/// Room for one read, in bytes.
+const READ: usize = 8 << 10;
+
+/// Reads `stderr` to its end. Never waits for anyone but the child, so the child never waits.
+pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
+    let mut room = vec![0; READ];
+    let mut line = Line::default();
+    while let Ok(count) = stderr.read(&mut room).await {
+        if count == 0 {
+            break;
+        }
+        line.take(&room[..count], &log);
+    }
+    line.finish(&log);
+}
+
+/// The line that has not ended yet; one byte over the limit is kept to show that it was cut.
+#[derive(Debug, Default)]
+struct Line(Vec<u8>);
+
+impl Line {
+    fn take(&mut self, bytes: &[u8], log: &ServerLog) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let ended = piece.strip_suffix(b"\n");
+            let text = ended.unwrap_or(piece);
+            let room = MAX_LINE + 1 - self.0.len();
+            self.0.extend_from_slice(&text[..text.len().min(room)]);
+            if ended.is_some() {
+                log.push(&self.0);
+                self.0.clear();
+            }
+        }
+    }
+
+    fn finish(self, log: &ServerLog) {
+        if !self.0.is_empty() {
+            log.push(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(log: &ServerLog) -> Vec<String> {
+        let lines = log.tail(usize::MAX);
+        lines.iter().map(|line| line.text.to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn lines_arrive_however_they_are_cut() {
+        let log = ServerLog::new();
+        let input = tokio::io::join(&b"one\ntw"[..], tokio::io::sink());
+        let input = input.chain(&b"o\r\n\nlast"[..]);
+        drain(input, log.clone()).await;
+        assert_eq!(texts(&log), ["one", "two", "", "last"]);
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_takes_no_more_than_a_line() {
+        let log = ServerLog::new();
+        drain(tokio::io::repeat(b'x').take(1 << 20), log.clone()).await;
+        assert_eq!(texts(&log), ["x".repeat(MAX_LINE) + " [cut]"]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Server-sent events, both ways: the bytes of an event out, events out of bytes in.
+//!
+//! Pure: no IO and no clock. The rules are those of the WHATWG event stream.
+
+mod decoder;
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+pub use decoder::{Decoder, Event, TooLarge};
+
+/// The id of an event as its sender counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Id<'a> {
+    /// A counter.
+    Number(u64),
+    /// Any text; line ends and NUL cannot be said in an id and are left out.
+    Text(&'a str),
+}
+
+impl From<u64> for Id<'_> {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl<'a> From<&'a str> for Id<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// An event of the default name, `message`.
+#[must_use]
+pub fn event(id: Option<Id<'_>>, data: &[u8]) -> Bytes {
+    write(None, id, data)
+}
+
+/// An event of another name, such as `endpoint`. Line ends in the name are left out.
+#[must_use]
+pub fn named(name: &str, id: Option<Id<'_>>, data: &[u8]) -> Bytes {
+    write(Some(name), id, data)
+}
+
+/// A comment: bytes that keep a connection alive and that no reader reports.
+#[must_use]
+pub fn comment(text: &str) -> Bytes {
+    let mut out = Vec::with_capacity(text.len() + 8);
+    write_lines(&mut out, b": ", text.as_bytes());
+    out.push(b'\n');
+    out.into()
+}
+
+/// Tells the reader to wait this many milliseconds before it connects again.
+#[must_use]
+pub fn retry(milliseconds: u64) -> Bytes {
+    format!("retry: {milliseconds}\n\n").into()
+}
+
+fn write(name: Option<&str>, id: Option<Id<'_>>, data: &[u8]) -> Bytes {
+    let head = 48 + name.map_or(0, str::len);
+    let mut out = String::with_capacity(head);
+    if let Some(name) = name {
+        field(&mut out, "event: ", name);
+    }
+    match id {
+        Some(Id::Number(number)) => writeln!(out, "id: {number}").expect("a String takes all"),
+        Some(Id::Text(text)) => field(&mut out, "id: ", text),
+        None => {}
+    }
+    let mut out = out.into_bytes();
+    out.reserve(data.len() + 16);
+    write_lines(&mut out, b"data: ", data);
+    out.push(b'\n');
+    out.into()
+}
+
+fn write_lines(out: &mut Vec<u8>, field: &[u8], text: &[u8]) {
+    for line in lines(text) {
+        out.extend_from_slice(field);
+        out.extend_from_slice(line);
+        out.push(b'\n');
+    }
+}
+
+fn field(out: &mut String, name: &str, value: &str) {
+    out.push_str(name);
+    out.extend(value.chars().filter(|c| !matches!(c, '\r' | '\n' | '\0')));
+    out.push('\n');
+}
+
+/// The lines of a payload, at least one. JSON on the wire is a single one.
+fn lines(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut done = false;
+    std::iter::from_fn(move || {
+        if done {
+            return None;
+        }
+        let Some(end) = memchr::memchr2(b'\n', b'\r', data) else {
+            done = true;
+            return Some(data);
+        };
+        let line = &data[..end];
+        let both = data[end..].starts_with(b"\r\n");
+        data = &data[end + 1 + usize::from(both)..];
+        Some(line)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: Bytes) -> Vec<Event> {
+        let mut decoder = Decoder::new(1 << 20);
+        decoder.push(bytes);
+        decoder.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn one_line_of_data_is_one_line_on_the_wire() {
+        let out = event(Some(7.into()), br#"{"a":1}"#);
+        assert_eq!(out, "id: 7\ndata: {\"a\":1}\n\n");
+        assert_eq!(event(None, b""), "data: \n\n");
+    }
+
+    #[test]
+    fn line_ends_in_the_payload_split_it() {
+        for (data, wire, back) in [
+            ("a\nb", "data: a\ndata: b\n\n", "a\nb"),
+            ("a\r\nb", "data: a\ndata: b\n\n", "a\nb"),
+            (
+                "a\r\rb\n",
+                "data: a\ndata: \ndata: b\ndata: \n\n",
+                "a\n\nb\n",
+            ),
+        ] {
+            let out = event(None, data.as_bytes());
+            assert_eq!(out, wire);
+            assert_eq!(read(out)[0].data, back);
+        }
+    }
+
+    #[test]
+    fn a_hostile_id_or_name_makes_no_second_field() {
+        let out = named("end\npoint", Some("1\r\ndata: x\0".into()), b"/messages");
+        assert_eq!(out, "event: endpoint\nid: 1data: x\ndata: /messages\n\n");
+        let event = read(out).pop().unwrap();
+        assert_eq!(event.event.as_deref(), Some("endpoint"));
+        assert_eq!(event.id.as_deref(), Some("1data: x"));
+    }
+
+    #[test]
+    fn comments_are_no_events_and_retry_is_one_without_data() {
+        assert_eq!(comment("keep-alive"), ": keep-alive\n\n");
+        assert_eq!(comment("a\ndata: b"), ": a\n: data: b\n\n");
+        assert!(read(comment("a\ndata: b\r\rdata: c")).is_empty());
+        assert_eq!(read(retry(1500))[0].retry, Some(1500));
+    }
+}

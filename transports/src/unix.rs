@@ -1,0 +1,314 @@
+//! The owner-only Unix socket: our own door, and the way to another kernel's.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::geteuid;
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::net::{UnixListener, UnixStream};
+
+/// Longest path of a socket, in bytes: the system's field has 108, the last one is 0.
+pub const MAX_PATH: usize = 107;
+
+/// Connections that may wait to be accepted; the system cuts it to its own bound.
+const BACKLOG: i32 = 1024;
+
+/// Permissions that let others change a folder's contents.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Why the socket could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody accepts connections there.
+    #[error("{} is in use: a kernel is already running", .0.display())]
+    InUse(PathBuf),
+    /// The path does not fit into an address.
+    #[error("the socket's path {} has {} bytes, {MAX_PATH} are allowed", .0.display(), .0.as_os_str().len())]
+    PathTooLong(PathBuf),
+    /// Something other than a socket lies there; it is left alone.
+    #[error("{} is there and is no socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The folder belongs to another user, who could put another socket in the place of ours.
+    #[error("the folder {} belongs to user {owner}, not to this one", path.display())]
+    ForeignFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// Others may write to the folder.
+    #[error("others may write to the folder {} (mode {mode:o}; `chmod 700` closes it)", path.display())]
+    OpenFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The system refuses.
+    #[error("cannot open the socket {}: {why}", path.display())]
+    System {
+        /// The socket or its folder.
+        path: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+}
+
+/// The file of a bound socket, removed on drop unless another socket has taken its place.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Open for as long as we may have to know our file again: its number is not given to another.
+    pin: File,
+}
+
+impl SocketFile {
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let id = |found: Metadata| (found.dev(), found.ino());
+        let (ours, there) = (self.pin.metadata(), self.path.symlink_metadata());
+        if ours.is_ok_and(|ours| there.is_ok_and(|there| id(ours) == id(there))) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Opens a socket that only this user can reach: its folder is made with mode 0700 when it is
+/// missing, the socket has 0600. A socket file that nobody listens on is replaced. Needs a tokio
+/// runtime.
+///
+/// # Errors
+/// [`BindError`]; nothing was changed but that the folder may have been made.
+pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
+    if path.as_os_str().len() > MAX_PATH {
+        return Err(BindError::PathTooLong(path.to_owned()));
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = own_folder(folder.unwrap_or(Path::new(".")))?;
+    // Two kernels that start at once must not each take the other's new socket for a stale one.
+    let _turn = Flock::lock(folder, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| system(path)(errno.into()))?;
+    make_way(path)?;
+    listen(path).map_err(system(path))
+}
+
+fn system(path: &Path) -> impl FnOnce(io::Error) -> BindError + '_ {
+    |why| BindError::System {
+        path: path.to_owned(),
+        why,
+    }
+}
+
+fn own_folder(path: &Path) -> Result<File, BindError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(system(path))?;
+    let folder = File::open(path).map_err(system(path))?;
+    let found = folder.metadata().map_err(system(path))?;
+    if found.uid() != geteuid().as_raw() {
+        return Err(BindError::ForeignFolder {
+            path: path.to_owned(),
+            owner: found.uid(),
+        });
+    }
+    if found.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(BindError::OpenFolder {
+            path: path.to_owned(),
+            mode: found.mode() & 0o7777,
+        });
+    }
+    Ok(folder)
+}
+
+/// Removes a socket that nobody listens on.
+fn make_way(path: &Path) -> Result<(), BindError> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system(path)(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(BindError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match knock(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(system(path))
+        }
+        // A full backlog is an answer, too.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(system(path)(error)),
+        Ok(()) | Err(_) => Err(BindError::InUse(path.to_owned())),
+    }
+}
+
+fn knock(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.connect(&SockAddr::unix(path)?)
+}
+
+fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    // Before the bind, so that the file never has any other permissions.
+    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    let pin = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_PATH | OFlag::O_NOFOLLOW).bits())
+        .open(path)?;
+    let file = SocketFile {
+        path: path.to_owned(),
+        pin,
+    };
+    socket.listen(BACKLOG)?;
+    Ok((UnixListener::from_std(socket.into())?, file))
+}
+
+/// Who is at the other end, by the system's own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// User.
+    pub uid: u32,
+    /// Main group.
+    pub gid: u32,
+    /// Process, when the system tells.
+    pub pid: Option<i32>,
+}
+
+/// Asks the system who is at the other end.
+///
+/// # Errors
+/// Those of asking for a socket option.
+pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+    let found = stream.peer_cred()?;
+    Ok(Peer {
+        uid: found.uid(),
+        gid: found.gid(),
+        pid: found.pid(),
+    })
+}
+
+/// Connects to the socket of a kernel of this user, or of root.
+///
+/// # Errors
+/// `NotFound` or `ConnectionRefused` when no kernel runs, `PermissionDenied` when another user has
+/// opened the socket, `InvalidInput` when the path is too long.
+pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path).await?;
+    let owner = peer(&stream)?.uid;
+    if owner != 0 && owner != geteuid().as_raw() {
+        let why = format!("{} was opened by user {owner}", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o777
+    }
+
+    fn refusal(path: &Path) -> BindError {
+        bind(path).map(|_| ()).unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn only_the_owner_can_reach_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("deep/er/kernel.sock");
+        let (listener, file) = bind(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        let near = connect(&path).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        let own = Peer {
+            uid: geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            pid: Some(std::process::id().cast_signed()),
+        };
+        assert_eq!(peer(&far).unwrap(), own);
+        assert_eq!(peer(&near).unwrap(), own);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    /// PRJ-009: a second kernel at the same door is refused, the dead one's door is no obstacle.
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_live_one_respected() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("kernel.sock");
+        let (listener, file) = bind(&path).unwrap();
+        assert!(matches!(refusal(&path), BindError::InUse(_)));
+        drop(listener);
+        let (_listener, successor) = bind(&path).unwrap();
+        drop(file);
+        assert!(
+            path.exists(),
+            "the successor's socket is not ours to remove"
+        );
+        drop(successor);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn unsafe_places_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("precious");
+        std::fs::write(&file, "text").unwrap();
+        assert!(matches!(refusal(&file), BindError::NotASocket(_)));
+        assert!(file.exists());
+
+        let open = root.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, Permissions::from_mode(0o770)).unwrap();
+        let error = refusal(&open.join("s"));
+        assert!(
+            matches!(error, BindError::OpenFolder { mode: 0o770, .. }),
+            "{error}"
+        );
+
+        let long = root.path().join("x".repeat(MAX_PATH));
+        assert!(refusal(&long).to_string().contains("107 are allowed"));
+    }
+
+    #[tokio::test]
+    async fn a_folder_of_another_user_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let foreign = if geteuid().is_root() {
+            let other = Some(nix::unistd::Uid::from_raw(4711));
+            nix::unistd::chown(root.path(), other, None).unwrap();
+            root.path()
+        } else {
+            Path::new("/usr")
+        };
+        let error = refusal(&foreign.join("s"));
+        assert!(matches!(error, BindError::ForeignFolder { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_longest_path_allowed_works() {
+        let root = tempfile::tempdir().unwrap();
+        let room = MAX_PATH - root.path().as_os_str().len() - 1;
+        let path = root.path().join("x".repeat(room));
+        assert!(bind(&path).is_ok());
+    }
+}
