@@ -17,7 +17,6 @@ use crate::request::Caller;
 pub const ATTRIBUTION: Duration = Duration::from_secs(30);
 
 /// An answer without asking anyone.
-#[must_use]
 pub fn refused(code: i64, message: &str) -> ClientAnswer {
     let error = ErrorObject::new(code, message);
     Err(serde_json::to_vec(&error)
@@ -26,7 +25,6 @@ pub fn refused(code: i64, message: &str) -> ClientAnswer {
 }
 
 /// What is answered when no client's call caused the question.
-#[must_use]
 pub fn orphaned(method: &str) -> ClientAnswer {
     match method {
         // A server may look at no client's folders outside that client's own calls.
@@ -39,7 +37,6 @@ pub fn orphaned(method: &str) -> ClientAnswer {
 }
 
 /// Calls of several clients are under way and none ended in time.
-#[must_use]
 pub fn ambiguous() -> ClientAnswer {
     refused(
         INTERNAL_ERROR,

@@ -129,7 +129,7 @@ impl Relay {
 
 /// Writes a request frame; the payload is copied once.
 fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + method.len() + params.len());
+    let mut out = Vec::with_capacity(64 + method.len() + params.size());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.to_string().as_bytes());
     out.extend_from_slice(br#","method":""#);

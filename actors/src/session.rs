@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
@@ -82,10 +82,12 @@ impl Drop for Standing {
 /// All sessions, by id.
 #[derive(Debug)]
 pub struct Sessions {
-    table: RwLock<HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>>,
+    table: RwLock<Entries>,
     limits: SessionLimits,
     reception: Reception,
 }
+
+type Entries = HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>;
 
 /// Bounds on sessions.
 #[derive(Debug, Clone, Copy)]
@@ -205,10 +207,7 @@ impl Sessions {
         self.len() == 0
     }
 
-    fn write(
-        &self,
-    ) -> std::sync::RwLockWriteGuard<'_, HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>>
-    {
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -162,7 +162,7 @@ pub struct Add {
     #[arg(long, value_name = "KEY[=VALUE]", conflicts_with = "url")]
     pub env: Vec<String>,
     /// A header for each request, as NAME=VALUE.
-    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command")]
     pub header: Vec<String>,
     /// Its working folder; the folder of the configuration file when not given.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
@@ -283,3 +283,6 @@ fn dispatch_servers(context: &Context, command: Servers) -> Result<(), Failure> 
         Servers::Logs(logs) => logs::show(context, logs),
     }
 }
+
+#[cfg(test)]
+mod tests;

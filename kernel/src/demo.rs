@@ -121,7 +121,10 @@ pub fn run(root: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod folder_tests {
     use super::*;
 
     #[test]

@@ -16,8 +16,16 @@ use tokio::sync::Mutex;
 /// A round of the suite: its name, its arguments, and how many checks a whole server passes.
 const ROUNDS: [(&str, &[&str], u64); 3] = [
     ("2025-11-25", &["--requirements", "2025-11-25"], 83),
-    ("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"], 56),
-    ("2025-03-26", &["--suite", "all", "--spec-version", "2025-03-26"], 3),
+    (
+        "2025-06-18",
+        &["--suite", "all", "--spec-version", "2025-06-18"],
+        56,
+    ),
+    (
+        "2025-03-26",
+        &["--suite", "all", "--spec-version", "2025-03-26"],
+        3,
+    ),
 ];
 
 /// How long a round may take; it takes seconds.
@@ -28,33 +36,43 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
 async fn the_scripted_server_alone_passes() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     let upstream = Upstream::start(&[]).await;
     passes(&peers, &upstream.url()).await;
 }
 
 #[tokio::test]
 async fn a_legacy_server_over_stdio_passes() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     through(&peers, &Program::fixture(&["--era", "legacy"]).entry("it")).await;
 }
 
 #[tokio::test]
 async fn a_server_of_both_eras_over_stdio_passes() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     through(&peers, &Program::fixture(&[]).entry("it")).await;
 }
 
 #[tokio::test]
 async fn a_legacy_server_over_http_passes() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     let upstream = Upstream::start(&["--era", "legacy"]).await;
     through(&peers, &remote_entry("it", &upstream.url())).await;
 }
 
 #[tokio::test]
 async fn a_server_of_both_eras_over_http_passes() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     let upstream = Upstream::start(&[]).await;
     through(&peers, &remote_entry("it", &upstream.url())).await;
 }
@@ -79,8 +97,16 @@ async fn passes(peers: &Peers, url: &str) {
         let told = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
         let checks = count(out.path(), &told);
-        assert!(checks.failed.is_empty(), "{round}: {:#?}\n{told}", checks.failed);
-        assert!(checks.passed >= wanted, "{round}: {} of {wanted} passed\n{told}", checks.passed);
+        assert!(
+            checks.failed.is_empty(),
+            "{round}: {:#?}\n{told}",
+            checks.failed
+        );
+        assert!(
+            checks.passed >= wanted,
+            "{round}: {} of {wanted} passed\n{told}",
+            checks.passed
+        );
     }
 }
 
@@ -95,26 +121,35 @@ fn count(folder: &Path, told: &str) -> Checks {
     let mut checks = Checks::default();
     let mut left = BTreeMap::new();
     for scenario in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
-        let Ok(text) = fs::read(scenario.path().join("checks.json")) else { continue };
+        let Ok(text) = fs::read(scenario.path().join("checks.json")) else {
+            continue;
+        };
         let name = scenario.file_name().to_string_lossy().into_owned();
         left.insert(name, serde_json::from_slice::<Vec<Value>>(&text).unwrap());
     }
     for (name, results) in &left {
         let of = |status: &'static str| results.iter().filter(move |r| r["status"] == status);
         checks.passed += of("SUCCESS").count() as u64;
-        checks.failed.extend(of("FAILURE").map(|failure| format!("{name}: {failure}")));
+        checks
+            .failed
+            .extend(of("FAILURE").map(|failure| format!("{name}: {failure}")));
     }
     let unheard = |(name, _, _): &(&str, u64, u64)| !left.keys().any(|n| is_run_of(n, name));
     for (name, passed, failed) in summary(told).filter(unheard) {
         checks.passed += passed;
-        checks.failed.extend((failed > 0 || passed == 0).then(|| format!("{name}: broke off")));
+        checks
+            .failed
+            .extend((failed > 0 || passed == 0).then(|| format!("{name}: broke off")));
     }
     checks
 }
 
 /// `server-NAME-2026-01-01T…` is a run of NAME.
 fn is_run_of(folder: &str, name: &str) -> bool {
-    let rest = folder.strip_prefix("server-").unwrap_or(folder).strip_prefix(name);
+    let rest = folder
+        .strip_prefix("server-")
+        .unwrap_or(folder)
+        .strip_prefix(name);
     rest.is_some_and(|rest| rest.starts_with("-20"))
 }
 
@@ -136,7 +171,11 @@ fn a_scenario_that_breaks_off_counts_as_failed() {
     let out = TempDir::new().unwrap();
     let ping = out.path().join("server-ping-2026-01-01T00-00-00-000Z");
     fs::create_dir(&ping).unwrap();
-    fs::write(ping.join("checks.json"), r#"[{"status":"SUCCESS"},{"status":"INFO"}]"#).unwrap();
+    fs::write(
+        ping.join("checks.json"),
+        r#"[{"status":"SUCCESS"},{"status":"INFO"}]"#,
+    )
+    .unwrap();
     let checks = count(out.path(), told);
     assert_eq!(checks.passed, 1);
     assert_eq!(checks.failed, ["tools-list: broke off"]);

@@ -32,18 +32,18 @@ enum Chore {
     Peers,
 }
 
+const PEERS: &str = "third-party servers and clients";
+
 fn main() -> ExitCode {
     match Options::parse().chore {
-        Chore::Test { quick } => test(quick),
-        Chore::Peers => ExitCode::from(u8::from(!peers().run().passed())),
+        Chore::Test { quick } => run(steps(quick)),
+        Chore::Peers => run(vec![Step::new(PEERS, install())]),
     }
 }
 
-fn test(quick: bool) -> ExitCode {
+fn run(steps: Vec<Step>) -> ExitCode {
     let mut summary = Summary::default();
-    for step in steps(quick) {
-        summary.add(&step, step.run());
-    }
+    steps.into_iter().for_each(|step| summary.add(step.run()));
     print!("{summary}");
     ExitCode::from(u8::from(!summary.passed()))
 }
@@ -56,19 +56,21 @@ fn steps(quick: bool) -> Vec<Step> {
     };
     vec![
         Step::new("format", cargo(&["fmt", "--all", "--check"])),
-        Step::new("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"])),
+        Step::new(
+            "lints",
+            cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]),
+        ),
         Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny"),
         Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
-        left_out(peers()),
+        left_out(Step::new(PEERS, install()).optional()),
         Step::new("tests", tests(quick)).counted(),
         left_out(Step::new("model checks", model_checks()).counted()),
     ]
 }
 
-/// Says itself what it could not install; the suites then say what they skip, and in CI fail.
-fn peers() -> Step {
-    let install = cargo(&["run", "--quiet", "-p", "mgp-tests", "--bin", "mgp-peers"]);
-    Step::new("third-party servers and clients", install).optional()
+/// Says itself what it could not install.
+fn install() -> Command {
+    cargo(&["run", "--quiet", "-p", "mgp-tests", "--bin", "mgp-peers"])
 }
 
 fn tests(quick: bool) -> Command {
@@ -81,8 +83,16 @@ fn tests(quick: bool) -> Command {
 
 /// In a target folder of their own: other flags would make the everyday one cold.
 fn model_checks() -> Command {
-    let mut checks = cargo(&["test", "-p", "mgp-sync", "--release", "--no-fail-fast", "--target-dir"]);
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let mut checks = cargo(&[
+        "test",
+        "-p",
+        "mgp-sync",
+        "--release",
+        "--no-fail-fast",
+        "--target-dir",
+    ]);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     checks.arg(target.join("loom"));
     checks.env("RUSTFLAGS", "--cfg mgp_loom");
     checks

@@ -8,28 +8,33 @@ use crate::tee;
 
 /// A command with a name that people read.
 pub(crate) struct Step {
-    pub(crate) name: &'static str,
+    name: &'static str,
     command: Command,
-    /// A cargo subcommand that may be missing.
     needs: Option<&'static str>,
     left_out: Option<&'static str>,
-    /// Whether it prints the results of tests.
     counted: bool,
-    /// Whether all may pass without it.
     optional: bool,
 }
 
 /// What came of a step.
-pub(crate) enum Outcome {
-    /// It ran: whether it succeeded, what its tests came to, how long it took.
-    Ran {
-        succeeded: bool,
-        tally: Option<Tally>,
-        took: Duration,
-    },
-    /// It failed and is not needed: the tests that need it say so themselves.
-    NotNeeded,
-    /// It did not run: why.
+pub(crate) struct Outcome {
+    /// The step's name.
+    pub(crate) name: &'static str,
+    /// How it ended.
+    pub(crate) end: End,
+    /// What its tests came to, when it has any.
+    pub(crate) tally: Option<Tally>,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+/// How a step ended.
+pub(crate) enum End {
+    /// Well.
+    Passed,
+    /// Not well.
+    Failed,
+    /// It did not run, or not whole, and nothing is wrong with that: why.
     NotRun(String),
 }
 
@@ -59,15 +64,61 @@ impl Step {
 
     /// Prints the results of tests, which are to be counted.
     pub(crate) fn counted(self) -> Self {
-        Self { counted: true, ..self }
+        Self {
+            counted: true,
+            ..self
+        }
     }
 
-    /// May fail.
+    /// May fail: what depends on it says so itself.
     pub(crate) fn optional(self) -> Self {
-        Self { optional: true, ..self }
+        Self {
+            optional: true,
+            ..self
+        }
     }
 
-    pub(crate) fn run(mut self: &Self) -> Outcome {
-        unimplemented!()
+    /// Runs it, showing what it prints.
+    pub(crate) fn run(mut self) -> Outcome {
+        let start = Instant::now();
+        println!("\n== {}", self.name);
+        let (end, tally) = match self.hindrance() {
+            Some(why) => (End::NotRun(why), None),
+            None => self.run_now(),
+        };
+        Outcome {
+            name: self.name,
+            end,
+            tally,
+            took: start.elapsed(),
+        }
     }
+
+    fn hindrance(&self) -> Option<String> {
+        let missing = |program: &&str| !is_installed(program);
+        let missing = self.needs.filter(missing);
+        let missing = missing.map(|program| format!("{program} is not installed"));
+        self.left_out.map(str::to_owned).or(missing)
+    }
+
+    fn run_now(&mut self) -> (End, Option<Tally>) {
+        let (succeeded, tally) = match tee::run(&mut self.command) {
+            Ok(ended) => ended,
+            Err(error) => {
+                println!("{:?}: {error}", self.command);
+                (false, Tally::default())
+            }
+        };
+        let end = match (succeeded, self.optional) {
+            (true, _) => End::Passed,
+            (false, true) => End::NotRun("not all could be installed, see above".to_owned()),
+            (false, false) => End::Failed,
+        };
+        (end, self.counted.then_some(tally))
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -13,7 +13,7 @@ use crate::exchange::Exchange;
 
 /// The queue of clients at one server; passed by while the server has never asked.
 #[derive(Debug, Default)]
-pub struct TurnQueue {
+pub(super) struct TurnQueue {
     asks: AtomicBool,
     state: Mutex<State>,
 }
@@ -26,14 +26,14 @@ struct State {
 
 /// A place inside; leaving lets the next client in.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub(super) struct Turn<'a> {
     queue: &'a TurnQueue,
     who: ConnectionId,
 }
 
 impl TurnQueue {
     /// From now on calls of different clients are told apart.
-    pub fn serialise(&self) {
+    pub(super) fn serialise(&self) {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -43,7 +43,7 @@ impl TurnQueue {
     }
 
     /// Waits for this client's turn; `None` while the server has never asked anything.
-    pub async fn enter(
+    pub(super) async fn enter(
         &self,
         who: ConnectionId,
         exchange: &Exchange,

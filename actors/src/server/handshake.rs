@@ -12,7 +12,7 @@ use crate::link::{Link, Peer, Wire};
 /// declared that the kernel can pass on to some client; what the client at hand cannot answer is
 /// refused question by question.
 #[must_use]
-pub fn params(version: &str) -> String {
+pub(super) fn params(version: &str) -> String {
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{{"roots":{{"listChanged":true}},"sampling":{{}},"elicitation":{{"form":{{}},"url":{{}}}}}},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
         Version::LATEST_LEGACY,
@@ -24,7 +24,7 @@ pub fn params(version: &str) -> String {
 ///
 /// # Errors
 /// In words, what went wrong.
-pub async fn shake(link: &Arc<Link>, version: &str) -> Result<(), String> {
+pub(super) async fn shake(link: &Arc<Link>, version: &str) -> Result<(), String> {
     let answer = link
         .ask("initialize", Some(&params(version)))
         .await
@@ -36,7 +36,7 @@ pub async fn shake(link: &Arc<Link>, version: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// In words, what is wrong with the answer.
-pub async fn complete(link: &Arc<Link>, result: &str) -> Result<(), String> {
+pub(super) async fn complete(link: &Arc<Link>, result: &str) -> Result<(), String> {
     link.set_peer(read(result)?);
     let ready = mgp_protocol::jsonrpc::notification("notifications/initialized", None);
     match link.wire() {

@@ -57,7 +57,8 @@ impl Framer {
     /// Takes the next frame out of `buffer`; `None` when more bytes are needed.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
         loop {
-            let newline = memchr::memchr(b'\n', &buffer[self.scanned..]).map(|at| at + self.scanned);
+            let newline =
+                memchr::memchr(b'\n', &buffer[self.scanned..]).map(|at| at + self.scanned);
             if self.dropping.is_some() || newline.unwrap_or(buffer.len()) > self.limit {
                 self.scanned = 0;
                 return self.throw_away(buffer, newline);

@@ -69,7 +69,7 @@ impl<'a> Splice<'a> {
 
     /// Length of the edited text in bytes, at most.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         let grown: usize = self.edits.iter().map(|(_, json)| json.len()).sum();
         self.text.len() + grown
     }
@@ -77,14 +77,14 @@ impl<'a> Splice<'a> {
     /// Writes the edited text behind what `out` holds.
     pub fn append_to(mut self, out: &mut Vec<u8>) {
         self.edits.sort_by_key(|(span, _)| span.start);
-        out.reserve(self.len());
+        out.reserve(self.size());
         let mut at = 0;
         for (span, json) in &self.edits {
-            out.extend_from_slice(self.text[at..span.start].as_bytes());
+            out.extend_from_slice(&self.text.as_bytes()[at..span.start]);
             out.extend_from_slice(json.as_bytes());
             at = span.end;
         }
-        out.extend_from_slice(self.text[at..].as_bytes());
+        out.extend_from_slice(&self.text.as_bytes()[at..]);
     }
 
     /// The edited text.

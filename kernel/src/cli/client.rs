@@ -297,3 +297,6 @@ pub(super) fn refused(error: &RawValue) -> Failure {
         Err(_) => Failure::Other(format!("the kernel answered {}", error.get())),
     }
 }
+
+#[cfg(test)]
+mod tests;

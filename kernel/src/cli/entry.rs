@@ -14,7 +14,7 @@ use super::detach;
 use super::failure::Failure;
 use super::output::say;
 use super::progress::Progress;
-use super::servers::{act_on, tell};
+use super::servers::{CONNECTED, act_on, tell};
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
@@ -56,7 +56,7 @@ fn take_up(
         }
     });
     match started {
-        Ok(Some(server)) => tell(context, &server, "connected"),
+        Ok(Some(server)) => tell(context, &server, CONNECTED),
         Ok(None) => say_if_json(context, id, file),
         Err(Failure::Refused { message, .. }) => Err(Failure::Other(format!(
             "{message}. The kernel that runs reads {}",

@@ -13,6 +13,11 @@ use super::progress::Progress;
 use super::table::table;
 use super::words::{one_line, plain, time};
 
+/// The state of a server that was to start.
+pub(super) const CONNECTED: &[&str] = &["connected"];
+/// The states of a server that was to stop; one that had failed stays in error.
+const STOPPED: &[&str] = &["disconnected", "registered", "error"];
+
 /// Answer of `mgp/servers/list`.
 #[derive(Deserialize)]
 pub(super) struct Listed {
@@ -34,24 +39,24 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
 }
 
 pub(super) fn start(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Start::METHOD, "starting", id, "connected")
+    act(context, Start::METHOD, "starting", id, CONNECTED)
 }
 
 pub(super) fn stop(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Stop::METHOD, "stopping", id, "disconnected")
+    act(context, Stop::METHOD, "stopping", id, STOPPED)
 }
 
 pub(super) fn restart(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Restart::METHOD, "restarting", id, "connected")
+    act(context, Restart::METHOD, "restarting", id, CONNECTED)
 }
 
-/// Has something done to a server and says whether it came to be `wanted`.
+/// Has something done to a server and says whether it came to one of the `wanted` states.
 fn act(
     context: &Context,
     method: &str,
     doing: &str,
     id: &str,
-    wanted: &str,
+    wanted: &[&str],
 ) -> Result<(), Failure> {
     let server = context.with_kernel(Opening::default(), async |client| {
         act_on(client, method, doing, id).await
@@ -72,12 +77,12 @@ pub(super) async fn act_on(
 }
 
 /// Says where a server is now; a failure when that is not where it should be.
-pub(super) fn tell(context: &Context, server: &Server, wanted: &str) -> Result<(), Failure> {
+pub(super) fn tell(context: &Context, server: &Server, wanted: &[&str]) -> Result<(), Failure> {
     let state = told(server);
     if context.json {
         say(serde_json::to_string(server).expect("a server is always JSON"))?;
     }
-    if server.state == wanted {
+    if wanted.contains(&server.state.as_str()) {
         return if context.json { Ok(()) } else { say(plain(&state)) };
     }
     let logs = format!("`mgp servers logs {}` shows what it wrote", server.id);

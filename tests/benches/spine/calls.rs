@@ -15,6 +15,21 @@ const CLIENTS: [usize; 3] = [1, 16, 64];
 /// How long a row may take, in seconds.
 const SECONDS: u64 = 4;
 
+const COLUMNS: &[&str] = &[
+    "text",
+    "clients",
+    "way",
+    "gateway CPU µs/call",
+    "calls/s",
+    "of direct stdio",
+    "of direct HTTP",
+    "p50 µs",
+    "p99 µs",
+    "upstream CPU µs/call",
+    "load CPU µs/call",
+    "calls",
+];
+
 /// Every way beside the direct one, in the same run.
 pub(crate) async fn table(options: &Options) -> Table {
     let upstream = Upstream::start(&["--http-json"]).await;
@@ -37,20 +52,7 @@ pub(crate) async fn table(options: &Options) -> Table {
     }
     Table {
         title: "tools/call echo",
-        columns: &[
-            "text",
-            "clients",
-            "way",
-            "gateway CPU µs/call",
-            "calls/s",
-            "of direct stdio",
-            "of direct HTTP",
-            "p50 µs",
-            "p99 µs",
-            "upstream CPU µs/call",
-            "load CPU µs/call",
-            "calls",
-        ],
+        columns: COLUMNS,
         rows,
     }
 }

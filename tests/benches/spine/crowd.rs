@@ -41,9 +41,15 @@ pub(crate) async fn table(options: &Options) -> Table {
         columns: &["measure", "value"],
         rows: vec![
             row("ms until the door answers", answers.as_secs_f64() * 1000.0),
-            row("ms until all are connected", connected.as_secs_f64() * 1000.0),
+            row(
+                "ms until all are connected",
+                connected.as_secs_f64() * 1000.0,
+            ),
             row("RSS of the kernel, MiB", mib(after.resident)),
-            row("RSS of the kernel for each server, KiB", mib(after.resident) * 1024.0 / SERVERS as f64),
+            row(
+                "RSS of the kernel for each server, KiB",
+                mib(after.resident) * 1024.0 / SERVERS as f64,
+            ),
             row("RSS of the servers together, MiB", mib(children.resident)),
             row("CPU of the kernel while idle, % of a core", busy * 100.0),
         ],

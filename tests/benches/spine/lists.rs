@@ -1,7 +1,7 @@
 //! `tools/list` of few and many tools.
 
 use mgp_tests::harness::{Kernel, Upstream, program};
-use mgp_tests::load::{Cell, HttpLoad, Nginx, Request, Table};
+use mgp_tests::load::{Bounds, Cell, HttpLoad, Nginx, Request, Table};
 
 use super::Options;
 use super::subject::{Subject, Way, unmeasured};
@@ -15,13 +15,27 @@ const CLIENTS: [usize; 2] = [1, 16];
 /// How long a row may take, in seconds.
 const SECONDS: u64 = 4;
 
+const COLUMNS: &[&str] = &[
+    "tools",
+    "answer KiB",
+    "clients",
+    "way",
+    "gateway CPU µs/call",
+    "calls/s",
+    "of direct HTTP",
+    "p50 µs",
+    "p99 µs",
+    "upstream CPU µs/call",
+    "load CPU µs/call",
+    "calls",
+];
+
 /// The list directly, through nginx, and from the kernel's own index.
 pub(crate) async fn table(options: &Options) -> Table {
-    let mut rows = Vec::new();
+    let (own, mut rows) = (own_tools().await, Vec::new());
     for (tools, calls) in TOOLS {
-        let more = tools - own_tools().await;
-        let flags = ["--http-json", "--tools", &more.to_string()];
-        let upstream = Upstream::start(&flags).await;
+        let more = (tools - own).to_string();
+        let upstream = Upstream::start(&["--http-json", "--tools", &more]).await;
         let kernel = match options.has_kernel() {
             true => Some(kernel(&upstream).await),
             false => None,
@@ -32,47 +46,38 @@ pub(crate) async fn table(options: &Options) -> Table {
         };
         let mut subjects = subjects(&upstream, kernel.as_ref(), nginx.as_ref());
         for clients in CLIENTS {
-            let mut direct = None;
-            for subject in &mut subjects {
-                let bounds = options.bounds(calls, SECONDS);
-                let request = Request::new("tools/list", "{}");
-                let cells = match subject.measure(&request, clients, bounds).await {
-                    Ok(measured) => {
-                        let direct = *direct.get_or_insert(measured.run.rate());
-                        measured.cells(&[Some(direct)])
-                    }
-                    Err(why) => unmeasured(&why, 1),
-                };
-                eprintln!("{tools} tools, {clients} clients, {}: {} calls/s", subject.name, cells[1]);
-                let size = size(subject).await;
-                let heads = [
-                    Cell::Number(tools as f64, 0),
-                    Cell::Number(size as f64 / 1024.0, 0),
-                    Cell::Number(clients as f64, 0),
-                    subject.name.as_str().into(),
-                ];
-                rows.push([&heads[..], &cells].concat());
+            let bounds = options.bounds(calls, SECONDS);
+            for row in round(&mut subjects, clients, bounds).await {
+                rows.push([vec![Cell::Number(tools as f64, 0)], row].concat());
             }
         }
     }
     Table {
         title: "tools/list",
-        columns: &[
-            "tools",
-            "answer KiB",
-            "clients",
-            "way",
-            "gateway CPU µs/call",
-            "calls/s",
-            "of direct HTTP",
-            "p50 µs",
-            "p99 µs",
-            "upstream CPU µs/call",
-            "load CPU µs/call",
-            "calls",
-        ],
+        columns: COLUMNS,
         rows,
     }
+}
+
+/// All ways one after another, under the same load; the direct one comes first.
+async fn round(subjects: &mut [Subject], clients: usize, bounds: Bounds) -> Vec<Vec<Cell>> {
+    let (mut rows, mut direct) = (Vec::new(), None);
+    let request = Request::new("tools/list", "{}");
+    for subject in subjects {
+        let cells = match subject.measure(&request, clients, bounds).await {
+            Ok(measured) => {
+                let direct = *direct.get_or_insert(measured.run.rate());
+                measured.cells(&[Some(direct)])
+            }
+            Err(why) => unmeasured(&why, 1),
+        };
+        let name = subject.name.as_str();
+        eprintln!("{clients} clients, {name}: {} calls/s", cells[1]);
+        let size = Cell::Number(size(subject).await as f64 / 1024.0, 0);
+        let heads = vec![size, Cell::Number(clients as f64, 0), name.into()];
+        rows.push([heads, cells].concat());
+    }
+    rows
 }
 
 /// How many tools the scripted server has by itself.
@@ -119,8 +124,16 @@ fn subjects(upstream: &Upstream, kernel: Option<&Kernel>, nginx: Option<&Nginx>)
     all.push(subject("nginx (1), HTTP to HTTP", hop, pids));
     if let Some(kernel) = kernel {
         let pid = || vec![kernel.pid()];
-        all.push(subject("mgp, one server", Way::Http(kernel.server_url("far")), pid()));
-        all.push(subject("mgp, everything", Way::Http(kernel.url().to_owned()), pid()));
+        all.push(subject(
+            "mgp, one server",
+            Way::Http(kernel.server_url("far")),
+            pid(),
+        ));
+        all.push(subject(
+            "mgp, everything",
+            Way::Http(kernel.url().to_owned()),
+            pid(),
+        ));
     }
     all
 }

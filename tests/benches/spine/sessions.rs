@@ -14,7 +14,11 @@ const SESSIONS: [usize; 2] = [1_000, 10_000];
 /// A fresh kernel for each row, so that nothing freed by the one before is counted.
 pub(crate) async fn table(options: &Options) -> Table {
     let mut rows = Vec::new();
-    let counts = if options.quick { &SESSIONS[..1] } else { &SESSIONS };
+    let counts = if options.quick {
+        &SESSIONS[..1]
+    } else {
+        &SESSIONS
+    };
     for &count in counts {
         for stream in [false, true] {
             rows.push(row(count, stream).await);

@@ -55,7 +55,12 @@ impl Subject {
                 let before = taken(&self.gateway, self.upstream);
                 let run = load.run(request, bounds).await?;
                 let after = taken(&self.gateway, self.upstream);
-                Ok(Measured::between(before, after, run, !self.gateway.is_empty()))
+                Ok(Measured::between(
+                    before,
+                    after,
+                    run,
+                    !self.gateway.is_empty(),
+                ))
             }
             Way::Pipe(load) => {
                 load.run(request, clients, bounds.warm_up()).await?;
@@ -92,7 +97,9 @@ impl Measured {
             value.map_or(Cell::Nothing, |value| Cell::Number(value, decimals))
         };
         let mut cells = vec![number(gateway, 1), number(Some(run.rate()), 0)];
-        let ratios = direct.iter().map(|direct| direct.map(|direct| run.rate() / direct));
+        let ratios = direct
+            .iter()
+            .map(|direct| direct.map(|direct| run.rate() / direct));
         cells.extend(ratios.map(|ratio| number(ratio, 2)));
         cells.extend([
             number(Some(run.latencies.percentile(50.0)), 0),

@@ -15,7 +15,8 @@ use super::{Answer, DEADLINE, HttpClient, Program};
 pub(super) const IN_FLIGHT: usize = 4096;
 
 /// What a full client declares.
-pub const FULL: &str = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+pub const FULL: &str =
+    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
 /// A client with canned answers to what servers ask of it.
 pub struct Agent {

@@ -68,7 +68,9 @@ impl Answer {
     /// When there is none.
     #[must_use]
     pub fn text(&self) -> String {
-        let text = self.result()["content"][0]["text"].as_str().map(str::to_owned);
+        let text = self.result()["content"][0]["text"]
+            .as_str()
+            .map(str::to_owned);
         text.unwrap_or_else(|| panic!("no text: {}", self.frame))
     }
 }

@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn events_come_out_whole_with_either_line_end() {
-        let text = "id: 1\ndata: {\"a\":\ndata: 1}\n\n: ping\n\nevent: x\r\nretry: 5\r\ndata\r\n\r\nid";
+        let text =
+            "id: 1\ndata: {\"a\":\ndata: 1}\n\n: ping\n\nevent: x\r\nretry: 5\r\ndata\r\n\r\nid";
         let mut buffer = BytesMut::from(text);
         let events: Vec<Event> = std::iter::from_fn(|| take_event(&mut buffer)).collect();
         assert_eq!(events[0].id.as_deref(), Some("1"));

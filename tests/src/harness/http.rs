@@ -122,7 +122,10 @@ impl HttpClient {
         self.set(VERSION, version);
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         assert_eq!(self.post(initialized).await.status, StatusCode::ACCEPTED);
-        frames.into_iter().next_back().expect("an initialize result")
+        frames
+            .into_iter()
+            .next_back()
+            .expect("an initialize result")
     }
 }
 

@@ -102,7 +102,11 @@ impl Kernel {
     pub fn child(&self, executable: &str) -> u32 {
         let mut children = below(self.pid());
         children.retain(|pid| runs(*pid, executable));
-        assert_eq!(children.len(), 1, "one {executable} runs below the kernel: {children:?}");
+        assert_eq!(
+            children.len(),
+            1,
+            "one {executable} runs below the kernel: {children:?}"
+        );
         children[0]
     }
 
@@ -132,7 +136,10 @@ impl Kernel {
     /// When it fails or prints no JSON.
     pub async fn mgp_json(&self, args: &[&str]) -> Value {
         let output = self.mgp(&[args, &["--json"]].concat()).await;
-        let (out, err) = (output.stdout.as_slice(), String::from_utf8_lossy(&output.stderr));
+        let (out, err) = (
+            output.stdout.as_slice(),
+            String::from_utf8_lossy(&output.stderr),
+        );
         assert!(output.status.success(), "mgp {args:?}: {err}");
         serde_json::from_slice(out).unwrap_or_else(|e| panic!("mgp {args:?}: {e}: {out:?}"))
     }
@@ -172,7 +179,10 @@ impl Kernel {
     /// # Panics
     /// When the file cannot be written.
     pub fn rewrite(&self, servers: &str) {
-        let (new, file) = (self.folder.path().join("new"), self.folder.path().join("mgp.toml"));
+        let (new, file) = (
+            self.folder.path().join("new"),
+            self.folder.path().join("mgp.toml"),
+        );
         std::fs::write(&new, format!("{OPEN_DOOR}{servers}")).expect("the config is written");
         std::fs::rename(new, file).expect("the config is put in its place");
     }

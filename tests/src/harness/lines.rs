@@ -9,9 +9,9 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+use super::Program;
 use super::agent::IN_FLIGHT;
 use super::wait::within;
-use super::Program;
 
 /// A line each way. Dropping it ends the child, when there is one.
 pub(super) struct LineWire {
@@ -25,7 +25,8 @@ impl LineWire {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Its stderr joins the test's own: shown when the test fails.
         let started = piped.stderr(Stdio::inherit()).kill_on_drop(true).spawn();
-        let mut child = started.unwrap_or_else(|e| panic!("{} does not start: {e}", program.command));
+        let mut child =
+            started.unwrap_or_else(|e| panic!("{} does not start: {e}", program.command));
         let reader = child.stdout.take().expect("stdout is piped");
         let writer = child.stdin.take().expect("stdin is piped");
         let wire = Self {
@@ -49,7 +50,12 @@ impl LineWire {
     pub(super) async fn send(&mut self, frame: &str) {
         let writer = self.writer.as_mut().expect("the wire is open");
         let line = format!("{frame}\n");
-        let sent = async { (writer.write_all(line.as_bytes()).await, writer.flush().await) };
+        let sent = async {
+            (
+                writer.write_all(line.as_bytes()).await,
+                writer.flush().await,
+            )
+        };
         let (written, flushed) = sent.await;
         written.and(flushed).expect("the other side reads");
     }
@@ -58,7 +64,11 @@ impl LineWire {
     pub(super) async fn close(mut self, deadline: Duration) -> Option<ExitStatus> {
         drop(self.writer.take());
         let child = self.child.as_mut()?;
-        let ended = within("the end of a child whose stdin is closed", deadline, child.wait());
+        let ended = within(
+            "the end of a child whose stdin is closed",
+            deadline,
+            child.wait(),
+        );
         Some(ended.await.expect("a child can be waited for"))
     }
 }

@@ -151,7 +151,10 @@ impl Drop for Process {
         drop(self.child.stdin.take());
         if thread::panicking() {
             let (out, err) = (self.stdout(), self.stderr());
-            eprintln!("--- {} stdout\n{out}\n--- {0} stderr\n{err}\n---", self.name);
+            eprintln!(
+                "--- {} stdout\n{out}\n--- {0} stderr\n{err}\n---",
+                self.name
+            );
         }
         if !self.end_by(Signal::SIGTERM, GRACE) && !self.end_by(Signal::SIGKILL, GRACE) {
             eprintln!("{} ({}) does not end", self.name, self.pid());

@@ -16,7 +16,10 @@ const LOOK: Duration = Duration::from_millis(2);
 pub async fn wait_until(what: &str, deadline: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
-        assert!(start.elapsed() < deadline, "not within {deadline:?}: {what}");
+        assert!(
+            start.elapsed() < deadline,
+            "not within {deadline:?}: {what}"
+        );
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -40,8 +40,11 @@ impl Nginx {
         let folder = TempDir::new().expect("a temporary folder");
         let port = free_port();
         let config = folder.path().join("nginx.conf");
-        fs::write(&config, configuration(folder.path(), port, upstream, workers))
-            .expect("the configuration is written");
+        fs::write(
+            &config,
+            configuration(folder.path(), port, upstream, workers),
+        )
+        .expect("the configuration is written");
         let prefix = folder.path().display().to_string();
         let program = installed().expect("nginx is installed");
         let config = config.display().to_string();

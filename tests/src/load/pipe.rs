@@ -166,7 +166,9 @@ async fn ask(
     let mut round = 0;
     while let Some(slot) = slots.recv().await {
         round += 1;
-        input.write_all(request.with_id(round * SLOTS + slot)).await?;
+        input
+            .write_all(request.with_id(round * SLOTS + slot))
+            .await?;
         if slots.is_empty() {
             input.flush().await?;
         }

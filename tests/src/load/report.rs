@@ -103,7 +103,9 @@ impl Report {
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.machine)?;
-        self.tables.iter().try_for_each(|table| writeln!(f, "{table}"))
+        self.tables
+            .iter()
+            .try_for_each(|table| writeln!(f, "{table}"))
     }
 }
 

@@ -118,6 +118,8 @@ mod tests {
         let late = format!(r#"{{"result":{{"t":"{long}"}},"id":100000042}}"#);
         assert_eq!(number(late.as_bytes()), Some(42));
         assert!(is_result(late.as_bytes()));
-        assert!(!is_result(br#"{"jsonrpc":"2.0","id":100000001,"error":{}}"#));
+        assert!(!is_result(
+            br#"{"jsonrpc":"2.0","id":100000001,"error":{}}"#
+        ));
     }
 }

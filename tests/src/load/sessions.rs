@@ -35,7 +35,8 @@ impl IdleSessions {
         self.opened += 1;
         if stream {
             let session = opener.headers.get(SESSION).and_then(|id| id.to_str().ok());
-            self.streams.push(listen(url, session.unwrap_or_default()).await?);
+            self.streams
+                .push(listen(url, session.unwrap_or_default()).await?);
         }
         Ok(())
     }
@@ -64,7 +65,9 @@ async fn listen(url: &str, session: &str) -> io::Result<TcpStream> {
     }
     let opened = head.starts_with(b"HTTP/1.1 200");
     let told = || String::from_utf8_lossy(&head).into_owned();
-    opened.then_some(stream).ok_or_else(|| io::Error::other(told()))
+    opened
+        .then_some(stream)
+        .ok_or_else(|| io::Error::other(told()))
 }
 
 /// Raises this process's limit of descriptors, which children inherit, as far as it may.

@@ -48,11 +48,17 @@ impl Usage {
 #[must_use]
 pub fn below(pid: u32) -> Vec<u32> {
     let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<(u32, u32)> = folders.filter_map(|f| parentage(&f.file_name().to_string_lossy())).collect();
+    let all: Vec<(u32, u32)> = folders
+        .filter_map(|f| parentage(&f.file_name().to_string_lossy()))
+        .collect();
     let mut found = vec![pid];
     let mut at = 0;
     while let Some(&parent) = found.get(at) {
-        found.extend(all.iter().filter(|(_, p)| *p == parent).map(|(child, _)| child));
+        found.extend(
+            all.iter()
+                .filter(|(_, p)| *p == parent)
+                .map(|(child, _)| child),
+        );
         at += 1;
     }
     found.split_off(1)

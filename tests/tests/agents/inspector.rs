@@ -7,7 +7,9 @@ use tempfile::TempDir;
 /// MGP-008: it lists and calls over the HTTP door and over `mgp stdio`.
 #[tokio::test]
 async fn the_inspector_lists_and_calls() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     let home = TempDir::new().unwrap();
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;
@@ -22,7 +24,12 @@ async fn the_inspector_lists_and_calls() {
             for variable in &to_child {
                 inspector = inspector.args(&["-e", variable]);
             }
-            let output = inspector.args(args).arg("--").args(&target).output(DEADLINE).await;
+            let output = inspector
+                .args(args)
+                .arg("--")
+                .args(&target)
+                .output(DEADLINE)
+                .await;
             let err = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{args:?} {target:?}: {err}");
             serde_json::from_slice::<Value>(&output.stdout).unwrap()
@@ -30,9 +37,23 @@ async fn the_inspector_lists_and_calls() {
         let tools = ask(&["--method", "tools/list"]).await;
         let tools = tools["tools"].as_array().unwrap();
         assert!(tools.len() > 60, "{target:?}: {tools:?}");
-        let echo = tools.iter().find(|tool| tool["description"] == "Answers its text").unwrap();
+        let echo = tools
+            .iter()
+            .find(|tool| tool["description"] == "Answers its text")
+            .unwrap();
         let name = echo["name"].as_str().unwrap();
-        let call = ["--method", "tools/call", "--tool-name", name, "--tool-arg", "text=grüße"];
-        assert_eq!(ask(&call).await["content"][0]["text"], "grüße", "{target:?}");
+        let call = [
+            "--method",
+            "tools/call",
+            "--tool-name",
+            name,
+            "--tool-arg",
+            "text=grüße",
+        ];
+        assert_eq!(
+            ask(&call).await["content"][0]["text"],
+            "grüße",
+            "{target:?}"
+        );
     }
 }

@@ -8,7 +8,9 @@ use tempfile::TempDir;
 /// MGP-008: calls, progress and what a server asks for pass the bridge and the kernel.
 #[tokio::test]
 async fn an_agent_behind_mcp_remote_calls_and_is_asked() {
-    let Some(peers) = Peers::find(&[Need::Node]) else { return };
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
     let home = TempDir::new().unwrap();
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;

@@ -8,7 +8,9 @@ use super::story;
 /// sampling, forms, roots and notifications, over HTTP and over `mgp stdio`.
 #[tokio::test]
 async fn an_agent_of_the_python_sdk_sees_the_server_itself() {
-    let Some(peers) = Peers::find(&[Need::Python]) else { return };
+    let Some(peers) = Peers::find(&[Need::Python]) else {
+        return;
+    };
     let tell = |args: &[&str]| peers.python_script("agent.py", args);
     story::is_the_same_through_the_kernel(tell).await;
 }

@@ -61,7 +61,10 @@ async fn told(agent: &Program) -> Value {
     assert!(story_of.remove("roots_asked").unwrap().as_u64() >= Some(1));
     let progress = story_of.remove("progress").unwrap();
     let steps: Vec<[f64; 2]> = serde_json::from_value(progress).unwrap();
-    assert!([[0.0, 100.0], [50.0, 100.0], [100.0, 100.0]].starts_with(&steps), "{steps:?}");
+    assert!(
+        [[0.0, 100.0], [50.0, 100.0], [100.0, 100.0]].starts_with(&steps),
+        "{steps:?}"
+    );
     assert!(steps.len() >= 2, "{steps:?}");
     story
 }

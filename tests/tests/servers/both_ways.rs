@@ -50,7 +50,8 @@ impl BothWays {
 
     /// From now on everybody answers such requests of the server with `result`.
     pub(crate) fn answer(&mut self, method: &str, result: &Value) {
-        self.everybody().for_each(|(_, agent)| agent.answers(method, result.clone()));
+        self.everybody()
+            .for_each(|(_, agent)| agent.answers(method, result.clone()));
     }
 
     /// The same result or the same error, to the byte, whichever way it was asked for; gives it.
@@ -85,7 +86,10 @@ impl BothWays {
             .await;
             assert_eq!(got, direct, "{method} {way}");
         }
-        direct.iter().map(|item| serde_json::from_str(item).unwrap()).collect()
+        direct
+            .iter()
+            .map(|item| serde_json::from_str(item).unwrap())
+            .collect()
     }
 }
 

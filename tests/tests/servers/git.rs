@@ -11,7 +11,9 @@ use super::both_ways::BothWays;
 /// MCP-031, MCP-032: a file is added and committed through the kernel; git itself confirms it.
 #[tokio::test]
 async fn a_file_is_added_and_committed() {
-    let Some(peers) = Peers::find(&[Need::Python, Need::Git]) else { return };
+    let Some(peers) = Peers::find(&[Need::Python, Need::Git]) else {
+        return;
+    };
     let folder = tempfile::TempDir::new().unwrap();
     let root = folder.path().canonicalize().unwrap();
     git(&root, &["init", "--quiet", "--initial-branch", "main"]);
@@ -32,13 +34,21 @@ async fn a_file_is_added_and_committed() {
         assert_ne!(committed.result()["isError"], true, "{}", committed.frame);
         assert_eq!(git(&root, &["log", "-1", "--format=%s"]).trim(), message);
     }
-    both.same_call("git_status", json!({"repo_path": repo})).await;
-    let log = both.same_call("git_log", json!({"repo_path": repo, "max_count": 5})).await;
+    both.same_call("git_status", json!({"repo_path": repo}))
+        .await;
+    let log = both
+        .same_call("git_log", json!({"repo_path": repo, "max_count": 5}))
+        .await;
     assert!(log.text().contains("Committed over HTTP"), "{}", log.frame);
 }
 
 fn git(folder: &Path, args: &[&str]) -> String {
-    let output = Command::new("git").arg("-C").arg(folder).args(args).output().unwrap();
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(args)
+        .output()
+        .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "git {args:?}: {told}");
     String::from_utf8(output.stdout).unwrap()

@@ -112,8 +112,17 @@ fn check_url(url: &Uri) -> Result<(), ClientError> {
 
 fn bad_url(url: &str, why: String) -> ClientError {
     ClientError::BadUrl {
-        url: quote(url),
+        url: quote(&without_credentials(url)),
         why,
+    }
+}
+
+/// What is shown and logged holds no secret.
+fn without_credentials(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}"),
+        None => url.to_owned(),
     }
 }
 

@@ -44,8 +44,10 @@ impl Error for Unsent {}
 /// True when a request failed before it was written: it can be sent again.
 pub(super) fn is_unsent(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
-    io.and_then(io::Error::get_ref)
-        .is_some_and(|inner| inner.is::<Unsent>())
+    match io.and_then(io::Error::get_ref) {
+        Some(inner) => inner.is::<Unsent>(),
+        None => false,
+    }
 }
 
 impl Wire {

@@ -142,8 +142,10 @@ fn a_url_that_leads_nowhere_is_refused() {
             "credentials belong into a header",
         ),
         ("http://a b/", "invalid uri character"),
+        ("https://user:secret@a b/", "invalid uri character"),
     ] {
         let words = parse_url(url).unwrap_err().to_string();
+        assert!(!words.contains("secret"), "{words}");
         assert!(
             words.ends_with(&format!("is no URL of a server: {why}")),
             "{words}"
