@@ -171,7 +171,9 @@ fn view(path: &str) -> Option<View> {
 /// An event stream of a session.
 fn events(session: &Arc<Session>, stream: crate::streams::Stream) -> Response<Reply> {
     let beat: Bytes = sse::comment("");
-    let body = Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat);
+    let body = Reply::stream(session.standing(stream))
+        .heartbeat(HEARTBEAT, beat)
+        .standing();
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -8,7 +8,6 @@ mod checks;
 mod subscribing;
 mod welcome;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -56,41 +55,27 @@ impl Relay {
             .map_err(|_| Refusal::BadCursor)
     }
 
-    /// Calls the server `server` with `params` after `edit`; over a new connection once more when
+    /// Calls a server; over a new connection once more when
     /// the server had forgotten our session, because then it has not looked at the request.
-    async fn forward(
-        &self,
-        request: &Request,
-        server: &ServerId,
-        method: &str,
-        params: &str,
-        edits: &[(&str, &str)],
-    ) -> Outcome {
-        let first = self
-            .forward_once(request, server, method, params, edits)
-            .await;
-        match first {
+    async fn forward(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+        match self.forward_once(request, outgoing).await {
             Err(Refusal::NotReady {
                 reason: Some(reason),
                 ..
-            }) if reason == SESSION_GONE => {
-                self.forward_once(request, server, method, params, edits)
-                    .await
-            }
+            }) if reason == SESSION_GONE => self.forward_once(request, outgoing).await,
             outcome => outcome,
         }
     }
 
-    async fn forward_once(
-        &self,
-        request: &Request,
-        server: &ServerId,
-        method: &str,
-        params: &str,
-        edits: &[(&str, &str)],
-    ) -> Outcome {
+    async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+        let Outgoing {
+            server,
+            method,
+            params,
+            edit: (part, json),
+            token,
+        } = outgoing;
         let link = self.link(request, server).await?;
-        let token = progress_token(params);
         let call = Call {
             caller: Some(&request.caller),
             exchange: &request.exchange,
@@ -98,8 +83,8 @@ impl Relay {
         };
         link.call(call, |id| {
             let mut splice = Splice::new(params);
-            for (part, json) in edits {
-                splice.replace(part, Cow::Borrowed(*json));
+            if part != json {
+                splice.replace(part, json);
             }
             if let Some(token) = token {
                 splice.replace(token.get(), id.to_string());
@@ -127,6 +112,18 @@ impl Relay {
     }
 }
 
+/// A request on its way to a server.
+#[derive(Debug, Clone, Copy)]
+struct Outgoing<'a> {
+    server: &'a ServerId,
+    method: &'a str,
+    params: &'a str,
+    /// The part of `params` that names what is asked for, and the server's own name for it.
+    edit: (&'a str, &'a str),
+    /// The client's progress token, borrowed from `params`.
+    token: Option<&'a RawValue>,
+}
+
 /// Writes a request frame; the payload is copied once.
 fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.size());
@@ -144,7 +141,11 @@ fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
 #[must_use]
 pub fn progress_token(params: &str) -> Option<&RawValue> {
     let with: mcp::WithMeta<'_> = serde_json::from_str(params).ok()?;
-    let meta: mcp::Meta<'_> = serde_json::from_str(with.meta?.get()).ok()?;
+    token_in(with.meta)
+}
+
+fn token_in(meta: Option<&RawValue>) -> Option<&RawValue> {
+    let meta: mcp::Meta<'_> = serde_json::from_str(meta?.get()).ok()?;
     meta.progress_token
 }
 

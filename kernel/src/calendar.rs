@@ -61,7 +61,11 @@ fn date(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -82,7 +86,17 @@ mod tests {
     fn offsets_are_read_in_all_their_forms() {
         let read = ["Z", "UTC", "+05:30", "-0800", "+2", "-14:00"].map(parse_offset);
         assert_eq!(read, [0, 0, 330, -480, 120, -840].map(Some));
-        for bad in ["", "2", "+", "+15", "+14:30", "+1:60", "+-1", "Europe/Berlin", "+é"] {
+        for bad in [
+            "",
+            "2",
+            "+",
+            "+15",
+            "+14:30",
+            "+1:60",
+            "+-1",
+            "Europe/Berlin",
+            "+é",
+        ] {
             assert_eq!(parse_offset(bad), None, "{bad}");
         }
     }

@@ -54,7 +54,13 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
     /// The kernel's socket, when it is not in its usual place.
-    #[arg(long, global = true, value_name = "PATH", env = "MGP_SOCKET", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "MGP_SOCKET",
+        hide_env_values = true
+    )]
     pub socket: Option<PathBuf>,
     /// Read only this configuration file.
     #[arg(long, global = true, value_name = "FILE")]
@@ -246,7 +252,12 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
     let done = match cli.command {
         Command::Guard => return (parts.guard)(),
         Command::DemoServer(server) => crate::demo::run(&server.root).map_err(Failure::from),
-        command => Context::new(json, cli.socket, cli.config)
+        command @ (Command::Up(_)
+        | Command::Demo
+        | Command::Stdio(_)
+        | Command::Status
+        | Command::Servers(_)
+        | Command::Tools(_)) => Context::new(json, cli.socket, cli.config)
             .and_then(|context| dispatch(&context, command, parts)),
     };
     match done {
@@ -266,7 +277,7 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Stdio(stdio) => stdio::join(context, stdio),
         Command::Status => status::show(context),
         Command::Servers(servers) => dispatch_servers(context, servers),
-        Command::Tools(Tools::List { server }) => tools::list(context, server),
+        Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
         Command::Guard | Command::DemoServer(_) => unreachable!("these need no context"),
     }

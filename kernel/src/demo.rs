@@ -18,9 +18,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::spec::{
-    MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
-};
+use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 
@@ -91,7 +89,11 @@ pub fn config(program: &Path) -> io::Result<Demo> {
 
 /// In `/tmp` when the usual place has too long a name for a socket.
 fn fresh_folder() -> io::Result<TempDir> {
-    let make = |base: &Path| tempfile::Builder::new().prefix("mgp-demo-").tempdir_in(base);
+    let make = |base: &Path| {
+        tempfile::Builder::new()
+            .prefix("mgp-demo-")
+            .tempdir_in(base)
+    };
     let folder = make(&env::temp_dir())?;
     match folder.path().join("mgp.sock").as_os_str().len() > LONGEST_SOCKET_PATH {
         true => make(Path::new("/tmp")),
@@ -113,7 +115,9 @@ fn free(address: SocketAddr) -> SocketAddr {
 /// Those of stdin and stdout, or when there is no such folder.
 pub fn run(root: &Path) -> io::Result<()> {
     let root = root.canonicalize()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let served = runtime.block_on(serve(tokio::io::stdin(), tokio::io::stdout(), root));
     // Stdin is read on a thread of its own, which nobody waits for.
     runtime.shutdown_background();
@@ -129,7 +133,10 @@ mod folder_tests {
 
     #[test]
     fn a_demo_takes_another_port_when_the_usual_one_is_taken() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         assert_eq!(free(taken), taken);
         let held = TcpListener::bind(taken).unwrap();
         assert_eq!(free(taken).port(), 0);

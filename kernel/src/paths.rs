@@ -34,7 +34,11 @@ impl Bases {
     /// specification demands.
     #[must_use]
     pub fn from_env() -> Self {
-        let folder = |name| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let folder = |name| {
+            env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|p| p.is_absolute())
+        };
         Self {
             runtime: folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir()),
             data_home: folder("XDG_DATA_HOME"),
@@ -87,7 +91,10 @@ impl Bases {
 /// have put it there to listen in.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -125,12 +132,18 @@ mod tests {
         let bases = bases();
         assert_eq!(bases.socket(named, configured), Path::new("/n"));
         assert_eq!(bases.socket(None, configured), Path::new("/c"));
-        assert_eq!(bases.socket(None, None), Path::new("/tmp/mgp-1000/mgp.sock"));
+        assert_eq!(
+            bases.socket(None, None),
+            Path::new("/tmp/mgp-1000/mgp.sock")
+        );
         let session = Bases {
             runtime: Some("/run/user/1000".into()),
             ..bases
         };
-        assert_eq!(session.socket(None, None), Path::new("/run/user/1000/mgp/mgp.sock"));
+        assert_eq!(
+            session.socket(None, None),
+            Path::new("/run/user/1000/mgp/mgp.sock")
+        );
     }
 
     #[test]
@@ -138,7 +151,13 @@ mod tests {
         let dir = |b: &Bases| b.data_dir(None, None).ok();
         assert_eq!(dir(&bases()), Some("/home/ada/.local/share/mgp".into()));
         let data_home = Some("/data".into());
-        assert_eq!(dir(&Bases { data_home, ..bases() }), Some("/data/mgp".into()));
+        assert_eq!(
+            dir(&Bases {
+                data_home,
+                ..bases()
+            }),
+            Some("/data/mgp".into())
+        );
         assert_eq!(dir(&Bases::default()), None);
     }
 
@@ -148,9 +167,17 @@ mod tests {
         let folder = root.path().join("a/b");
         private_folder(&folder).unwrap();
         private_folder(&folder).unwrap();
-        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(private_folder(&folder).unwrap_err().to_string().contains("chmod 700"));
+        assert!(
+            private_folder(&folder)
+                .unwrap_err()
+                .to_string()
+                .contains("chmod 700")
+        );
         std::os::unix::fs::symlink(root.path(), root.path().join("link")).unwrap();
         assert!(private_folder(&root.path().join("link")).is_err());
     }

@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
-use super::{Relay, checks, required, text};
+use super::{Outgoing, Relay, checks, progress_token, required, text, token_in};
 use crate::request::{Outcome, Request};
 
 impl Relay {
@@ -31,10 +31,14 @@ impl Relay {
                 .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
         };
         checks::arguments(&name, &route, call.arguments)?;
-        let edits = [(call.name.get(), route.own_name_json.as_ref())];
-        let result = self
-            .forward(request, &route.server, "tools/call", params, &edits)
-            .await?;
+        let outgoing = Outgoing {
+            server: &route.server,
+            method: "tools/call",
+            params,
+            edit: (call.name.get(), &route.own_name_json),
+            token: token_in(call.meta),
+        };
+        let result = self.forward(request, outgoing).await?;
         checks::result(&name, &route, result)
     }
 
@@ -53,9 +57,14 @@ impl Relay {
             .prompt(&request.caller.view, &name)
             .cloned()
             .ok_or_else(|| Refusal::UnknownPrompt(name.clone()))?;
-        let edits = [(get.name.get(), route.own_name_json.as_ref())];
-        self.forward(request, &route.server, "prompts/get", params, &edits)
-            .await
+        let outgoing = Outgoing {
+            server: &route.server,
+            method: "prompts/get",
+            params,
+            edit: (get.name.get(), &route.own_name_json),
+            token: progress_token(params),
+        };
+        self.forward(request, outgoing).await
     }
 
     /// Reads a resource; its contents come back under the URI that was asked for.
@@ -67,16 +76,14 @@ impl Relay {
         let about: resources::About<'_> = mcp::read(Some(params))?;
         let uri = text(about.uri, "uri")?;
         let (server, own) = self.owner(request, &uri)?;
-        let own_json = quoted(&own);
-        let result = self
-            .forward(
-                request,
-                &server,
-                "resources/read",
-                params,
-                &[(about.uri.get(), &own_json)],
-            )
-            .await?;
+        let outgoing = Outgoing {
+            server: &server,
+            method: "resources/read",
+            params,
+            edit: (about.uri.get(), &quoted(&own)),
+            token: progress_token(params),
+        };
+        let result = self.forward(request, outgoing).await?;
         if own == uri {
             return Ok(result);
         }
@@ -100,15 +107,14 @@ impl Relay {
         if !can {
             return Err(Refusal::UnknownMethod("completion/complete".into()));
         }
-        let own = quoted(&own);
-        self.forward(
-            request,
-            &server,
-            "completion/complete",
+        let outgoing = Outgoing {
+            server: &server,
+            method: "completion/complete",
             params,
-            &[(part, &own)],
-        )
-        .await
+            edit: (part, &quoted(&own)),
+            token: progress_token(params),
+        };
+        self.forward(request, outgoing).await
     }
 
     /// Whose resource a URI is, and under which URI its server knows it.

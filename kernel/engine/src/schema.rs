@@ -25,10 +25,8 @@ const ECHO_MAX: usize = 200;
 const PATTERN_SIZE: usize = 256 << 10;
 /// Tries of one pattern with look-around on one text.
 const BACKTRACK_MAX: usize = 10_000;
-/// Steps for a yes or no: below a second on a slow machine.
-const STEPS_MAX: u64 = 20_000_000;
-/// Steps for finding out which part did not fit: some thousand errors at most.
-const EXPLAIN_STEPS_MAX: u64 = 4_000_000;
+/// Steps of one check: some seconds on a slow machine at the very worst, and some thousand errors.
+const STEPS_MAX: u64 = 5_000_000;
 
 /// Why a schema was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,7 +182,7 @@ impl Compiled {
             keyword: "json".into(),
             message: cut(&e),
         })?;
-        let meter = self.meter(STEPS_MAX);
+        let meter = self.meter();
         let fits = self.validator.is_valid(meter.root(&value));
         match meter.over() {
             Some(over) => Err(over.into()),
@@ -194,7 +192,7 @@ impl Compiled {
     }
 
     fn explain(&self, value: &Value) -> Mismatch {
-        let meter = self.meter(EXPLAIN_STEPS_MAX);
+        let meter = self.meter();
         let error = self.validator.validate(meter.root(value)).err();
         match error.filter(|_| meter.over().is_none()) {
             Some(error) => Mismatch {
@@ -210,8 +208,8 @@ impl Compiled {
         }
     }
 
-    fn meter(&self, steps: u64) -> Meter {
-        Meter::new(steps, self.shape.work, self.shape.deepest_value())
+    fn meter(&self) -> Meter {
+        Meter::new(STEPS_MAX, self.shape.price(), self.shape.deepest_value())
     }
 }
 

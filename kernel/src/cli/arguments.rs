@@ -24,14 +24,20 @@ pub(super) fn read(words: &[String], json: Option<&str>) -> Result<Typed, Failur
             object(&text, file).map(Typed::Object)
         }
         (None, []) => Ok(Typed::Object(Map::new())),
-        (None, pairs) => pairs.iter().map(|word| pair(word)).collect::<Result<_, _>>().map(Typed::Pairs),
+        (None, pairs) => pairs
+            .iter()
+            .map(|word| pair(word))
+            .collect::<Result<_, _>>()
+            .map(Typed::Pairs),
     }
 }
 
 fn pair(word: &str) -> Result<(String, String), Failure> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(usage(format!("`{word}` is not KEY=VALUE; @FILE stands alone"))),
+        _ => Err(usage(format!(
+            "`{word}` is not KEY=VALUE; @FILE stands alone"
+        ))),
     }
 }
 
@@ -77,7 +83,10 @@ fn value(key: &str, text: &str, kinds: &[&str]) -> Result<Value, Failure> {
     match json().filter(|value| fits(value) && !value.is_string()) {
         Some(value) => Ok(value),
         None if kinds.contains(&"string") => Ok(text.into()),
-        None => Err(usage(format!("`{key}` wants {}, not `{text}`", kinds.join(" or ")))),
+        None => Err(usage(format!(
+            "`{key}` wants {}, not `{text}`",
+            kinds.join(" or ")
+        ))),
     }
 }
 
@@ -103,7 +112,9 @@ mod tests {
 
     fn pairs(given: &[&str], schema: Option<&Value>) -> Result<Value, String> {
         match read(&words(given), None).map_err(|e| e.to_string())? {
-            Typed::Pairs(pairs) => typed(pairs, schema).map(Value::Object).map_err(|e| e.to_string()),
+            Typed::Pairs(pairs) => typed(pairs, schema)
+                .map(Value::Object)
+                .map_err(|e| e.to_string()),
             Typed::Object(object) => Ok(object.into()),
         }
     }
@@ -117,7 +128,11 @@ mod tests {
         let given = ["s=7", "n=7", "b=true", "l=[1]", "m=null", "other=x=y"];
         let want = json!({"s": "7", "n": 7, "b": true, "l": [1], "m": null, "other": "x=y"});
         assert_eq!(pairs(&given, Some(&schema)), Ok(want));
-        for (given, why) in [("n=seven", "`n` wants integer"), ("n=1.5", "integer"), ("l=a", "array")] {
+        for (given, why) in [
+            ("n=seven", "`n` wants integer"),
+            ("n=1.5", "integer"),
+            ("l=a", "array"),
+        ] {
             let error = pairs(&[given], Some(&schema)).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
@@ -126,7 +141,10 @@ mod tests {
     #[test]
     fn without_a_schema_values_are_what_they_look_like() {
         let want = json!({"a": 1, "b": "text", "c": {"d": []}, "e": "x"});
-        assert_eq!(pairs(&["a=1", "b=text", r#"c={"d":[]}"#, r#"e="x""#], None), Ok(want));
+        assert_eq!(
+            pairs(&["a=1", "b=text", r#"c={"d":[]}"#, r#"e="x""#], None),
+            Ok(want)
+        );
     }
 
     #[test]

@@ -36,7 +36,11 @@ pub(super) fn call(context: &Context, call: &super::Call) -> Result<(), Failure>
 
 /// The `inputSchema` of the tool that is meant; none when it is not certain which one.
 async fn schema(client: &mut Client, name: &str) -> Result<Option<Value>, Failure> {
-    let tools: Vec<Tool> = all(client).await?.iter().map(|t| read(t)).collect::<Result<_, _>>()?;
+    let tools: Vec<Tool> = all(client)
+        .await?
+        .iter()
+        .map(|t| read(t))
+        .collect::<Result<_, _>>()?;
     let mut meant = tools.into_iter().filter(|tool| is_meant(&tool.name, name));
     Ok(match (meant.next(), meant.next()) {
         (Some(tool), None) => Some(tool.input_schema),
@@ -51,7 +55,9 @@ async fn ask(
 ) -> Result<Box<RawValue>, Failure> {
     let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": 1}});
     let mut progress = Progress::of(format!("calling {name}"));
-    client.request(tools::Call::METHOD, &params, &mut progress).await
+    client
+        .request(tools::Call::METHOD, &params, &mut progress)
+        .await
 }
 
 /// Prints the result; what a tool says about its failure goes to stderr.

@@ -2,7 +2,7 @@
 //! while it is open.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,12 +72,9 @@ pub(super) struct Client {
 impl Client {
     /// Connects and says hello.
     pub(super) async fn connect(socket: &Path, opening: Opening) -> Result<Self, Failure> {
-        let stream = UnixStream::connect(socket).await.map_err(|e| match e.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                Failure::NotRunning(socket.to_owned())
-            }
-            _ => Failure::Other(format!("{}: {e}", socket.display())),
-        })?;
+        let stream = UnixStream::connect(socket)
+            .await
+            .map_err(|e| no_connection(&e, socket))?;
         trusted(stream.peer_cred()?.uid(), socket)?;
         let (reader, writer) = stream.into_split();
         let mut client = Self {
@@ -127,7 +124,8 @@ impl Client {
         self.last_id += 1;
         let id = self.last_id.to_string();
         let params = serde_json::to_string(params).expect("params are always JSON");
-        self.send(&jsonrpc::request(&id, method, Some(&params))).await?;
+        self.send(&jsonrpc::request(&id, method, Some(&params)))
+            .await?;
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         let late = sleep_until(Instant::now() + LATE);
@@ -191,9 +189,13 @@ impl Client {
         }
         if method == elicitation::Create::METHOD && self.person {
             if self.waiting.len() == MAX_WAITING {
-                return self.send(&jsonrpc::result(id.as_json(), r#"{"action":"decline"}"#)).await;
+                return self
+                    .send(&jsonrpc::result(id.as_json(), r#"{"action":"decline"}"#))
+                    .await;
             }
-            let params = params.and_then(|p| serde_json::from_str(p.get()).ok()).unwrap_or_default();
+            let params = params
+                .and_then(|p| serde_json::from_str(p.get()).ok())
+                .unwrap_or_default();
             self.waiting.push_back((id, params));
             self.ask_next(listener);
             return Ok(());
@@ -208,7 +210,9 @@ impl Client {
         if let (None, Some((_, params))) = (&self.asked, self.waiting.front()) {
             let params = params.clone();
             listener.make_way(true);
-            self.asked = Some(tokio::task::spawn_blocking(move || question::ask_here(&params)));
+            self.asked = Some(tokio::task::spawn_blocking(move || {
+                question::ask_here(&params)
+            }));
         }
     }
 
@@ -220,7 +224,8 @@ impl Client {
         self.asked = None;
         listener.make_way(false);
         if let Some((id, _)) = self.waiting.pop_front() {
-            self.send(&jsonrpc::result(id.as_json(), &answer.to_string())).await?;
+            self.send(&jsonrpc::result(id.as_json(), &answer.to_string()))
+                .await?;
         }
         self.ask_next(listener);
         Ok(())
@@ -229,7 +234,8 @@ impl Client {
     async fn cancel(&mut self, id: &str) -> Result<(), Failure> {
         let params = format!(r#"{{"requestId":{id},"reason":"interrupted"}}"#);
         let method = mcp::Cancelled::METHOD;
-        self.send(&jsonrpc::notification(method, Some(&params))).await
+        self.send(&jsonrpc::notification(method, Some(&params)))
+            .await
     }
 
     async fn send(&mut self, frame: &[u8]) -> Result<(), Failure> {
@@ -242,6 +248,17 @@ impl Client {
 pub(super) fn read<'a, T: Deserialize<'a>>(answer: &'a RawValue) -> Result<T, Failure> {
     let other = |e| Failure::Other(format!("the kernel answered something else: {e}"));
     serde_json::from_str(answer.get()).map_err(other)
+}
+
+/// Why there is no connection.
+pub(super) fn no_connection(error: &io::Error, socket: &Path) -> Failure {
+    if matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused
+    ) {
+        return Failure::NotRunning(socket.to_owned());
+    }
+    Failure::Other(format!("{}: {error}", socket.display()))
 }
 
 /// Refuses to talk to a socket that somebody else listens on.
@@ -264,7 +281,9 @@ async fn next_frame(
         match framer.next(buffer) {
             Some(Frame::Line(line)) => return Ok(line),
             Some(Frame::Oversized { len, .. }) => {
-                return Err(Failure::Other(format!("an answer of {len} bytes is too long")));
+                return Err(Failure::Other(format!(
+                    "an answer of {len} bytes is too long"
+                )));
             }
             None => {}
         }
@@ -278,7 +297,9 @@ async fn next_frame(
 /// The person's answer, when a question is on the terminal.
 async fn answered(asked: &mut Option<JoinHandle<Value>>) -> Value {
     match asked {
-        Some(question) => question.await.unwrap_or_else(|_| json!({"action": "cancel"})),
+        Some(question) => question
+            .await
+            .unwrap_or_else(|_| json!({"action": "cancel"})),
         None => std::future::pending().await,
     }
 }

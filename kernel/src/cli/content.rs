@@ -27,7 +27,11 @@ pub(super) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<String> {
     let structured = &result["structuredContent"];
     for block in result["content"].as_array().into_iter().flatten() {
         // For older clients, a structured result is repeated as text: once is enough for a person.
-        let repeated = || block["text"].as_str().and_then(|t| serde_json::from_str::<Value>(t).ok());
+        let repeated = || {
+            block["text"]
+                .as_str()
+                .and_then(|t| serde_json::from_str::<Value>(t).ok())
+        };
         if structured.is_null() || repeated().as_ref() != Some(structured) {
             parts.push(one(block, saver)?);
         }
@@ -45,7 +49,11 @@ fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
         "image" | "audio" => saver.save(text("data"), text("mimeType")),
         "resource_link" => {
             let name = block["title"].as_str().unwrap_or(text("name"));
-            Ok(format!("{} <{}>", one_line(name, 80), one_line(text("uri"), 2000)))
+            Ok(format!(
+                "{} <{}>",
+                one_line(name, 80),
+                one_line(text("uri"), 2000)
+            ))
         }
         "resource" => resource(&block["resource"], saver),
         _ => Ok(plain(&format!("{block:#}"))),
@@ -66,13 +74,24 @@ impl Saver<'_> {
             return Ok(format!("({}: not base64, not saved)", one_line(mime, 80)));
         };
         let path = self.write(&bytes, &extension(mime))?;
-        Ok(format!("saved {} ({}, {} bytes)", path.display(), one_line(mime, 80), bytes.len()))
+        Ok(format!(
+            "saved {} ({}, {} bytes)",
+            path.display(),
+            one_line(mime, 80),
+            bytes.len()
+        ))
     }
 
     /// Writes under the first free name.
     fn write(&self, bytes: &[u8], extension: &str) -> io::Result<PathBuf> {
         fs::create_dir_all(self.folder)?;
-        let letter = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let letter = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        };
         let tool: String = self.tool.chars().map(letter).collect();
         for number in 1..=MAX_FILES {
             let path = self.folder.join(format!("{tool}-{number}.{extension}"));
@@ -82,7 +101,10 @@ impl Saver<'_> {
                 Err(e) => return Err(io::Error::other(format!("{}: {e}", path.display()))),
             }
         }
-        Err(io::Error::other(format!("{} is full of older files", self.folder.display())))
+        Err(io::Error::other(format!(
+            "{} is full of older files",
+            self.folder.display()
+        )))
     }
 }
 
@@ -95,9 +117,16 @@ fn extension(mime: &str) -> String {
         "plain" => "txt".into(),
         "x-wav" => "wav".into(),
         _ => {
-            let letters: String =
-                subtype.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-            if letters.is_empty() { "bin".into() } else { letters.to_ascii_lowercase() }
+            let letters: String = subtype
+                .chars()
+                .filter(char::is_ascii_alphanumeric)
+                .take(8)
+                .collect();
+            if letters.is_empty() {
+                "bin".into()
+            } else {
+                letters.to_ascii_lowercase()
+            }
         }
     }
 }
@@ -120,7 +149,8 @@ mod tests {
         let here = Path::new(".");
         let twice = json!({"content": [{"type": "text", "text": "{\"a\": 1}"}], "structuredContent": {"a": 1}});
         assert_eq!(rendered(&twice, here), "{\n  \"a\": 1\n}");
-        let both = json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"a": 1}});
+        let both =
+            json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"a": 1}});
         assert_eq!(rendered(&both, here), "one\n{\n  \"a\": 1\n}");
     }
 
@@ -128,9 +158,18 @@ mod tests {
     fn pictures_are_saved_under_free_names() {
         let folder = tempfile::tempdir().unwrap();
         let picture = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
-        let shown = rendered(&json!({"content": [picture.clone(), picture]}), folder.path());
-        assert!(shown.contains("demo-draw-1.png") && shown.contains("demo-draw-2.png"), "{shown}");
-        assert_eq!(fs::read(folder.path().join("demo-draw-2.png")).unwrap(), b"hi");
+        let shown = rendered(
+            &json!({"content": [picture.clone(), picture]}),
+            folder.path(),
+        );
+        assert!(
+            shown.contains("demo-draw-1.png") && shown.contains("demo-draw-2.png"),
+            "{shown}"
+        );
+        assert_eq!(
+            fs::read(folder.path().join("demo-draw-2.png")).unwrap(),
+            b"hi"
+        );
     }
 
     #[test]

@@ -52,7 +52,9 @@ impl Context {
         kernel: &KernelConfig,
     ) -> Result<PathBuf, Failure> {
         let named = named.map(|path| self.look_up.folder.join(path));
-        let dir = self.bases.data_dir(named.as_deref(), kernel.data.dir.as_deref());
+        let dir = self
+            .bases
+            .data_dir(named.as_deref(), kernel.data.dir.as_deref());
         dir.map_err(|e| Failure::Other(e.to_string()))
     }
 
@@ -62,7 +64,9 @@ impl Context {
         opening: Opening,
         work: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let outcome = runtime.block_on(async {
             let mut client = Client::connect(&self.socket, opening).await?;
             work(&mut client).await

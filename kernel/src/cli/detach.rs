@@ -57,10 +57,7 @@ pub(super) fn status(context: &Context) -> Result<Option<KernelStatus>, Failure>
 }
 
 /// Starts a kernel in the background and waits until it answers.
-pub(super) fn start(
-    context: &Context,
-    data_dir: Option<&Path>,
-) -> Result<KernelStatus, Failure> {
+pub(super) fn start(context: &Context, data_dir: Option<&Path>) -> Result<KernelStatus, Failure> {
     let deadline = Instant::now() + PATIENCE;
     let kernel = config::load(&context.look_up, &|_| None).map(|loaded| loaded.kernel);
     let folder = context.data_dir(data_dir, &kernel.unwrap_or_default())?;
@@ -96,7 +93,10 @@ fn given_up(child: &mut Child, folder: &Path) -> Failure {
     let _ = child.wait();
     let log = folder.join("kernel.log");
     let secs = PATIENCE.as_secs();
-    Failure::Other(format!("the kernel gave no answer within {secs} s; see {}", log.display()))
+    Failure::Other(format!(
+        "the kernel gave no answer within {secs} s; see {}",
+        log.display()
+    ))
 }
 
 /// Short sleeps up to a deadline, with progress once it is late.
@@ -128,14 +128,19 @@ impl<'p> Wait<'p> {
 }
 
 fn take_turn(folder: &Path, wait: &mut Wait<'_>) -> Result<File, Failure> {
-    let file = private(OpenOptions::new().write(true).create(true), &folder.join("start.lock"))?;
+    let file = private(
+        OpenOptions::new().write(true).create(true),
+        &folder.join("start.lock"),
+    )?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(e)) => return Err(e.into()),
             Err(TryLockError::WouldBlock) if wait.a_little() => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Failure::Other("another `mgp` has been starting the kernel for too long".into()));
+                return Err(Failure::Other(
+                    "another `mgp` has been starting the kernel for too long".into(),
+                ));
             }
         }
     }
@@ -151,7 +156,10 @@ fn open_log(folder: &Path) -> io::Result<File> {
     if fs::metadata(&path).is_ok_and(|found| found.len() > MAX_LOG) {
         fs::rename(&path, folder.join("kernel.log.1"))?;
     }
-    let mut log = private(OpenOptions::new().read(true).append(true).create(true), &path)?;
+    let mut log = private(
+        OpenOptions::new().read(true).append(true).create(true),
+        &path,
+    )?;
     log.seek(SeekFrom::End(0))?;
     Ok(log)
 }
@@ -196,7 +204,12 @@ mod tests {
         log.write_all(b"old\n").unwrap();
         let mut log = open_log(folder.path()).unwrap();
         log.try_clone().unwrap().write_all(b"").unwrap();
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"new\n").unwrap();
+        OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"new\n")
+            .unwrap();
         assert_eq!(tail(&mut log).unwrap(), "new\n");
     }
 }

@@ -48,11 +48,15 @@ fn take_up(
     let id = &server.id;
     let started = context.with_kernel(Opening::default(), async |client| {
         let mut progress = Progress::of("reading the configuration");
-        client.request(Reload::METHOD, &json!({}), &mut progress).await?;
+        client
+            .request(Reload::METHOD, &json!({}), &mut progress)
+            .await?;
         drop(progress);
         match server.autostart {
             Some(false) => Ok(None),
-            _ => act_on(client, Start::METHOD, "starting", id).await.map(Some),
+            _ => act_on(client, Start::METHOD, "starting", id)
+                .await
+                .map(Some),
         }
     });
     match started {
@@ -95,15 +99,23 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
     }
     let Some(file) = removed else {
         let read: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
-        return Err(Failure::Other(format!("there is no server `{id}` in {}", read.join(", "))));
+        return Err(Failure::Other(format!(
+            "there is no server `{id}` in {}",
+            read.join(", ")
+        )));
     };
     for file in left {
-        eprintln!("note: {} has a server `{id}` too, which counts now", file.display());
+        eprintln!(
+            "note: {} has a server `{id}` too, which counts now",
+            file.display()
+        );
     }
     if status.is_some() {
         context.with_kernel(Opening::default(), async |client| {
             let mut progress = Progress::of(format!("stopping {id}"));
-            client.request(Reload::METHOD, &json!({}), &mut progress).await
+            client
+                .request(Reload::METHOD, &json!({}), &mut progress)
+                .await
         })?;
     }
     match context.json {
@@ -135,9 +147,14 @@ fn in_force(context: &Context, status: Option<&KernelStatus>) -> Result<Vec<Path
     }
     let project = context.look_up.project_file();
     let project = Some(project).filter(|file| status.is_none() && file.exists());
-    let files: Vec<_> = project.into_iter().chain(context.look_up.user_file()).collect();
+    let files: Vec<_> = project
+        .into_iter()
+        .chain(context.look_up.user_file())
+        .collect();
     match files.is_empty() {
-        true => Err(Failure::Usage("there is no home; name a file with --config".into())),
+        true => Err(Failure::Usage(
+            "there is no home; name a file with --config".into(),
+        )),
         false => Ok(files),
     }
 }
@@ -145,7 +162,10 @@ fn in_force(context: &Context, status: Option<&KernelStatus>) -> Result<Vec<Path
 /// Where a new server goes: the strongest file there is, or the user's.
 fn target(context: &Context, status: Option<&KernelStatus>) -> Result<PathBuf, Failure> {
     let files = in_force(context, status)?;
-    Ok(files.into_iter().next().expect("at least one file is in force"))
+    Ok(files
+        .into_iter()
+        .next()
+        .expect("at least one file is in force"))
 }
 
 fn new_server(add: &super::Add, folder: &Path) -> Result<NewServer, Failure> {
@@ -159,7 +179,9 @@ fn new_server(add: &super::Add, folder: &Path) -> Result<NewServer, Failure> {
     };
     let header = |word: &String| match word.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err(Failure::Usage(format!("`--header {word}` is not NAME=VALUE"))),
+        None => Err(Failure::Usage(format!(
+            "`--header {word}` is not NAME=VALUE"
+        ))),
     };
     Ok(NewServer {
         id: add.id.clone(),

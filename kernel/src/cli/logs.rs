@@ -23,7 +23,10 @@ pub(super) fn show(context: &Context, logs: super::Logs) -> Result<(), Failure> 
     if params.follow {
         return Ok(());
     }
-    read::<LogLines>(&answer)?.lines.iter().try_for_each(|line| tail.line(line))
+    read::<LogLines>(&answer)?
+        .lines
+        .iter()
+        .try_for_each(|line| tail.line(line))
 }
 
 /// Prints lines as they come.
@@ -54,7 +57,11 @@ impl Listener for Tail {
 
 fn told(line: &LogLine) -> String {
     let at = rfc3339(i64::try_from(line.at_ms / 1000).unwrap_or(i64::MAX), 0);
-    let by = if line.from == "kernel" { " kernel:" } else { "" };
+    let by = if line.from == "kernel" {
+        " kernel:"
+    } else {
+        ""
+    };
     format!("{at}{by} {}", plain(&line.text))
 }
 

@@ -7,9 +7,8 @@ use super::failure::Failure;
 /// Prints a text and a newline.
 pub(super) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let printed = writeln!(out, "{text}").and_then(|()| out.flush());
-    printed.map_err(|e| match e.kind() {
-        io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-        _ => Failure::from(e),
-    })
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::NobodyReads),
+        printed => Ok(printed?),
+    }
 }

@@ -58,7 +58,12 @@ impl Progress {
     }
 
     fn text(&self) -> String {
-        match self.last.as_ref().map(Told::text).filter(|text| !text.is_empty()) {
+        match self
+            .last
+            .as_ref()
+            .map(Told::text)
+            .filter(|text| !text.is_empty())
+        {
             Some(told) => format!("{}: {told}", self.title),
             None => self.title.clone(),
         }
@@ -136,7 +141,10 @@ mod tests {
     fn progress_is_told_as_far_as_it_is_known() {
         let text = |params: &str| serde_json::from_str::<Told>(params).unwrap().text();
         assert_eq!(text(r#"{"progressToken":1,"progress":2,"total":5}"#), "2/5");
-        assert_eq!(text(r#"{"progress":2.5,"message":"half\nway"}"#), "2.5, half");
+        assert_eq!(
+            text(r#"{"progress":2.5,"message":"half\nway"}"#),
+            "2.5, half"
+        );
         assert_eq!(text(r#"{"message":"connecting"}"#), "connecting");
     }
 }

@@ -41,8 +41,15 @@ fn fill(
     if params["mode"].as_str().is_some_and(|mode| mode != "form") {
         return Ok(Err(Unanswered::Declined));
     }
-    writeln!(output, "\n{}", plain(params["message"].as_str().unwrap_or_default()))?;
-    writeln!(output, "(Enter takes what is in brackets, {DECLINE} declines)")?;
+    writeln!(
+        output,
+        "\n{}",
+        plain(params["message"].as_str().unwrap_or_default())
+    )?;
+    writeln!(
+        output,
+        "(Enter takes what is in brackets, {DECLINE} declines)"
+    )?;
     let mut content = Map::new();
     for field in fields(&params["requestedSchema"]) {
         match one(&field, input, output)? {
@@ -105,7 +112,8 @@ mod tests {
     #[test]
     fn a_form_is_filled_in_field_by_field() {
         let (answer, shown) = form("Ada\n36\n1\n2, Alpha\ny\n");
-        let content = json!({"name": "Ada", "age": 36, "colour": "red", "tags": ["b", "a"], "spam": true});
+        let content =
+            json!({"name": "Ada", "age": 36, "colour": "red", "tags": ["b", "a"], "spam": true});
         assert_eq!(answer, json!({"action": "accept", "content": content}));
         assert!(shown.contains("Who are you?"), "{shown}");
         assert!(shown.contains("colour (1 red, 2 blue) [blue]: "), "{shown}");
@@ -123,7 +131,13 @@ mod tests {
         let (answer, shown) = form("\nA\nAda\nold\n200\n36\ngreen\nred\n\n\n");
         let content = json!({"name": "Ada", "age": 36, "colour": "red", "spam": false});
         assert_eq!(answer, json!({"action": "accept", "content": content}));
-        for said in ["needs an answer", "at least 2", "whole number", "at most 150", "one of"] {
+        for said in [
+            "needs an answer",
+            "at least 2",
+            "whole number",
+            "at most 150",
+            "one of",
+        ] {
             assert!(shown.contains(said), "{said} is not in {shown}");
         }
     }

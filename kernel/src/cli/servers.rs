@@ -27,7 +27,9 @@ pub(super) struct Listed {
 pub(super) fn list(context: &Context) -> Result<(), Failure> {
     let answer = context.with_kernel(Opening::default(), async |client| {
         let mut progress = Progress::of("asking the kernel");
-        client.request(List::METHOD, &json!({}), &mut progress).await
+        client
+            .request(List::METHOD, &json!({}), &mut progress)
+            .await
     })?;
     if context.json {
         return say(answer.get());
@@ -83,7 +85,11 @@ pub(super) fn tell(context: &Context, server: &Server, wanted: &[&str]) -> Resul
         say(serde_json::to_string(server).expect("a server is always JSON"))?;
     }
     if wanted.contains(&server.state.as_str()) {
-        return if context.json { Ok(()) } else { say(plain(&state)) };
+        return if context.json {
+            Ok(())
+        } else {
+            say(plain(&state))
+        };
     }
     let logs = format!("`mgp servers logs {}` shows what it wrote", server.id);
     Err(Failure::Other(format!("{state}; {logs}")))
@@ -105,7 +111,9 @@ fn told(server: &Server) -> String {
 
 /// One row for each server.
 pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
-    let mut table = table(&["SERVER", "STATE", "SINCE", "TOOLS", "PID", "RESTARTS", "NEXT TRY", "WHY"]);
+    let mut table = table(&[
+        "SERVER", "STATE", "SINCE", "TOOLS", "PID", "RESTARTS", "NEXT TRY", "WHY",
+    ]);
     for server in servers {
         let pid = server.pid.map(|pid| pid.to_string());
         let next = server.next_try_ms.map(|ms| format!("in {}", time(ms)));
@@ -142,9 +150,30 @@ mod tests {
     #[test]
     fn a_server_that_is_down_shows_why_and_when_it_is_tried_again() {
         let shown = server_table(&[down()]).to_string();
-        let row: Vec<_> = shown.lines().nth(1).unwrap().split("  ").map(str::trim).collect();
+        let row: Vec<_> = shown
+            .lines()
+            .nth(1)
+            .unwrap()
+            .split("  ")
+            .map(str::trim)
+            .collect();
         let row: Vec<_> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
-        assert_eq!(row, ["files", "restarting", "3 s", "0", "2", "in 12 s", "exited with 1"]);
-        assert!(told(&down()).ends_with("(next try in 12 s)"), "{}", told(&down()));
+        assert_eq!(
+            row,
+            [
+                "files",
+                "restarting",
+                "3 s",
+                "0",
+                "2",
+                "in 12 s",
+                "exited with 1"
+            ]
+        );
+        assert!(
+            told(&down()).ends_with("(next try in 12 s)"),
+            "{}",
+            told(&down())
+        );
     }
 }

@@ -15,7 +15,9 @@ use super::words::{plain, time};
 pub(super) fn show(context: &Context) -> Result<(), Failure> {
     let answer = context.with_kernel(Opening::default(), async |client| {
         let mut progress = Progress::of("asking the kernel");
-        client.request(Status::METHOD, &json!({}), &mut progress).await
+        client
+            .request(Status::METHOD, &json!({}), &mut progress)
+            .await
     })?;
     if context.json {
         return say(answer.get());

@@ -15,7 +15,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::door;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-use super::client::trusted;
+use super::client::{no_connection, trusted};
 use super::context::Context;
 use super::detach;
 use super::failure::Failure;
@@ -44,19 +44,15 @@ pub(super) fn join(context: &Context, stdio: super::Stdio) -> Result<(), Failure
     }
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    pump(socket, input, output)
+    pump(&socket, input, output)
 }
 
 fn connect(context: &Context) -> Result<UnixStream, Failure> {
-    let socket = UnixStream::connect(&context.socket).map_err(|e| match e.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            Failure::NotRunning(context.socket.clone())
-        }
-        _ => Failure::Other(format!("{}: {e}", context.socket.display())),
-    })?;
-    let peer = getsockopt(&socket, PeerCredentials).map_err(io::Error::from)?;
-    trusted(peer.uid(), &context.socket)?;
-    Ok(socket)
+    let socket = &context.socket;
+    let stream = UnixStream::connect(socket).map_err(|e| no_connection(&e, socket))?;
+    let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
+    trusted(peer.uid(), socket)?;
+    Ok(stream)
 }
 
 /// Says which door is meant, and keeps the answer away from the client.
@@ -70,10 +66,13 @@ fn open_door(socket: &mut UnixStream, open: &door::Open) -> Result<(), Failure> 
     socket.set_read_timeout(None)?;
     match jsonrpc::parse(&line) {
         Ok(Message::Response { outcome: Ok(_), .. }) => Ok(()),
-        Ok(Message::Response { outcome: Err(error), .. }) => Err(super::client::refused(error)),
-        Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => {
-            Err(Failure::Other("the kernel answered mgp/door/open with something else".into()))
-        }
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => Err(super::client::refused(error)),
+        Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => Err(Failure::Other(
+            "the kernel answered mgp/door/open with something else".into(),
+        )),
     }
 }
 
@@ -90,7 +89,9 @@ fn read_line(socket: &mut UnixStream) -> Result<Vec<u8>, Failure> {
             Err(e) => return Err(e.into()),
         }
     }
-    Err(Failure::Other("the kernel's answer to mgp/door/open is too long".into()))
+    Err(Failure::Other(
+        "the kernel's answer to mgp/door/open is too long".into(),
+    ))
 }
 
 /// Which side ended.
@@ -101,7 +102,7 @@ enum Ended {
 }
 
 /// Copies both ways until one side ends. The client's end is a good one (MCP-021).
-fn pump(socket: UnixStream, mut input: File, mut output: File) -> Result<(), Failure> {
+fn pump(socket: &UnixStream, mut input: File, mut output: File) -> Result<(), Failure> {
     let (ended, ends) = mpsc::channel();
     let (mut writer, mut reader) = (socket.try_clone()?, socket.try_clone()?);
     let ended_too = ended.clone();
@@ -139,7 +140,10 @@ mod tests {
 
     fn pipe() -> (File, File) {
         let (reader, writer) = io::pipe().unwrap();
-        (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
+        (
+            File::from(OwnedFd::from(reader)),
+            File::from(OwnedFd::from(writer)),
+        )
     }
 
     struct Joined {
@@ -153,7 +157,7 @@ mod tests {
         let (kernel, ours) = UnixStream::pair().unwrap();
         let ((stdin, input), (output, stdout)) = (pipe(), pipe());
         let (tell, done) = mpsc::channel();
-        thread::spawn(move || tell.send(pump(ours, stdin, stdout)));
+        thread::spawn(move || tell.send(pump(&ours, stdin, stdout)));
         Joined {
             kernel,
             input,
@@ -205,7 +209,9 @@ mod tests {
             let mut reader = io::BufReader::new(&kernel);
             let mut line = String::new();
             reader.read_line(&mut line).unwrap();
-            (&kernel).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\nrest").unwrap();
+            (&kernel)
+                .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\nrest")
+                .unwrap();
             line
         });
         let open = door::Open {
@@ -213,7 +219,8 @@ mod tests {
             agent: None,
         };
         open_door(&mut ours, &open).unwrap();
-        let want = r#"{"jsonrpc":"2.0","id":0,"method":"mgp/door/open","params":{"server":"files"}}"#;
+        let want =
+            r#"{"jsonrpc":"2.0","id":0,"method":"mgp/door/open","params":{"server":"files"}}"#;
         assert_eq!(kernel.join().unwrap().trim_end(), want);
         let mut rest = String::new();
         ours.read_to_string(&mut rest).unwrap();

@@ -17,18 +17,39 @@ fn commands_are_read() {
     assert_eq!(up.config.as_deref(), Some(std::path::Path::new("a.toml")));
     assert!(matches!(up.command, Command::Up(Up { detach: true, .. })));
     let stdio = typed("mgp stdio --agent me --server files").unwrap();
-    assert!(matches!(stdio.command, Command::Stdio(Stdio { agent: Some(_), server: Some(_) })));
+    assert!(matches!(
+        stdio.command,
+        Command::Stdio(Stdio {
+            agent: Some(_),
+            server: Some(_)
+        })
+    ));
     let logs = typed("mgp servers logs files -f -n 5 --json").unwrap();
     assert!(logs.json);
-    assert!(matches!(logs.command, Command::Servers(Servers::Logs(Logs { follow: true, lines: 5, .. }))));
-    assert!(matches!(typed("mgp __guard").unwrap().command, Command::Guard));
-    assert!(matches!(typed("mgp __demo-server").unwrap().command, Command::DemoServer(_)));
+    assert!(matches!(
+        logs.command,
+        Command::Servers(Servers::Logs(Logs {
+            follow: true,
+            lines: 5,
+            ..
+        }))
+    ));
+    assert!(matches!(
+        typed("mgp __guard").unwrap().command,
+        Command::Guard
+    ));
+    assert!(matches!(
+        typed("mgp __demo-server").unwrap().command,
+        Command::DemoServer(_)
+    ));
 }
 
 #[test]
 fn a_server_is_a_program_or_an_address_and_not_both() {
     let Command::Servers(Servers::Add(add)) =
-        typed("mgp servers add files --env KEY -- npx -y files --verbose").unwrap().command
+        typed("mgp servers add files --env KEY -- npx -y files --verbose")
+            .unwrap()
+            .command
     else {
         panic!("it is an add");
     };
@@ -57,11 +78,17 @@ fn the_examples_in_the_help_can_be_typed() {
     let mut seen = 0;
     let mut commands = vec![Cli::command()];
     while let Some(command) = commands.pop() {
-        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let help = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         for line in help.lines().filter(|line| line.starts_with("  mgp ")) {
             let words = line.split('#').next().unwrap().replace('\'', "");
             // Quoted spaces are not the point here.
-            let words = words.replace("fn main", "x").replace("Bearer ", "").replace("\": 5", "\":5");
+            let words = words
+                .replace("fn main", "x")
+                .replace("Bearer ", "")
+                .replace("\": 5", "\":5");
             assert!(typed(&words).is_ok(), "{line}");
             seen += 1;
         }
@@ -84,5 +111,8 @@ fn exit_codes_are_the_documented_ones() {
         assert!(EXIT_CODES.contains(&format!("  {code}  ")), "{code}");
     }
     let said = Failure::NotRunning("/run/mgp.sock".into()).to_string();
-    assert_eq!(said, "no kernel is running at /run/mgp.sock: start one with `mgp up`");
+    assert_eq!(
+        said,
+        "no kernel is running at /run/mgp.sock: start one with `mgp up`"
+    );
 }

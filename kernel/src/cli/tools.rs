@@ -43,19 +43,18 @@ pub(super) struct Tool {
     pub(super) input_schema: Value,
 }
 
-pub(super) fn list(context: &Context, server: Option<String>) -> Result<(), Failure> {
-    let door = server.clone().map(|server| door::Open {
-        server: Some(server),
-        agent: None,
-    });
+pub(super) fn list(context: &Context, server: Option<&str>) -> Result<(), Failure> {
     let opening = Opening {
-        door,
+        door: server.map(|server| door::Open {
+            server: Some(server.to_owned()),
+            agent: None,
+        }),
         person: false,
     };
     let (tools, servers) = context.with_kernel(opening, async |client| {
         let tools = all(client).await?;
-        let servers = match &server {
-            Some(server) => vec![server.clone()],
+        let servers = match server {
+            Some(server) => vec![server.to_owned()],
             None => server_ids(client).await?,
         };
         Ok((tools, servers))
@@ -78,7 +77,9 @@ pub(super) async fn all(client: &mut Client) -> Result<Vec<Box<RawValue>>, Failu
             Some(cursor) => json!({ "cursor": cursor }),
             None => json!({}),
         };
-        let answer = client.request(tools::List::METHOD, &params, &mut progress).await?;
+        let answer = client
+            .request(tools::List::METHOD, &params, &mut progress)
+            .await?;
         let page: Page = read(&answer)?;
         tools.extend(page.tools);
         match page.next_cursor {
@@ -86,12 +87,20 @@ pub(super) async fn all(client: &mut Client) -> Result<Vec<Box<RawValue>>, Failu
             None => return Ok(tools),
         }
     }
-    Err(Failure::Other(format!("the list of tools has more than {MAX_PAGES} pages")))
+    Err(Failure::Other(format!(
+        "the list of tools has more than {MAX_PAGES} pages"
+    )))
 }
 
 async fn server_ids(client: &mut Client) -> Result<Vec<String>, Failure> {
-    let answer = client.request(servers::List::METHOD, &json!({}), &mut ()).await?;
-    Ok(read::<Listed>(&answer)?.servers.into_iter().map(|server| server.id).collect())
+    let answer = client
+        .request(servers::List::METHOD, &json!({}), &mut ())
+        .await?;
+    Ok(read::<Listed>(&answer)?
+        .servers
+        .into_iter()
+        .map(|server| server.id)
+        .collect())
 }
 
 fn rows(
@@ -104,7 +113,10 @@ fn rows(
         let tool: Tool = read(tool)?;
         let (name, server) = match (own_names, servers) {
             (true, [server]) => (format!("{server}:{}", tool.name), server.as_str()),
-            _ => (tool.name.clone(), owner(&tool.name, servers).unwrap_or("mgp")),
+            _ => (
+                tool.name.clone(),
+                owner(&tool.name, servers).unwrap_or("mgp"),
+            ),
         };
         let what = tool.description.or(tool.title).unwrap_or_default();
         table.add_row([plain(&name), plain(server), one_line(&what, 100)]);
@@ -115,14 +127,21 @@ fn rows(
 /// The server a shown name belongs to: exactly, or by its beginning when the name was cut.
 fn owner<'s>(name: &str, servers: &'s [String]) -> Option<&'s str> {
     let exact = |server: &&String| {
-        let own = name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix("__"));
+        let own = name
+            .strip_prefix(server.as_str())
+            .and_then(|rest| rest.strip_prefix("__"));
         own.is_some_and(|own| shown(&ServerId::new(server.as_str()), own) == name)
     };
     let begins = |server: &&String| {
         let beginning = format!("{}__", server.replace('.', "_"));
         name.starts_with(&beginning)
     };
-    let cut = || servers.iter().filter(begins).max_by_key(|server| server.len());
+    let cut = || {
+        servers
+            .iter()
+            .filter(begins)
+            .max_by_key(|server| server.len())
+    };
     servers.iter().find(exact).or_else(cut).map(String::as_str)
 }
 
@@ -131,7 +150,9 @@ pub(super) fn is_meant(shown_name: &str, typed: &str) -> bool {
     let canonical = |(server, tool)| shown(&ServerId::new(server), tool) == shown_name;
     shown_name == typed
         || typed.split_once(':').is_some_and(canonical)
-        || shown_name.split_once("__").is_some_and(|(_, bare)| bare == typed)
+        || shown_name
+            .split_once("__")
+            .is_some_and(|(_, bare)| bare == typed)
 }
 
 #[cfg(test)]

@@ -69,18 +69,16 @@ impl std::fmt::Debug for HttpDoor {
 }
 
 /// Runs the kernel in the foreground.
-pub(super) fn up(
-    context: &Context,
-    data_dir: Option<&Path>,
-    parts: &Parts,
-) -> Result<(), Failure> {
+pub(super) fn up(context: &Context, data_dir: Option<&Path>, parts: &Parts) -> Result<(), Failure> {
     let loaded = config::load(&context.look_up, &|name| env::var(name).ok())
         .map_err(|e| Failure::Other(e.to_string()))?;
     for problem in &loaded.problems {
         eprintln!("{}", problem.render(std::io::stderr().is_terminal()));
     }
     if !loaded.is_usable() {
-        return Err(Failure::Other("the configuration cannot be used as it is".into()));
+        return Err(Failure::Other(
+            "the configuration cannot be used as it is".into(),
+        ));
     }
     if loaded.servers.is_empty() {
         eprintln!("no servers yet: `mgp servers add --help` shows how to add one");
@@ -110,7 +108,10 @@ fn told(doors: &Doors) -> String {
 pub(super) fn demo(context: &Context, parts: &Parts) -> Result<(), Failure> {
     let program = env::current_exe()?;
     let demo = demo::config(&program)?;
-    let socket = context.named_socket.clone().unwrap_or_else(|| demo.socket());
+    let socket = context
+        .named_socket
+        .clone()
+        .unwrap_or_else(|| demo.socket());
     let data_dir = demo.data_dir();
     let opened = move |doors: &Doors| {
         let greeting = demo::greeting(&program, doors);

@@ -4,7 +4,10 @@ use mgp_transports::log::visible;
 
 /// A text from elsewhere, safe for a terminal: what would move the cursor is made visible.
 pub(super) fn plain(text: &str) -> String {
-    text.split('\n').map(|line| visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(|line| visible(line.as_bytes()))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The first line of a text, safe for a terminal and at most `most` characters long.
@@ -36,8 +39,16 @@ mod tests {
 
     #[test]
     fn times_are_told_in_their_largest_unit() {
-        let told = [(0, "0 ms"), (999, "999 ms"), (12_400, "12 s"), (300_000, "5 min")];
-        for (ms, want) in told.into_iter().chain([(8_000_000, "2 h"), (200_000_000, "2 d")]) {
+        let told = [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (12_400, "12 s"),
+            (300_000, "5 min"),
+        ];
+        for (ms, want) in told
+            .into_iter()
+            .chain([(8_000_000, "2 h"), (200_000_000, "2 d")])
+        {
             assert_eq!(time(ms), want);
         }
     }

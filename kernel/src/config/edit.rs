@@ -99,12 +99,16 @@ pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
 /// The system's, with the file as it was.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mode = fs::metadata(&path).map_or(0o600, |m| m.permissions().mode());
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(Permissions::from_mode(mode))?;
+    file.as_file()
+        .set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(&path)?;
     Ok(())
@@ -112,18 +116,25 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 
 fn parse(text: &str) -> Result<DocumentMut, EditError> {
     text.parse().map_err(|e: TomlError| EditError::NotToml {
-        line: text[..e.span().map_or(0, |s| s.start)].matches('\n').count() + 1,
+        line: text[..e.span().map_or(0, |s| s.start)]
+            .matches('\n')
+            .count()
+            + 1,
         message: e.message().lines().collect::<Vec<_>>().join(", "),
     })
 }
 
 fn entries(document: &mut DocumentMut) -> Result<&mut ArrayOfTables, EditError> {
-    let servers = document.entry("servers").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    let servers = document
+        .entry("servers")
+        .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     servers.as_array_of_tables_mut().ok_or(EditError::OtherForm)
 }
 
 fn position(servers: &ArrayOfTables, id: &str) -> Option<usize> {
-    servers.iter().position(|s| s.get("id").and_then(Item::as_str) == Some(id))
+    servers
+        .iter()
+        .position(|s| s.get("id").and_then(Item::as_str) == Some(id))
 }
 
 /// What stands above an entry and is parted from it by a blank line is not about it: it goes to
@@ -134,7 +145,10 @@ fn keep_comments(document: &mut DocumentMut, removed: &Table) {
     if kept.trim().is_empty() {
         return;
     }
-    match next_table(document.as_table_mut(), removed.position().unwrap_or_default()) {
+    match next_table(
+        document.as_table_mut(),
+        removed.position().unwrap_or_default(),
+    ) {
         Some(next) => {
             let joined = format!("{kept}{}", prefix(next));
             next.decor_mut().set_prefix(joined);
@@ -194,8 +208,13 @@ impl NewServer {
         set("url", self.url.as_ref().map(Into::into));
         set("cwd", self.cwd.as_ref().map(Into::into));
         set("autostart", self.autostart.map(Into::into));
-        let mgp = [("trust_level", &self.trust_level), ("restart_policy", &self.restart_policy)];
-        let mgp = mgp.into_iter().filter_map(|(key, v)| Some((key, v.as_deref()?)));
+        let mgp = [
+            ("trust_level", &self.trust_level),
+            ("restart_policy", &self.restart_policy),
+        ];
+        let mgp = mgp
+            .into_iter()
+            .filter_map(|(key, v)| Some((key, v.as_deref()?)));
         put(&mut table, "mgp", mgp);
         put(&mut table, "headers", pairs(&self.headers));
         put(&mut table, "env", pairs(&self.env));
@@ -204,7 +223,9 @@ impl NewServer {
 }
 
 fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
-    pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    pairs
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
 fn put<'p>(table: &mut Table, key: &str, pairs: impl Iterator<Item = (&'p str, &'p str)>) {
@@ -279,13 +300,28 @@ TOKEN = "${TOKEN}"
     #[test]
     fn an_entry_goes_with_its_own_comment_only() {
         let edited = remove(FILE, "beta").unwrap();
-        assert!(!edited.contains("beta") && !edited.contains("Does sums"), "{edited}");
-        for kept in ["# My servers.", "# General remark.", "# The end.", "# the usual", "KEY"] {
+        assert!(
+            !edited.contains("beta") && !edited.contains("Does sums"),
+            "{edited}"
+        );
+        for kept in [
+            "# My servers.",
+            "# General remark.",
+            "# The end.",
+            "# the usual",
+            "KEY",
+        ] {
             assert!(edited.contains(kept), "{kept} is gone from {edited}");
         }
         let edited = remove(FILE, "alpha").unwrap();
-        assert!(!edited.contains("Looks things up") && !edited.contains("KEY"), "{edited}");
-        assert!(edited.contains("[http]") && edited.contains("beta"), "{edited}");
+        assert!(
+            !edited.contains("Looks things up") && !edited.contains("KEY"),
+            "{edited}"
+        );
+        assert!(
+            edited.contains("[http]") && edited.contains("beta"),
+            "{edited}"
+        );
     }
 
     #[test]
@@ -307,8 +343,14 @@ TOKEN = "${TOKEN}"
         };
         assert!(matches!(add(FILE, &beta), Err(EditError::Taken(id)) if id == "beta"));
         assert!(matches!(remove(FILE, "delta"), Err(EditError::Unknown(id)) if id == "delta"));
-        assert!(matches!(add("servers = 1", &gamma()), Err(EditError::OtherForm)));
-        assert!(matches!(add("a = 1\nb =", &gamma()), Err(EditError::NotToml { line: 2, .. })));
+        assert!(matches!(
+            add("servers = 1", &gamma()),
+            Err(EditError::OtherForm)
+        ));
+        assert!(matches!(
+            add("a = 1\nb =", &gamma()),
+            Err(EditError::NotToml { line: 2, .. })
+        ));
     }
 
     #[test]
@@ -329,7 +371,10 @@ TOKEN = "${TOKEN}"
     fn a_file_keeps_its_mode_and_a_new_one_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let (new, link) = (folder.path().join("deep/new.toml"), folder.path().join("link.toml"));
+        let (new, link) = (
+            folder.path().join("deep/new.toml"),
+            folder.path().join("link.toml"),
+        );
         write(&new, "a = 1\n").unwrap();
         assert_eq!(mode(&new), 0o600);
         fs::set_permissions(&new, Permissions::from_mode(0o644)).unwrap();

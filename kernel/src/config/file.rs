@@ -166,6 +166,11 @@ pub(super) fn known_keys() -> Vec<String> {
     let path = Path::new("mgp.toml");
     let mut ledger = Ledger::new(Source { path, text });
     let table = DeTable::parse(text).expect("it is TOML");
-    read_table(&mut ledger, table.get_ref(), &|_| None, &mut KernelConfig::default());
+    read_table(
+        &mut ledger,
+        table.get_ref(),
+        &|_| None,
+        &mut KernelConfig::default(),
+    );
     ledger.known.into_iter().collect()
 }

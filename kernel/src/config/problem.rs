@@ -27,7 +27,7 @@ pub struct Problem {
     /// In which file.
     pub file: PathBuf,
     /// Where in the file; `None` when it is about the file as a whole.
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
     /// What is wrong, in one line.
     pub message: String,
     /// The known key that was probably meant.
@@ -106,7 +106,7 @@ struct Line<'p> {
 
 impl<'p> Picture<'p> {
     fn of(problem: &'p Problem) -> Self {
-        let line = problem.place.as_ref().map(|place| Line {
+        let line = problem.place.as_deref().map(|place| Line {
             file: problem.file.display().to_string(),
             place,
         });
@@ -124,7 +124,9 @@ impl SourceCode for Line<'_> {
         let (place, whole) = (self.place, SourceSpan::from(0..self.place.excerpt.len()));
         let (text, line, column) = (place.excerpt.as_bytes(), place.line - 1, place.column - 1);
         let name = self.file.clone();
-        Ok(Box::new(MietteSpanContents::new_named(name, text, whole, line, column, 1)))
+        Ok(Box::new(MietteSpanContents::new_named(
+            name, text, whole, line, column, 1,
+        )))
     }
 }
 

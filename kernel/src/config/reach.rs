@@ -89,7 +89,11 @@ impl<'t> Written<'t> {
                 true => folder.join(command).to_string_lossy().into_owned(),
                 false => command,
             },
-            args: self.args.iter().map(|arg| values.plain("args", arg)).collect(),
+            args: self
+                .args
+                .iter()
+                .map(|arg| values.plain("args", arg))
+                .collect(),
             env: values.secrets("env", &self.env),
             inherit_env: self.inherit_env,
             cwd: Some(match self.cwd {
@@ -110,7 +114,11 @@ impl<'t> Written<'t> {
 /// `transport`, or what the other keys say. `None` when the entry contradicts itself.
 fn transport(entry: &mut Section<'_, '_, '_>, written: &Written<'_>) -> Option<Transport> {
     let (command, url) = (written.command.is_some(), written.url.is_some());
-    let mut transport = if url { Transport::Http } else { Transport::Stdio };
+    let mut transport = if url {
+        Transport::Http
+    } else {
+        Transport::Stdio
+    };
     let names = [
         ("stdio", Transport::Stdio),
         ("http", Transport::Http),
@@ -125,7 +133,10 @@ fn transport(entry: &mut Section<'_, '_, '_>, written: &Written<'_>) -> Option<T
         (Transport::Stdio, true, false) | (Transport::Http, false, true) => return Some(transport),
     };
     let keys = ["transport", "url", "command", "id"];
-    let span = keys.iter().find_map(|key| entry.span(key)).unwrap_or_default();
+    let span = keys
+        .iter()
+        .find_map(|key| entry.span(key))
+        .unwrap_or_default();
     entry.refuse(span, format!("{} {wrong}", entry.name()));
     None
 }
@@ -175,6 +186,9 @@ fn check_names<T>(
 ) {
     for name in map.keys().filter(|name| !good(name)) {
         let span = entry.span(key).unwrap_or_default();
-        entry.refuse(span, format!("{name:?} is no name for `{key}` of {}", entry.name()));
+        entry.refuse(
+            span,
+            format!("{name:?} is no name for `{key}` of {}", entry.name()),
+        );
     }
 }

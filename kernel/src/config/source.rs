@@ -25,7 +25,7 @@ impl Source<'_> {
         Problem {
             weight,
             file: self.path.to_owned(),
-            place: Some(self.place(span)),
+            place: Some(Box::new(self.place(span))),
             message: message.into(),
             nearest: None,
         }

@@ -35,13 +35,21 @@ impl Read {
 
     fn spec(&self, id: &str) -> &ServerSpec {
         let specs = self.servers.iter().filter_map(|s| s.as_ref().ok());
-        specs.into_iter().find(|s| s.id.as_str() == id).unwrap_or_else(|| panic!("{:?}", self.said()))
+        specs
+            .into_iter()
+            .find(|s| s.id.as_str() == id)
+            .unwrap_or_else(|| panic!("{:?}", self.said()))
     }
 
     fn why(&self, id: &str) -> String {
         let broken = self.servers.iter().filter_map(|s| s.as_ref().err());
         let its = |b: &&BrokenServer| b.id.as_ref().is_some_and(|of| of.as_str() == id);
-        broken.into_iter().find(its).expect("it is broken").problem.to_string()
+        broken
+            .into_iter()
+            .find(its)
+            .expect("it is broken")
+            .problem
+            .to_string()
     }
 }
 
@@ -87,7 +95,10 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     else {
         panic!("a command is started");
     };
-    assert_eq!((command.as_str(), args.as_slice()), ("python", &["mcp-servers/cerebras/server.py".to_owned()][..]));
+    assert_eq!(
+        (command.as_str(), args.as_slice()),
+        ("python", &["mcp-servers/cerebras/server.py".to_owned()][..])
+    );
     assert_eq!(env["CEREBRAS_API_KEY"], "sk-secret");
     assert!(inherit_env.is_empty());
     assert_eq!(cwd.as_deref(), Some(Path::new("/etc/mgp")));
@@ -102,7 +113,12 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
 #[test]
 fn the_mgp_section_is_optional_and_can_be_switched_off() {
     assert!(!entry("command = \"c\"").spec("x").mgp.suppressed);
-    assert!(entry("command = \"c\"\nmgp = false").spec("x").mgp.suppressed);
+    assert!(
+        entry("command = \"c\"\nmgp = false")
+            .spec("x")
+            .mgp
+            .suppressed
+    );
 }
 
 #[test]
@@ -116,8 +132,18 @@ fn restart_rules_stand_flat_or_in_the_mgp_section() {
         backoff_base: Duration::from_millis(10),
         backoff_max: Duration::from_millis(20),
     };
-    assert_eq!(entry(&format!("command = \"c\"\n{rules}")).spec("x").restart, want);
-    assert_eq!(entry(&format!("command = \"c\"\n[servers.mgp]\n{rules}")).spec("x").restart, want);
+    assert_eq!(
+        entry(&format!("command = \"c\"\n{rules}"))
+            .spec("x")
+            .restart,
+        want
+    );
+    assert_eq!(
+        entry(&format!("command = \"c\"\n[servers.mgp]\n{rules}"))
+            .spec("x")
+            .restart,
+        want
+    );
 }
 
 #[test]
@@ -140,19 +166,33 @@ fn variables_are_put_into_every_value() {
          env = { A = \"${NONE:-default}\", B = \"$${HOME}\" }\ncwd = \"${HOME}\"",
     );
     let Reach::Stdio {
-        command, args, env, cwd, ..
+        command,
+        args,
+        env,
+        cwd,
+        ..
     } = &read.spec("x").reach
     else {
         panic!("a command is started");
     };
-    assert_eq!((command.as_str(), args[0].as_str()), ("/home/ada/bin/x", "--key=sk-secret"));
-    assert_eq!((env["A"].as_str(), env["B"].as_str()), ("default", "${HOME}"));
+    assert_eq!(
+        (command.as_str(), args[0].as_str()),
+        ("/home/ada/bin/x", "--key=sk-secret")
+    );
+    assert_eq!(
+        (env["A"].as_str(), env["B"].as_str()),
+        ("default", "${HOME}")
+    );
     assert_eq!(cwd.as_deref(), Some(Path::new("/home/ada")));
-    let remote = entry("url = \"https://${NONE:-h}/mcp\"\nheaders = { A = \"Bearer ${CEREBRAS_API_KEY}\" }");
+    let remote =
+        entry("url = \"https://${NONE:-h}/mcp\"\nheaders = { A = \"Bearer ${CEREBRAS_API_KEY}\" }");
     let Reach::Http { url, headers } = &remote.spec("x").reach else {
         panic!("an address is called");
     };
-    assert_eq!((url.as_str(), headers["A"].as_str()), ("https://h/mcp", "Bearer sk-secret"));
+    assert_eq!(
+        (url.as_str(), headers["A"].as_str()),
+        ("https://h/mcp", "Bearer sk-secret")
+    );
 }
 
 /// MGP-217, A-26: the server whose variable is not set is broken, and named with variable and key;
@@ -164,7 +204,10 @@ fn a_variable_that_is_not_set_breaks_its_server_only() {
          [[servers]]\nid = \"b\"\ncommand = \"c\"\n",
     );
     let why = read.why("a");
-    assert!(why.starts_with("/etc/mgp/mgp.toml:4:15: server `a`: `env.KEY` needs the variable MISSING"), "{why}");
+    assert!(
+        why.starts_with("/etc/mgp/mgp.toml:4:15: server `a`: `env.KEY` needs the variable MISSING"),
+        "{why}"
+    );
     read.spec("b");
 }
 
@@ -188,16 +231,27 @@ fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
     );
     assert_eq!(read.problems[0].weight, Weight::Fatal);
     let read = read_text("[htttp]\n");
-    assert!(read.said()[0].ends_with("did you mean `http`?"), "{:?}", read.said());
+    assert!(
+        read.said()[0].ends_with("did you mean `http`?"),
+        "{:?}",
+        read.said()
+    );
     let read = read_text("[lists]\ncolour = 1\n");
-    assert!(read.said()[0].ends_with("in [lists]; known are `page_size`"), "{:?}", read.said());
+    assert!(
+        read.said()[0].ends_with("in [lists]; known are `page_size`"),
+        "{:?}",
+        read.said()
+    );
     let why = entry("comand = \"c\"").why("x");
     assert_eq!(
         why,
         "/etc/mgp/mgp.toml:3:1: unknown key `comand` in server `x`, did you mean `command`?"
     );
     let why = entry("command = \"c\"\n[servers.mgp]\ntrustlevel = \"x\"").why("x");
-    assert!(why.ends_with("in `mgp` of server `x`, did you mean `trust_level`?"), "{why}");
+    assert!(
+        why.ends_with("in `mgp` of server `x`, did you mean `trust_level`?"),
+        "{why}"
+    );
 }
 
 /// MGP-219: files of other MCP clients are read, with a warning.
@@ -208,7 +262,10 @@ fn foreign_keys_of_a_server_are_passed_over() {
     assert!(read.problems.iter().all(|p| p.weight == Weight::Warning));
     let said = read.said();
     assert_eq!(said.len(), 3);
-    assert!(said[1].contains("`disabled`") && said[1].contains("`autostart`"), "{said:?}");
+    assert!(
+        said[1].contains("`disabled`") && said[1].contains("`autostart`"),
+        "{said:?}"
+    );
     let read = read_text("[other_program]\nx = 1\n[[servers]]\nid = \"a\"\ncommand = \"c\"\n");
     read.spec("a");
     assert_eq!(read.problems[0].weight, Weight::Warning);
@@ -220,19 +277,43 @@ fn broken_entries_leave_the_others_alone() {
     let broken = [
         ("", "has no `command`"),
         ("command = 7", "wants a text, this is an integer"),
-        ("command = \"c\"\nurl = \"https://h\"", "both `command` and `url`"),
+        (
+            "command = \"c\"\nurl = \"https://h\"",
+            "both `command` and `url`",
+        ),
         ("url = \"ftp://h\"", "wants http:// or https:// and a host"),
         ("transport = \"http\"\ncommand = \"c\"", "but no `url`"),
-        ("transport = \"stdoi\"\ncommand = \"c\"", "did you mean `stdio`?"),
-        ("command = \"c\"\nargs = [1]", "wants a list of texts, this is an integer"),
+        (
+            "transport = \"stdoi\"\ncommand = \"c\"",
+            "did you mean `stdio`?",
+        ),
+        (
+            "command = \"c\"\nargs = [1]",
+            "wants a list of texts, this is an integer",
+        ),
         ("command = \"c\"\nenv = { A = 1 }", "`env.A`"),
-        ("command = \"c\"\nenv = { \"A=B\" = \"x\" }", "is no name for `env`"),
+        (
+            "command = \"c\"\nenv = { \"A=B\" = \"x\" }",
+            "is no name for `env`",
+        ),
         ("command = \"c\"\nmax_in_flight = 0", "goes from 1 to 65536"),
-        ("command = \"c\"\ncall_timeout_secs = 9999", "longer than `call_timeout_max_secs`"),
-        ("command = \"c\"\nrestart_policy = \"sometimes\"", "is one of `never`"),
+        (
+            "command = \"c\"\ncall_timeout_secs = 9999",
+            "longer than `call_timeout_max_secs`",
+        ),
+        (
+            "command = \"c\"\nrestart_policy = \"sometimes\"",
+            "is one of `never`",
+        ),
         ("command = \"c\"\nenv = { A = \"keyring:a\" }", "keyring"),
-        ("command = \"c\"\nenv = { A = \"file:/no/such\" }", "/no/such"),
-        ("url = \"https://h\"\nheaders = { A = \"a\\nb\" }", "control character"),
+        (
+            "command = \"c\"\nenv = { A = \"file:/no/such\" }",
+            "/no/such",
+        ),
+        (
+            "url = \"https://h\"\nheaders = { A = \"a\\nb\" }",
+            "control character",
+        ),
     ];
     let sane = "[[servers]]\nid = \"sane\"\ncommand = \"c\"\n";
     for (lines, want) in broken {
@@ -247,15 +328,26 @@ fn broken_entries_leave_the_others_alone() {
 #[test]
 fn an_entry_without_a_usable_id_is_told_by_its_place() {
     let read = read_text("[[servers]]\ncommand = \"c\"\n\n[[servers]]\nid = \"a/b\"\n");
-    assert!(read.servers.iter().all(|s| s.as_ref().is_err_and(|b| b.id.is_none())));
+    assert!(
+        read.servers
+            .iter()
+            .all(|s| s.as_ref().is_err_and(|b| b.id.is_none()))
+    );
     let said = read.said();
-    assert!(said[0].contains(":1:1: this server has no `id`"), "{said:?}");
-    assert!(said[1].contains(":5:6: ") && said[1].contains("'/'"), "{said:?}");
+    assert!(
+        said[0].contains(":1:1: this server has no `id`"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains(":5:6: ") && said[1].contains("'/'"),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
-    let twice = "[[servers]]\nid = \"a\"\ncommand = \"c\"\n\n[[servers]]\nid = \"a\"\ncommand = \"d\"\n";
+    let twice =
+        "[[servers]]\nid = \"a\"\ncommand = \"c\"\n\n[[servers]]\nid = \"a\"\ncommand = \"d\"\n";
     let read = read_text(twice);
     assert!(read.why("a").contains("lines 1 and 5"), "{}", read.why("a"));
     assert_eq!(read.problems.len(), 2);
@@ -267,7 +359,10 @@ fn what_is_no_toml_is_told_with_its_place() {
     assert_eq!(read.problems.len(), 1);
     assert_eq!(read.problems[0].weight, Weight::Fatal);
     let said = &read.said()[0];
-    assert!(said.starts_with("/etc/mgp/mgp.toml:3:") && said.contains("not TOML"), "{said}");
+    assert!(
+        said.starts_with("/etc/mgp/mgp.toml:3:") && said.contains("not TOML"),
+        "{said}"
+    );
 }
 
 /// MCP-082: nothing is offered beyond this machine without TLS.
@@ -312,7 +407,9 @@ fn too_many_replay_events_are_clamped_with_a_warning() {
 #[test]
 fn trust_has_aliases_and_what_is_unknown_is_trusted_least() {
     let trust = |word: &str| {
-        let read = entry(&format!("command = \"c\"\n[servers.mgp]\ntrust_level = \"{word}\""));
+        let read = entry(&format!(
+            "command = \"c\"\n[servers.mgp]\ntrust_level = \"{word}\""
+        ));
         read.spec("x").mgp.trust_level
     };
     assert_eq!(trust("core"), TrustLevel::Trusted);
@@ -333,7 +430,8 @@ fn the_project_wins_over_the_user() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    let server = |id: &str, command: &str| format!("[[servers]]\nid = \"{id}\"\ncommand = \"{command}\"\n");
+    let server =
+        |id: &str, command: &str| format!("[[servers]]\nid = \"{id}\"\ncommand = \"{command}\"\n");
     let project = format!("[lists]\npage_size = 5\n{}", server("both", "project"));
     let user = format!(
         "[lists]\npage_size = 6\n[streams]\nreplay_events = 7\n{}{}",
@@ -344,10 +442,13 @@ fn the_project_wins_over_the_user() {
     write(look_up.user_file().unwrap(), &user);
     let loaded = load(&look_up, &env).unwrap();
     assert!(loaded.is_usable(), "{:?}", loaded.problems);
-    let commands = loaded.servers.iter().map(|s| match &s.as_ref().unwrap().reach {
-        Reach::Stdio { command, .. } => command.clone(),
-        Reach::Http { .. } => panic!("a command is started"),
-    });
+    let commands = loaded
+        .servers
+        .iter()
+        .map(|s| match &s.as_ref().unwrap().reach {
+            Reach::Stdio { command, .. } => command.clone(),
+            Reach::Http { .. } => panic!("a command is started"),
+        });
     assert_eq!(commands.collect::<Vec<_>>(), ["project", "user"]);
     assert_eq!(loaded.kernel.lists.page_size, 5);
     assert_eq!(loaded.kernel.streams.replay_events, 7);
@@ -358,7 +459,10 @@ fn the_project_wins_over_the_user() {
 fn a_file_that_is_too_long_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mgp.toml");
-    fs::File::create(&path).unwrap().set_len(MAX_FILE + 1).unwrap();
+    fs::File::create(&path)
+        .unwrap()
+        .set_len(MAX_FILE + 1)
+        .unwrap();
     let look_up = LookUp {
         explicit: Some(path),
         ..LookUp::default()
@@ -394,7 +498,11 @@ fn secrets_are_never_shown() {
 #[test]
 fn a_picture_shows_the_line_and_what_was_meant() {
     let picture = picture(&entry("comand = \"c\"").problems[1]);
-    for part in ["mgp.toml:3:1", "3 │ comand = \"•\"", "did you mean `command`?"] {
+    for part in [
+        "mgp.toml:3:1",
+        "3 │ comand = \"•\"",
+        "did you mean `command`?",
+    ] {
         assert!(picture.contains(part), "{part} is not in {picture}");
     }
 }
@@ -403,7 +511,8 @@ const EXAMPLE: &str = include_str!("../../../mgp.toml.example");
 
 /// The example as it would be with every key in force.
 fn uncommented() -> String {
-    let key = |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '[' || c == 'A');
+    let key =
+        |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '[' || c == 'A');
     let line = |line| match str::strip_prefix(line, "#").filter(key) {
         Some(key) => key,
         None => line,
@@ -427,7 +536,10 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(files.restart, RestartRules::default());
     assert_eq!(files.limits, ServerLimits::default());
     assert_eq!(files.mgp, mgp_engine::spec::MgpDeclaration::default());
-    let Reach::Stdio { inherit_env, cwd, .. } = &files.reach else {
+    let Reach::Stdio {
+        inherit_env, cwd, ..
+    } = &files.reach
+    else {
         panic!("a command is started");
     };
     assert_eq!(cwd.as_deref(), Some(Path::new("/etc/mgp/.")));
@@ -442,13 +554,16 @@ fn the_example_shows_every_key_with_its_default() {
 
 /// Whether `a.b.c` stands in the table; in a list, whether any entry has it.
 fn is_in(table: &toml::Table, path: &str) -> bool {
-    let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
+    let (key, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(key, rest)| (key, Some(rest)));
     match (table.get(key), rest) {
         (None, _) => false,
         (Some(_), None) => true,
-        (Some(toml::Value::Array(list)), Some(rest)) => {
-            list.iter().filter_map(toml::Value::as_table).any(|entry| is_in(entry, rest))
-        }
+        (Some(toml::Value::Array(list)), Some(rest)) => list
+            .iter()
+            .filter_map(toml::Value::as_table)
+            .any(|entry| is_in(entry, rest)),
         (Some(value), Some(rest)) => value.as_table().is_some_and(|inner| is_in(inner, rest)),
     }
 }

@@ -47,7 +47,9 @@ impl<'b, 'e> Values<'b, 'e> {
             let value = resolve_secret(text.get_ref(), &key, self.background.env, read);
             self.checked(&key, text.span(), value)
         };
-        map.iter().map(|(name, text)| ((*name).to_owned(), secret(name, text))).collect()
+        map.iter()
+            .map(|(name, text)| ((*name).to_owned(), secret(name, text)))
+            .collect()
     }
 
     /// A NUL ends every text of a program, a newline would cut a header in two.
@@ -57,18 +59,23 @@ impl<'b, 'e> Values<'b, 'e> {
         span: Range<usize>,
         value: Result<String, Unresolved>,
     ) -> String {
-        let cut = |c: char| c == '\0' || (c.is_control() && c != '\t' && key.starts_with("headers"));
+        let cut =
+            |c: char| c == '\0' || (c.is_control() && c != '\t' && key.starts_with("headers"));
         let wrong = match value {
             Ok(value) if !value.contains(cut) => return value,
             Ok(_) => format!("`{key}` has a control character in its value"),
             Err(Unresolved::Malformed { .. }) => {
-                format!("`{key}` has a `${{` that is no variable; write ${{NAME}}, or $$ for a dollar sign")
+                format!(
+                    "`{key}` has a `${{` that is no variable; write ${{NAME}}, or $$ for a dollar sign"
+                )
             }
             Err(Unresolved::Unset { name, .. }) => format!(
                 "`{key}` needs the variable {name}, which is not set; set it, or write \
                  ${{{name}:-default}}"
             ),
-            Err(other @ (Unresolved::File { .. } | Unresolved::Keyring { .. })) => other.to_string(),
+            Err(other @ (Unresolved::File { .. } | Unresolved::Keyring { .. })) => {
+                other.to_string()
+            }
         };
         self.wrong.push((span, wrong));
         String::new()
@@ -85,7 +92,9 @@ impl<'b, 'e> Values<'b, 'e> {
 fn read_secret(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|e| e.to_string())?;
-    file.take(MAX_SECRET + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
+    file.take(MAX_SECRET + 1)
+        .read_to_string(&mut text)
+        .map_err(|e| e.to_string())?;
     match text.len() as u64 > MAX_SECRET {
         true => Err(format!("more than {MAX_SECRET} bytes")),
         false => Ok(text),

@@ -78,7 +78,9 @@ impl Questions {
 
     /// Takes the client's answer; `None` stands for an error.
     pub(super) fn answer(&self, id: &RequestId, result: Option<&str>) {
-        let waiting = id.as_u64().and_then(|id| self.open(|open| open.waiting.remove(&id)));
+        let waiting = id
+            .as_u64()
+            .and_then(|id| self.open(|open| open.waiting.remove(&id)));
         if let Some(waiting) = waiting {
             // The call may have been taken back meanwhile.
             let _ = waiting.send(result.and_then(|text| serde_json::from_str(text).ok()));
@@ -94,7 +96,10 @@ struct Question<'s> {
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        let unanswered = self.session.questions.open(|open| open.waiting.remove(&self.id));
+        let unanswered = self
+            .session
+            .questions
+            .open(|open| open.waiting.remove(&self.id));
         if unanswered.is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);
             let line = jsonrpc::notification(Cancelled::METHOD, Some(&params));

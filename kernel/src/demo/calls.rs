@@ -42,7 +42,10 @@ impl Calls {
             return Err(refused(INTERNAL_ERROR, &busy));
         }
         if self.running.contains_key(&call.id) {
-            return Err(refused(jsonrpc::INVALID_REQUEST, "a call with this id is under way"));
+            return Err(refused(
+                jsonrpc::INVALID_REQUEST,
+                "a call with this id is under way",
+            ));
         }
         let id = call.id.clone();
         let task = self.tasks.spawn(async move {

@@ -24,7 +24,10 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
             curl(http)
         );
     }
-    text += &format!("\nA client's configuration:\n\n  {}\n", client(program, &doors.socket));
+    text += &format!(
+        "\nA client's configuration:\n\n  {}\n",
+        client(program, &doors.socket)
+    );
     text
 }
 

@@ -11,7 +11,14 @@ use serde_json::{Value, json};
 use super::server::{bad_params, refused};
 
 const PROMPT: &str = "explain";
-const TOPICS: [&str; 6] = ["agents", "kernels", "prompts", "resources", "servers", "tools"];
+const TOPICS: [&str; 6] = [
+    "agents",
+    "kernels",
+    "prompts",
+    "resources",
+    "servers",
+    "tools",
+];
 
 pub(super) fn list() -> Value {
     json!({"prompts": [{
@@ -27,7 +34,9 @@ pub(super) fn get(name: &str, arguments: Option<&RawValue>) -> Result<Value, Err
     }
     let arguments: BTreeMap<String, String> =
         mcp::read(arguments.map(RawValue::get)).map_err(|e| bad_params(&e))?;
-    let topic = arguments.get("topic").filter(|topic| !topic.trim().is_empty());
+    let topic = arguments
+        .get("topic")
+        .filter(|topic| !topic.trim().is_empty());
     let topic = topic.ok_or_else(|| refused(INVALID_PARAMS, "the argument `topic` is missing"))?;
     let text = format!("Explain {topic} in three sentences, to somebody who is new to them.");
     Ok(json!({
@@ -48,8 +57,7 @@ struct Argument {
 }
 
 pub(super) fn complete(params: Option<&str>) -> Result<Value, ErrorObject> {
-    let reference: mcp::completion::Complete<'_> =
-        mcp::read(params).map_err(|e| bad_params(&e))?;
+    let reference: mcp::completion::Complete<'_> = mcp::read(params).map_err(|e| bad_params(&e))?;
     let Complete { argument } = mcp::read(params).map_err(|e| bad_params(&e))?;
     let known = reference.reference.kind == "ref/prompt" && argument.name == "topic";
     let begins = |topic: &&str| known && topic.starts_with(&argument.value.to_lowercase());

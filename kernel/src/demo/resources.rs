@@ -38,7 +38,9 @@ pub(super) fn templates() -> Value {
 }
 
 pub(super) fn read(uri: &str) -> Result<Value, ErrorObject> {
-    let name = uri.strip_prefix(GREETING).filter(|name| !name.is_empty() && !name.contains('/'));
+    let name = uri
+        .strip_prefix(GREETING)
+        .filter(|name| !name.is_empty() && !name.contains('/'));
     let (kind, text) = match (uri, name.and_then(decoded)) {
         (README, _) => ("text/markdown", README_TEXT.to_owned()),
         (_, Some(name)) if name.chars().count() <= MAX_NAME => {

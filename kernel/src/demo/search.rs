@@ -106,7 +106,11 @@ pub(super) async fn call(arguments: Arguments, session: &Session) -> Result<Valu
         return Err(format!("max_results goes from 1 to {MAX_RESULTS}"));
     }
     let needle = Needle {
-        text: if ignore_case { pattern.to_lowercase() } else { pattern },
+        text: if ignore_case {
+            pattern.to_lowercase()
+        } else {
+            pattern
+        },
         ignore_case,
         max_results,
     };
@@ -127,9 +131,14 @@ pub(super) async fn call(arguments: Arguments, session: &Session) -> Result<Valu
 /// The folder as it really is, when that lies below the root.
 fn below(root: &Path, folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
-    let real = root.join(folder).canonicalize().map_err(|e| format!("{shown}: {e}"))?;
+    let real = root
+        .join(folder)
+        .canonicalize()
+        .map_err(|e| format!("{shown}: {e}"))?;
     if !real.starts_with(root) {
-        return Err(format!("{shown} is not below the folder this server may read"));
+        return Err(format!(
+            "{shown} is not below the folder this server may read"
+        ));
     }
     match real.is_dir() {
         true => Ok(real),

@@ -103,7 +103,9 @@ impl Server {
             }
             Ok(Message::Response { id, outcome }) => {
                 if let (Some(session), Some(id)) = (&self.session, id) {
-                    session.questions.answer(&id, outcome.map(RawValue::get).ok());
+                    session
+                        .questions
+                        .answer(&id, outcome.map(RawValue::get).ok());
                 }
             }
             Err(malformed) => self.outbox.send(malformed.to_frame()).await,
@@ -129,7 +131,10 @@ impl Server {
                     id: id.clone(),
                     session,
                 };
-                self.calls.start(call, params.unwrap_or("{}").to_owned()).err().map(Err)
+                self.calls
+                    .start(call, params.unwrap_or("{}").to_owned())
+                    .err()
+                    .map(Err)
             }
             (_, Some(session)) => Some(answer(&session, method, params)),
         }
@@ -175,7 +180,10 @@ fn answer(session: &Session, method: &str, params: Option<&str>) -> Result<Value
             demo_prompts::get(&text(get.name), get.arguments)
         }
         completion::Complete::METHOD => demo_prompts::complete(params),
-        _ => Err(refused(METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
+        _ => Err(refused(
+            METHOD_NOT_FOUND,
+            &format!("Method not found: {method}"),
+        )),
     }
 }
 

@@ -67,7 +67,9 @@ pub(super) async fn call(
     for step in 1..=steps {
         sleep(Duration::from_millis(step_ms)).await;
         if let Some(token) = progress_token {
-            session.progress(token, step, steps, &format!("step {step} of {steps}")).await;
+            session
+                .progress(token, step, steps, &format!("step {step} of {steps}"))
+                .await;
         }
     }
     Ok(text(&format!("{steps} steps done")))

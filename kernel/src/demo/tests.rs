@@ -2,7 +2,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio::time::timeout;
 
 use super::serve;
@@ -38,21 +40,29 @@ impl Client {
             "clientInfo": {"name": "test", "version": "1"}});
         let answer = client.request(json!("hello"), "initialize", params).await;
         assert_eq!(answer["result"]["protocolVersion"], version);
-        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        client
+            .say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
         client
     }
 
     async fn say(&mut self, message: &Value) {
-        self.output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.output
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn hear(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time");
+        let line = timeout(PATIENCE, self.lines.next_line())
+            .await
+            .expect("a line in time");
         serde_json::from_str(&line.unwrap().expect("a line before the end")).unwrap()
     }
 
     async fn ask(&mut self, id: Value, method: &str, params: Value) {
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
     }
 
     async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
@@ -70,7 +80,9 @@ impl Client {
     /// Closes the input; the server must end well, having said nothing more.
     async fn leave(mut self) {
         self.output.shutdown().await.unwrap();
-        let ended = timeout(PATIENCE, self.server).await.expect("an end in time");
+        let ended = timeout(PATIENCE, self.server)
+            .await
+            .expect("an end in time");
         ended.unwrap().unwrap();
         assert_eq!(self.lines.next_line().await.unwrap(), None);
     }
@@ -88,13 +100,22 @@ async fn every_legacy_version_is_spoken_with_what_it_knows() {
         let mut client = Client::connected(&here(), version, json!({})).await;
         let tools = client.request(json!(1), "tools/list", json!({})).await;
         let tools = tools["result"]["tools"].as_array().unwrap();
-        let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let names: Vec<_> = tools
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, ["time", "search_text", "slow_job", "ask_me"]);
         let has = |key: &str| tools.iter().any(|tool| tool.get(key).is_some());
         assert_eq!(has("annotations"), version >= "2025-03-26");
-        assert_eq!((has("title"), has("outputSchema")), (version >= "2025-06-18", version >= "2025-06-18"));
+        assert_eq!(
+            (has("title"), has("outputSchema")),
+            (version >= "2025-06-18", version >= "2025-06-18")
+        );
         let time = client.call("time", json!({})).await;
-        assert_eq!(time.get("structuredContent").is_some(), version >= "2025-06-18");
+        assert_eq!(
+            time.get("structuredContent").is_some(),
+            version >= "2025-06-18"
+        );
         client.leave().await;
     }
 }
@@ -102,7 +123,10 @@ async fn every_legacy_version_is_spoken_with_what_it_knows() {
 #[tokio::test]
 async fn nothing_but_a_ping_is_answered_before_initialize() {
     let mut client = Client::at(&here());
-    assert_eq!(client.request(json!(1), "ping", json!({})).await["result"], json!({}));
+    assert_eq!(
+        client.request(json!(1), "ping", json!({})).await["result"],
+        json!({})
+    );
     let answer = client.request(json!(2), "tools/list", json!({})).await;
     assert_eq!(answer["error"]["code"], -32600);
     let unknown = json!({"protocolVersion": "2026-07-28", "capabilities": {}});
@@ -120,14 +144,23 @@ async fn the_time_is_told_at_an_offset() {
     let mut client = Client::connected(&here(), LATEST, json!({})).await;
     let told = client.call("time", json!({"utc_offset": "+05:30"})).await;
     let structured = &told["structuredContent"];
-    assert!(structured["time"].as_str().unwrap().ends_with("+05:30"), "{told}");
+    assert!(
+        structured["time"].as_str().unwrap().ends_with("+05:30"),
+        "{told}"
+    );
     assert!(structured["unix_seconds"].as_i64().unwrap() > 1_700_000_000);
     let text: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(&text, structured);
     let wrong = client.call("time", json!({"utc_offset": "noon"})).await;
     assert_eq!(wrong["isError"], true);
     let wrong = client.call("time", json!({"zone": "x"})).await;
-    assert!(wrong["content"][0]["text"].as_str().unwrap().contains("`zone`"), "{wrong}");
+    assert!(
+        wrong["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("`zone`"),
+        "{wrong}"
+    );
     client.leave().await;
 }
 
@@ -147,7 +180,12 @@ async fn text_is_found_below_the_root_and_nowhere_else() {
     std::os::unix::fs::symlink(folder.path(), root.join("out")).unwrap();
 
     let mut client = Client::connected(&root, LATEST, json!({})).await;
-    let found = client.call("search_text", json!({"pattern": "needle", "ignore_case": true})).await;
+    let found = client
+        .call(
+            "search_text",
+            json!({"pattern": "needle", "ignore_case": true}),
+        )
+        .await;
     let want = json!({"matches": [
         {"file": "a.txt", "line": 2, "text": "Needle here"},
         {"file": "sub/b.txt", "line": 1, "text": "needle"},
@@ -157,7 +195,12 @@ async fn text_is_found_below_the_root_and_nowhere_else() {
     let found = client.call("search_text", one).await;
     assert_eq!(found["structuredContent"]["complete"], false);
     for outside in ["..", "/", "out", "sub/../.."] {
-        let refused = client.call("search_text", json!({"pattern": "needle", "folder": outside})).await;
+        let refused = client
+            .call(
+                "search_text",
+                json!({"pattern": "needle", "folder": outside}),
+            )
+            .await;
         assert_eq!(refused["isError"], true, "{outside}: {refused}");
     }
     client.leave().await;
@@ -173,9 +216,15 @@ async fn a_slow_job_tells_how_far_it_is() {
         let progress = client.hear().await;
         assert_eq!(progress["method"], "notifications/progress");
         let told = &progress["params"];
-        assert_eq!((&told["progressToken"], &told["progress"], &told["total"]), (&json!("t"), &json!(step), &json!(2)));
+        assert_eq!(
+            (&told["progressToken"], &told["progress"], &told["total"]),
+            (&json!("t"), &json!(step), &json!(2))
+        );
     }
-    assert_eq!(client.hear().await["result"]["content"][0]["text"], "2 steps done");
+    assert_eq!(
+        client.hear().await["result"]["content"][0]["text"],
+        "2 steps done"
+    );
     client.leave().await;
 }
 
@@ -185,7 +234,10 @@ async fn a_call_that_is_taken_back_is_not_answered() {
     let params = json!({"name": "slow_job", "arguments": {"steps": 1000, "step_ms": 60_000}});
     client.ask(json!(1), "tools/call", params).await;
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})).await;
-    assert_eq!(client.request(json!(2), "ping", json!({})).await["result"], json!({}));
+    assert_eq!(
+        client.request(json!(2), "ping", json!({})).await["result"],
+        json!({})
+    );
     client.leave().await;
 }
 
@@ -197,7 +249,13 @@ async fn no_more_calls_are_taken_than_there_is_room_for() {
         client.ask(json!(id), "tools/call", slow.clone()).await;
     }
     let refused = client.request(json!("one more"), "tools/call", slow).await;
-    assert!(refused["error"]["message"].as_str().unwrap().contains("64 calls"), "{refused}");
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("64 calls"),
+        "{refused}"
+    );
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 100}})).await;
     assert!(client.call("time", json!({})).await["structuredContent"].is_object());
     client.leave().await;
@@ -206,15 +264,25 @@ async fn no_more_calls_are_taken_than_there_is_room_for() {
 #[tokio::test]
 async fn a_person_is_asked_where_the_client_allows_it() {
     let mut client = Client::connected(&here(), LATEST, json!({"elicitation": {}})).await;
-    client.ask(json!(1), "tools/call", json!({"name": "ask_me"})).await;
+    client
+        .ask(json!(1), "tools/call", json!({"name": "ask_me"}))
+        .await;
     let question = client.hear().await;
     assert_eq!(question["method"], "elicitation/create");
-    assert_eq!(question["params"]["requestedSchema"]["required"], json!(["name"]));
+    assert_eq!(
+        question["params"]["requestedSchema"]["required"],
+        json!(["name"])
+    );
     let content = json!({"name": "Ada", "colour": "blue"});
     client.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": content}})).await;
-    assert_eq!(client.hear().await["result"]["content"][0]["text"], "Hello Ada, who likes blue.");
+    assert_eq!(
+        client.hear().await["result"]["content"][0]["text"],
+        "Hello Ada, who likes blue."
+    );
 
-    client.ask(json!(2), "tools/call", json!({"name": "ask_me"})).await;
+    client
+        .ask(json!(2), "tools/call", json!({"name": "ask_me"}))
+        .await;
     let question = client.hear().await;
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})).await;
     let taken_back = client.hear().await;
@@ -224,7 +292,13 @@ async fn a_person_is_asked_where_the_client_allows_it() {
 
     let mut deaf = Client::connected(&here(), LATEST, json!({})).await;
     let said = deaf.call("ask_me", json!({})).await;
-    assert!(said["content"][0]["text"].as_str().unwrap().contains("cannot be asked"), "{said}");
+    assert!(
+        said["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be asked"),
+        "{said}"
+    );
     deaf.leave().await;
 }
 
@@ -233,23 +307,56 @@ async fn resources_templates_prompts_and_completion_are_there() {
     let mut client = Client::connected(&here(), LATEST, json!({})).await;
     let list = client.request(json!(1), "resources/list", json!({})).await;
     let uri = list["result"]["resources"][0]["uri"].clone();
-    let read = client.request(json!(2), "resources/read", json!({"uri": uri})).await;
-    assert!(read["result"]["contents"][0]["text"].as_str().unwrap().starts_with("# The demo server"));
-    let templates = client.request(json!(3), "resources/templates/list", json!({})).await;
-    assert_eq!(templates["result"]["resourceTemplates"][0]["uriTemplate"], "demo://greeting/{name}");
-    let read = client.request(json!(4), "resources/read", json!({"uri": "demo://greeting/Ada%20L"})).await;
+    let read = client
+        .request(json!(2), "resources/read", json!({"uri": uri}))
+        .await;
+    assert!(
+        read["result"]["contents"][0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("# The demo server")
+    );
+    let templates = client
+        .request(json!(3), "resources/templates/list", json!({}))
+        .await;
+    assert_eq!(
+        templates["result"]["resourceTemplates"][0]["uriTemplate"],
+        "demo://greeting/{name}"
+    );
+    let read = client
+        .request(
+            json!(4),
+            "resources/read",
+            json!({"uri": "demo://greeting/Ada%20L"}),
+        )
+        .await;
     assert_eq!(read["result"]["contents"][0]["text"], "Hello Ada L.");
     for missing in ["demo://nothing", "demo://greeting/%zz"] {
-        let read = client.request(json!(5), "resources/read", json!({"uri": missing})).await;
-        assert_eq!((&read["error"]["code"], &read["error"]["data"]["uri"]), (&json!(-32002), &json!(missing)));
+        let read = client
+            .request(json!(5), "resources/read", json!({"uri": missing}))
+            .await;
+        assert_eq!(
+            (&read["error"]["code"], &read["error"]["data"]["uri"]),
+            (&json!(-32002), &json!(missing))
+        );
     }
     let prompt = json!({"name": "explain", "arguments": {"topic": "kernels"}});
     let got = client.request(json!(6), "prompts/get", prompt).await;
-    assert!(got["result"]["messages"][0]["content"]["text"].as_str().unwrap().contains("kernels"));
-    let missing = client.request(json!(7), "prompts/get", json!({"name": "explain"})).await;
+    assert!(
+        got["result"]["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("kernels")
+    );
+    let missing = client
+        .request(json!(7), "prompts/get", json!({"name": "explain"}))
+        .await;
     assert_eq!(missing["error"]["code"], -32602);
     let half = json!({"ref": {"type": "ref/prompt", "name": "explain"}, "argument": {"name": "topic", "value": "S"}});
     let completed = client.request(json!(8), "completion/complete", half).await;
-    assert_eq!(completed["result"]["completion"]["values"], json!(["servers"]));
+    assert_eq!(
+        completed["result"]["completion"]["values"],
+        json!(["servers"])
+    );
     client.leave().await;
 }

@@ -44,13 +44,15 @@ pub(super) fn definition() -> Value {
     })
 }
 
-pub(super) fn call(arguments: Arguments, version: Version) -> Result<Value, String> {
+pub(super) fn call(arguments: &Arguments, version: Version) -> Result<Value, String> {
     let minutes = match arguments.utc_offset.as_deref().map(str::trim) {
         None => 0,
         Some(text) => parse_offset(text)
             .ok_or("utc_offset is an offset like +02:00 or -0800, at most 14 hours")?,
     };
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let unix = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let told = json!({
         "time": rfc3339(unix, minutes),

@@ -20,7 +20,9 @@ impl Tool {
     const ALL: [Self; 4] = [Self::Time, Self::SearchText, Self::SlowJob, Self::AskMe];
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.definition()["name"] == name)
+        Self::ALL
+            .into_iter()
+            .find(|tool| tool.definition()["name"] == name)
     }
 
     fn definition(self) -> Value {
@@ -43,7 +45,7 @@ impl Tool {
         progress_token: Option<&str>,
     ) -> Result<Value, String> {
         match self {
-            Self::Time => time::call(read(arguments)?, session.version),
+            Self::Time => time::call(&read(arguments)?, session.version),
             Self::SearchText => search::call(read(arguments)?, session).await,
             Self::SlowJob => slow::call(read(arguments)?, session, progress_token).await,
             Self::AskMe => {
@@ -72,7 +74,11 @@ pub(super) fn list(version: Version) -> Vec<Value> {
 fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, String> {
     serde_json::from_str(arguments).map_err(|e| {
         let words = e.to_string();
-        words.split(" at line ").next().unwrap_or_default().to_owned()
+        words
+            .split(" at line ")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     })
 }
 

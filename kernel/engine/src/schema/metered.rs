@@ -30,7 +30,7 @@ pub(super) enum Over {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     left: Cell<u64>,
-    /// What handing out one part costs: how many subschemas may look at it.
+    /// What handing out one part costs.
     price: u64,
     deepest: usize,
     over: Cell<Option<Over>>,

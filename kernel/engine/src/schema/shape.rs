@@ -17,9 +17,10 @@ pub(super) const PATTERNS_MAX: usize = 256;
 const HEIGHT_MAX: usize = 64;
 /// Most subschemas that may look at one part of a value.
 const WORK_MAX: u64 = 10_000;
-/// Subschemas on the stack at once. The thriftiest thread has 2 MiB; one takes below 1 KiB of it,
-/// unoptimised.
-const STACKED_MAX: usize = 1_200;
+/// Subschemas on the stack at once: half of the 2 MiB of a thread, unoptimised.
+const STACKED_MAX: usize = 800;
+/// Most subschemas see a part only to say that it is not theirs.
+const WORK_PER_STEP: u64 = 16;
 /// Deepest JSON that the parser takes.
 const PARSED_MAX: usize = 127;
 
@@ -29,7 +30,7 @@ pub(super) struct Shape {
     /// Longest way on the spot, in subschemas.
     height: usize,
     /// Most subschemas that look at one part of a value.
-    pub(super) work: u64,
+    work: u64,
     /// Patterns in it.
     pub(super) patterns: usize,
 }
@@ -50,6 +51,11 @@ impl Shape {
             shape.work = shape.work.max(cost.work);
         }
         Ok(shape)
+    }
+
+    /// What it costs in steps to hand out one part of a value.
+    pub(super) fn price(&self) -> u64 {
+        1 + self.work / WORK_PER_STEP
     }
 
     /// How deep a value may nest so that checking it stays within the stack.

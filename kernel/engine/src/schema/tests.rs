@@ -376,7 +376,7 @@ fn hostile_values_cost_little() {
     let schema = json!({"type": "object", "properties": {"v": {"allOf": looks}}});
     let many = json!({"v": vec![1; 30_000]});
     assert_eq!(keyword(&schema, &many).as_deref(), Some("steps"));
-    assert_eq!(check(&schema, &json!({"v": vec![1; 100]})), Ok(()));
+    assert_eq!(check(&schema, &json!({"v": vec![1; 50]})), Ok(()));
 }
 
 /// Whatever stands between two levels of a value, checking one that nests as deep as its schema
@@ -410,7 +410,10 @@ fn the_deepest_value_fits_the_stack() {
                 for levels in [1, 10, 20, 40, 60, 120] {
                     let verdict = schema.check(&nested(levels));
                     let cut_off = verdict.is_err_and(|mismatch| mismatch.keyword == "depth");
-                    assert!(!cut_off || length * levels > 100, "{length} links, {levels} levels");
+                    assert!(
+                        !cut_off || length * levels > 100,
+                        "{length} links, {levels} levels"
+                    );
                 }
             }
         }

@@ -17,23 +17,31 @@ struct Kernel {
 
 impl Kernel {
     async fn hear(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time");
+        let line = timeout(PATIENCE, self.lines.next_line())
+            .await
+            .expect("a line in time");
         serde_json::from_str(&line.unwrap().expect("a line before the end")).unwrap()
     }
 
     async fn say(&mut self, message: Value) {
-        self.output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.output
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn answer(&mut self, method: &str, result: Value) -> Value {
         let asked = self.hear().await;
         assert_eq!(asked["method"], method, "{asked}");
-        self.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result})).await;
+        self.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+            .await;
         asked
     }
 
     async fn hello(&mut self) -> Value {
-        let initialize = self.answer("initialize", json!({"protocolVersion": "2025-11-25"})).await;
+        let initialize = self
+            .answer("initialize", json!({"protocolVersion": "2025-11-25"}))
+            .await;
         assert_eq!(self.hear().await["method"], "notifications/initialized");
         initialize
     }
@@ -62,7 +70,10 @@ fn text(answer: &RawValue) -> &str {
 
 #[tokio::test]
 async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
-    for (person, capabilities) in [(false, json!({})), (true, json!({"elicitation": {"form": {}}}))] {
+    for (person, capabilities) in [
+        (false, json!({})),
+        (true, json!({"elicitation": {"form": {}}})),
+    ] {
         let play = async move |mut kernel: Kernel| {
             let params = &kernel.hello().await["params"];
             assert_eq!(params["capabilities"], capabilities);
@@ -114,15 +125,28 @@ async fn everything_that_comes_before_the_answer_is_dealt_with() {
     let play = async |mut kernel: Kernel| {
         kernel.hello().await;
         let asked = kernel.hear().await;
-        kernel.say(json!({"jsonrpc": "2.0", "id": 999, "result": "not yours"})).await;
-        kernel.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
-        assert_eq!(kernel.hear().await, json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
+        kernel
+            .say(json!({"jsonrpc": "2.0", "id": 999, "result": "not yours"}))
+            .await;
+        kernel
+            .say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}))
+            .await;
+        assert_eq!(
+            kernel.hear().await,
+            json!({"jsonrpc": "2.0", "id": "p", "result": {}})
+        );
         for method in ["roots/list", "elicitation/create"] {
-            kernel.say(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}})).await;
+            kernel
+                .say(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}}))
+                .await;
             assert_eq!(kernel.hear().await["error"]["code"], -32601, "{method}");
         }
-        kernel.say(json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1}})).await;
-        kernel.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"big": 1}})).await;
+        kernel
+            .say(json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1}}))
+            .await;
+        kernel
+            .say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"big": 1}}))
+            .await;
     };
     let work = async |path: PathBuf| {
         let mut client = Client::connect(&path, Opening::default()).await?;
@@ -141,14 +165,20 @@ async fn a_refusal_keeps_its_code_and_data() {
         kernel.hello().await;
         let asked = kernel.hear().await;
         let error = json!({"code": -32602, "message": "Unknown server: x", "data": {"a": 1}});
-        kernel.say(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error})).await;
+        kernel
+            .say(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
+            .await;
     };
     let work = async |path: PathBuf| {
         let mut client = Client::connect(&path, Opening::default()).await?;
         client.request("x", &json!({}), &mut ()).await
     };
     match together(play, work).await {
-        Err(Failure::Refused { code, message, data }) => {
+        Err(Failure::Refused {
+            code,
+            message,
+            data,
+        }) => {
             assert_eq!((code, message.as_str()), (-32602, "Unknown server: x"));
             assert_eq!(data, Some(json!({"a": 1})));
         }

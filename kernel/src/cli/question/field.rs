@@ -24,11 +24,14 @@ pub(super) fn fields(form: &Value) -> impl Iterator<Item = Field<'_>> {
         names.is_some_and(|names| names.iter().any(|n| n == name))
     };
     let properties = form["properties"].as_object();
-    properties.into_iter().flatten().map(move |(name, schema)| Field {
-        name,
-        schema,
-        required: required(name),
-    })
+    properties
+        .into_iter()
+        .flatten()
+        .map(move |(name, schema)| Field {
+            name,
+            schema,
+            required: required(name),
+        })
 }
 
 impl Field<'_> {
@@ -56,7 +59,9 @@ impl Field<'_> {
             Value::Null if self.kind() == "boolean" => " (y/n)".into(),
             Value::Null if self.required => String::new(),
             Value::Null => " []".into(),
-            default => format!(" [{default}]"),
+            default @ (Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                format!(" [{default}]")
+            }
         }
     }
 
@@ -71,14 +76,20 @@ impl Field<'_> {
             _ => self.schema,
         };
         let list = |key: &str| schema[key].as_array().map_or(&[][..], Vec::as_slice);
-        let titled = list("oneOf").iter().chain(list("anyOf")).filter_map(|choice| {
-            let value = choice["const"].as_str()?;
-            Some(Choice {
-                value,
-                title: choice["title"].as_str().unwrap_or(value),
-            })
-        });
-        let names = list("enumNames").iter().map(Value::as_str).chain(std::iter::repeat(None));
+        let titled = list("oneOf")
+            .iter()
+            .chain(list("anyOf"))
+            .filter_map(|choice| {
+                let value = choice["const"].as_str()?;
+                Some(Choice {
+                    value,
+                    title: choice["title"].as_str().unwrap_or(value),
+                })
+            });
+        let names = list("enumNames")
+            .iter()
+            .map(Value::as_str)
+            .chain(std::iter::repeat(None));
         let plain = list("enum").iter().zip(names).filter_map(|(value, name)| {
             let value = value.as_str()?;
             Some(Choice {
@@ -110,7 +121,9 @@ impl Field<'_> {
                 _ => Err("y or n".into()),
             },
             "integer" => {
-                let whole = typed.parse::<i64>().map_err(|_| "a whole number is wanted")?;
+                let whole = typed
+                    .parse::<i64>()
+                    .map_err(|_| "a whole number is wanted")?;
                 self.within(whole as f64).map(|()| whole.into())
             }
             "number" => {
@@ -119,8 +132,13 @@ impl Field<'_> {
                 self.within(number).map(|()| number.into())
             }
             "array" => {
-                let parts = typed.split(',').map(str::trim).filter(|part| !part.is_empty());
-                let chosen: Vec<_> = parts.map(|part| self.chosen(part)).collect::<Result<_, _>>()?;
+                let parts = typed
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty());
+                let chosen: Vec<_> = parts
+                    .map(|part| self.chosen(part))
+                    .collect::<Result<_, _>>()?;
                 self.counted(chosen.len(), ("minItems", "maxItems"), "choices")?;
                 Ok(chosen.into())
             }
@@ -135,8 +153,15 @@ impl Field<'_> {
 
     fn chosen(&self, typed: &str) -> Result<Value, String> {
         let choices = self.choices();
-        let number = typed.parse::<usize>().ok().and_then(|n| choices.get(n.checked_sub(1)?));
-        let named = || choices.iter().find(|c| c.value == typed || c.title == typed);
+        let number = typed
+            .parse::<usize>()
+            .ok()
+            .and_then(|n| choices.get(n.checked_sub(1)?));
+        let named = || {
+            choices
+                .iter()
+                .find(|c| c.value == typed || c.title == typed)
+        };
         match named().or(number) {
             Some(choice) => Ok(choice.value.into()),
             None => Err(format!("one of 1 to {} is wanted", choices.len())),

@@ -78,7 +78,11 @@ impl Search<'_> {
         }
         let Some(text) = text(path) else { return };
         self.files += 1;
-        let file = path.strip_prefix(self.root).unwrap_or(path).display().to_string();
+        let file = path
+            .strip_prefix(self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string();
         for (number, line) in (1..).zip(text.lines()) {
             if !self.needle.is_in(line) {
                 continue;
@@ -88,7 +92,8 @@ impl Search<'_> {
                 return;
             }
             let shown: String = line.trim().chars().take(MAX_LINE).collect();
-            self.matches.push(json!({"file": file, "line": number, "text": shown}));
+            self.matches
+                .push(json!({"file": file, "line": number, "text": shown}));
         }
     }
 }
