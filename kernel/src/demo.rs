@@ -125,10 +125,7 @@ pub fn run(root: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
-
-#[cfg(test)]
-mod folder_tests {
+mod tests {
     use super::*;
 
     #[test]

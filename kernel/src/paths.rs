@@ -47,11 +47,10 @@ impl Bases {
         }
     }
 
-    /// The socket: as named on the command line or in the environment, as configured, or in the
-    /// runtime folder.
+    /// The socket: as configured, or in the runtime folder.
     #[must_use]
-    pub fn socket(&self, named: Option<&Path>, configured: Option<&Path>) -> PathBuf {
-        match named.or(configured) {
+    pub fn socket(&self, configured: Option<&Path>) -> PathBuf {
+        match configured {
             Some(path) => path.to_owned(),
             None => self.runtime_folder().join("mgp.sock"),
         }
@@ -69,18 +68,14 @@ impl Bases {
     /// The folder for what lasts, chosen like the socket.
     ///
     /// # Errors
-    /// When nobody names one and there is no home.
-    pub fn data_dir(
-        &self,
-        named: Option<&Path>,
-        configured: Option<&Path>,
-    ) -> Result<PathBuf, NoHome> {
-        if let Some(path) = named.or(configured) {
+    /// When none is configured and there is no home.
+    pub fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHome> {
+        if let Some(path) = configured {
             return Ok(path.to_owned());
         }
         let below_home = || self.home.as_ref().map(|home| home.join(".local/share"));
-        let base = self.data_home.clone().or_else(below_home).ok_or(NoHome)?;
-        Ok(base.join("mgp"))
+        let base = self.data_home.clone().or_else(below_home);
+        base.map(|base| base.join("mgp")).ok_or(NoHome)
     }
 }
 
@@ -127,38 +122,33 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_is_as_named_as_configured_or_in_the_runtime_folder() {
-        let (named, configured) = (Some(Path::new("/n")), Some(Path::new("/c")));
+    fn the_socket_is_as_configured_or_in_the_runtime_folder() {
         let bases = bases();
-        assert_eq!(bases.socket(named, configured), Path::new("/n"));
-        assert_eq!(bases.socket(None, configured), Path::new("/c"));
-        assert_eq!(
-            bases.socket(None, None),
-            Path::new("/tmp/mgp-1000/mgp.sock")
-        );
+        assert_eq!(bases.socket(Some(Path::new("/c"))), Path::new("/c"));
+        assert_eq!(bases.socket(None), Path::new("/tmp/mgp-1000/mgp.sock"));
         let session = Bases {
             runtime: Some("/run/user/1000".into()),
             ..bases
         };
         assert_eq!(
-            session.socket(None, None),
+            session.socket(None),
             Path::new("/run/user/1000/mgp/mgp.sock")
         );
     }
 
     #[test]
-    fn what_lasts_is_below_the_data_home() {
-        let dir = |b: &Bases| b.data_dir(None, None).ok();
+    fn what_lasts_is_as_configured_or_below_the_data_home() {
+        let dir = |b: &Bases| b.data_dir(None).ok();
         assert_eq!(dir(&bases()), Some("/home/ada/.local/share/mgp".into()));
         let data_home = Some("/data".into());
-        assert_eq!(
-            dir(&Bases {
-                data_home,
-                ..bases()
-            }),
-            Some("/data/mgp".into())
-        );
+        let with_data_home = Bases {
+            data_home,
+            ..bases()
+        };
+        assert_eq!(dir(&with_data_home), Some("/data/mgp".into()));
         assert_eq!(dir(&Bases::default()), None);
+        let configured = Bases::default().data_dir(Some(Path::new("/c")));
+        assert_eq!(configured.ok(), Some("/c".into()));
     }
 
     #[test]

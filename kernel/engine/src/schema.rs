@@ -1,7 +1,7 @@
 //! Compiled `inputSchema`s and `outputSchema`s, and the judgement of values by them (CMCP-009..014).
 //!
 //! Schemas come from servers nobody vouched for, so everything about them is bounded: their size,
-//! how their references hang together ([`shape`]), and the steps one check may take ([`metered`]).
+//! how their references hang together (`shape`), and the steps one check may take (`metered`).
 //! Nothing is ever fetched.
 
 mod metered;

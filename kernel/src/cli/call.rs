@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{self, Typed};
 use super::client::{Client, Opening, read};
+use super::command::Call;
 use super::content::{Saver, render};
 use super::context::Context;
 use super::failure::Failure;
@@ -15,7 +16,7 @@ use super::output::say;
 use super::progress::Progress;
 use super::tools::{Tool, all, is_meant};
 
-pub(super) fn call(context: &Context, call: &super::Call) -> Result<(), Failure> {
+pub(super) fn call(context: &Context, call: &Call) -> Result<(), Failure> {
     let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
     let opening = Opening {
         door: None,
@@ -61,7 +62,7 @@ async fn ask(
 }
 
 /// Prints the result; what a tool says about its failure goes to stderr.
-fn show(context: &Context, call: &super::Call, answer: &RawValue) -> Result<(), Failure> {
+fn show(context: &Context, call: &Call, answer: &RawValue) -> Result<(), Failure> {
     let result: Value = read(answer)?;
     let failed = result["isError"] == true;
     let saver = Saver {

@@ -1,10 +1,11 @@
 //! What every command needs to know: where the kernel is and how to print.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mgp_discovery::config::LookUp;
 
 use super::client::{Client, Opening};
+use super::command::Options;
 use super::failure::Failure;
 use crate::config::{self, KernelConfig};
 use crate::paths::Bases;
@@ -17,6 +18,8 @@ pub(super) struct Context {
     pub(super) socket: PathBuf,
     /// As named with `--socket`, to be passed on.
     pub(super) named_socket: Option<PathBuf>,
+    /// As named with `--data-dir`, to be passed on.
+    pub(super) named_data_dir: Option<PathBuf>,
     /// How the configuration is looked up.
     pub(super) look_up: LookUp,
     /// The user's folders.
@@ -24,37 +27,31 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(
-        json: bool,
-        socket: Option<PathBuf>,
-        config: Option<PathBuf>,
-    ) -> Result<Self, Failure> {
-        let (look_up, bases) = (LookUp::from_env(config)?, Bases::from_env());
-        let named_socket = socket.map(|path| look_up.folder.join(path));
-        let configured = || config::socket_path(&look_up);
+    pub(super) fn new(options: Options) -> Result<Self, Failure> {
+        let (look_up, bases) = (LookUp::from_env(options.config)?, Bases::from_env());
+        let from_here = |path| look_up.folder.join::<PathBuf>(path);
+        let named_socket = options.socket.map(from_here);
+        let named_data_dir = options.data_dir.map(from_here);
         let socket = match &named_socket {
             Some(path) => path.clone(),
-            None => bases.socket(None, configured().as_deref()),
+            None => bases.socket(config::socket_path(&look_up).as_deref()),
         };
         Ok(Self {
-            json,
+            json: options.json,
             socket,
             named_socket,
+            named_data_dir,
             look_up,
             bases,
         })
     }
 
     /// The folder for what lasts: as named on the command line, as configured, or the user's.
-    pub(super) fn data_dir(
-        &self,
-        named: Option<&Path>,
-        kernel: &KernelConfig,
-    ) -> Result<PathBuf, Failure> {
-        let named = named.map(|path| self.look_up.folder.join(path));
-        let dir = self
-            .bases
-            .data_dir(named.as_deref(), kernel.data.dir.as_deref());
+    pub(super) fn data_dir(&self, kernel: &KernelConfig) -> Result<PathBuf, Failure> {
+        if let Some(named) = &self.named_data_dir {
+            return Ok(named.clone());
+        }
+        let dir = self.bases.data_dir(kernel.data.dir.as_deref());
         dir.map_err(|e| Failure::Other(e.to_string()))
     }
 

@@ -1,8 +1,8 @@
 //! `mgp up --detach`: this program again, in the background, until its kernel answers.
 
 use std::env;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -17,6 +17,7 @@ use serde_json::json;
 use super::client::{LATE, Opening, read};
 use super::context::Context;
 use super::failure::Failure;
+use super::log::KernelLog;
 use super::output::say;
 use super::progress::Progress;
 use super::words::plain;
@@ -27,20 +28,21 @@ use crate::paths::private_folder;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two looks.
 const PACE: Duration = Duration::from_millis(30);
-/// A longer log is put aside at the next start.
-const MAX_LOG: u64 = 10 << 20;
-/// How much of the log is shown when the kernel does not come up, in bytes.
-const SHOWN_LOG: u64 = 4 << 10;
 
 /// Starts the kernel unless one runs.
-pub(super) fn up(context: &Context, data_dir: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn up(context: &Context) -> Result<(), Failure> {
     let status = match status(context)? {
         Some(status) => status,
-        None => start(context, data_dir)?,
+        None => start(context)?,
     };
     match context.json {
         true => say(serde_json::to_string(&status).expect("a status is always JSON")),
-        false => say(format_args!("the kernel is up (process {})", status.pid)),
+        false => {
+            let pid = status.pid;
+            say(format_args!(
+                "the kernel is up (process {pid}; `kill {pid}` ends it)"
+            ))
+        }
     }
 }
 
@@ -57,10 +59,10 @@ pub(super) fn status(context: &Context) -> Result<Option<KernelStatus>, Failure>
 }
 
 /// Starts a kernel in the background and waits until it answers.
-pub(super) fn start(context: &Context, data_dir: Option<&Path>) -> Result<KernelStatus, Failure> {
+pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
     let deadline = Instant::now() + PATIENCE;
     let kernel = config::load(&context.look_up, &|_| None).map(|loaded| loaded.kernel);
-    let folder = context.data_dir(data_dir, &kernel.unwrap_or_default())?;
+    let folder = context.data_dir(&kernel.unwrap_or_default())?;
     private_folder(&folder)?;
     let mut progress = Progress::of("starting the kernel");
     let mut wait = Wait::until(deadline, &mut progress);
@@ -69,8 +71,8 @@ pub(super) fn start(context: &Context, data_dir: Option<&Path>) -> Result<Kernel
     if let Some(status) = status(context)? {
         return Ok(status);
     }
-    let mut log = open_log(&folder)?;
-    let mut child = spawn(context, data_dir, &log)?;
+    let mut log = KernelLog::open(&folder)?;
+    let mut child = spawn(context, &log)?;
     loop {
         if let Some(status) = status(context)? {
             return Ok(status);
@@ -78,7 +80,7 @@ pub(super) fn start(context: &Context, data_dir: Option<&Path>) -> Result<Kernel
         if let Some(exit) = child.try_wait()? {
             return Err(Failure::Other(format!(
                 "the kernel did not start ({exit}):\n{}",
-                plain(tail(&mut log)?.trim_end())
+                plain(log.tail()?.trim_end())
             )));
         }
         if !wait.a_little() {
@@ -128,56 +130,27 @@ impl<'p> Wait<'p> {
 }
 
 fn take_turn(folder: &Path, wait: &mut Wait<'_>) -> Result<File, Failure> {
-    let file = private(
-        OpenOptions::new().write(true).create(true),
-        &folder.join("start.lock"),
-    )?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(folder.join("start.lock"))?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(e)) => return Err(e.into()),
             Err(TryLockError::WouldBlock) if wait.a_little() => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Failure::Other(
-                    "another `mgp` has been starting the kernel for too long".into(),
-                ));
+                let message = "another `mgp` has been starting the kernel for too long";
+                return Err(Failure::Other(message.into()));
             }
         }
     }
 }
 
-fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options.mode(0o600).open(path)
-}
-
-/// The kernel's log, at its end.
-fn open_log(folder: &Path) -> io::Result<File> {
-    let path = folder.join("kernel.log");
-    if fs::metadata(&path).is_ok_and(|found| found.len() > MAX_LOG) {
-        fs::rename(&path, folder.join("kernel.log.1"))?;
-    }
-    let mut log = private(
-        OpenOptions::new().read(true).append(true).create(true),
-        &path,
-    )?;
-    log.seek(SeekFrom::End(0))?;
-    Ok(log)
-}
-
-/// What was written since the log was opened, its last part.
-fn tail(log: &mut File) -> io::Result<String> {
-    let (begin, end) = (log.stream_position()?, log.metadata()?.len());
-    log.seek(SeekFrom::Start(begin.max(end.saturating_sub(SHOWN_LOG))))?;
-    let mut bytes = Vec::new();
-    log.take(SHOWN_LOG).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// A group of its own keeps the terminal's Ctrl-C away from the kernel.
-fn spawn(context: &Context, data_dir: Option<&Path>, log: &File) -> io::Result<Child> {
+fn spawn(context: &Context, log: &KernelLog) -> io::Result<Child> {
     let mut command = Command::new(env::current_exe()?);
     command.arg("up").process_group(0).stdin(Stdio::null());
-    command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+    command.stdout(log.output()?).stderr(log.output()?);
     let mut option = |name: &str, path: Option<&Path>| {
         if let Some(path) = path {
             command.arg(name).arg(path);
@@ -185,31 +158,6 @@ fn spawn(context: &Context, data_dir: Option<&Path>, log: &File) -> io::Result<C
     };
     option("--config", context.look_up.explicit.as_deref());
     option("--socket", context.named_socket.as_deref());
-    option("--data-dir", data_dir);
+    option("--data-dir", context.named_data_dir.as_deref());
     command.spawn()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    #[test]
-    fn a_long_log_is_put_aside_and_only_new_lines_are_shown() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kernel.log");
-        File::create(&path).unwrap().set_len(MAX_LOG + 1).unwrap();
-        let mut log = open_log(folder.path()).unwrap();
-        assert!(folder.path().join("kernel.log.1").exists());
-        log.write_all(b"old\n").unwrap();
-        let mut log = open_log(folder.path()).unwrap();
-        log.try_clone().unwrap().write_all(b"").unwrap();
-        OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .unwrap()
-            .write_all(b"new\n")
-            .unwrap();
-        assert_eq!(tail(&mut log).unwrap(), "new\n");
-    }
 }

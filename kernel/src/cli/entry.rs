@@ -4,22 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::{KernelStatus, Reload};
-use mgp_protocol::mgp::servers::Start;
+use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
 use serde_json::json;
 
-use super::client::Opening;
+use super::client::{Opening, read};
+use super::command::Add;
 use super::context::Context;
 use super::detach;
 use super::failure::Failure;
 use super::output::say;
 use super::progress::Progress;
-use super::servers::{CONNECTED, act_on, tell};
+use super::servers::{CONNECTED, start, tell};
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
 /// Writes a server down, and has it started when a kernel runs.
-pub(super) fn add(context: &Context, add: &super::Add) -> Result<(), Failure> {
+pub(super) fn add(context: &Context, add: &Add) -> Result<(), Failure> {
     let server = new_server(add, &context.look_up.folder)?;
     let status = detach::status(context)?;
     let file = target(context, status.as_ref())?;
@@ -32,44 +32,40 @@ pub(super) fn add(context: &Context, add: &super::Add) -> Result<(), Failure> {
         say(format_args!("added {} to {}", server.id, file.display()))?;
     }
     match status {
-        Some(status) => take_up(context, &status, &file, &server),
+        Some(_) => take_up(context, &file, &server),
         None if context.json => say(json!({"id": server.id, "file": file})),
         None => Ok(()),
     }
 }
 
 /// Has the kernel read its files again, and start what is new.
-fn take_up(
-    context: &Context,
-    status: &KernelStatus,
-    file: &Path,
-    server: &NewServer,
-) -> Result<(), Failure> {
-    let id = &server.id;
-    let started = context.with_kernel(Opening::default(), async |client| {
+fn take_up(context: &Context, file: &Path, server: &NewServer) -> Result<(), Failure> {
+    let id = server.id.as_str();
+    let status: KernelStatus = context.with_kernel(Opening::default(), async |client| {
         let mut progress = Progress::of("reading the configuration");
         client
             .request(Reload::METHOD, &json!({}), &mut progress)
             .await?;
-        drop(progress);
-        match server.autostart {
-            Some(false) => Ok(None),
-            _ => act_on(client, Start::METHOD, "starting", id)
-                .await
-                .map(Some),
-        }
-    });
-    match started {
-        Ok(Some(server)) => tell(context, &server, CONNECTED),
-        Ok(None) => say_if_json(context, id, file),
-        Err(Failure::Refused { message, .. }) => Err(Failure::Other(format!(
-            "{message}. The kernel that runs reads {}",
+        read(
+            &client
+                .request(Status::METHOD, &json!({}), &mut progress)
+                .await?,
+        )
+    })?;
+    let Some(known) = status.servers.into_iter().find(|known| known.id == id) else {
+        return Err(Failure::Other(format!(
+            "the kernel that runs (process {}) does not read that file; it reads {}",
+            status.pid,
             match status.config_files.as_slice() {
-                [] => "no file yet".to_owned(),
+                [] => "none yet".to_owned(),
                 files => files.join(", "),
             }
-        ))),
-        Err(other) => Err(other),
+        )));
+    };
+    match (known.state.as_str(), server.autostart) {
+        ("error", _) => tell(context, &known, CONNECTED),
+        (_, Some(false)) => say_if_json(context, id, file),
+        _ => start(context, id),
     }
 }
 
@@ -168,7 +164,7 @@ fn target(context: &Context, status: Option<&KernelStatus>) -> Result<PathBuf, F
         .expect("at least one file is in force"))
 }
 
-fn new_server(add: &super::Add, folder: &Path) -> Result<NewServer, Failure> {
+fn new_server(add: &Add, folder: &Path) -> Result<NewServer, Failure> {
     let mut command = add.command.clone();
     if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
         *program = from_here(program, folder);
@@ -203,3 +199,6 @@ fn from_here(path: &str, folder: &Path) -> String {
         false => folder.join(path).to_string_lossy().into_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,14 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Log, LogLine, LogLines, Logs};
 
 use super::client::{Listener, Opening, read};
+use super::command;
 use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
 use super::words::plain;
 use crate::calendar::rfc3339;
 
-pub(super) fn show(context: &Context, logs: super::Logs) -> Result<(), Failure> {
+pub(super) fn show(context: &Context, logs: command::Logs) -> Result<(), Failure> {
     let params = Logs {
         id: logs.id,
         lines: Some(logs.lines),

@@ -5,7 +5,7 @@ use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::client::{Client, Opening, read};
+use super::client::{Opening, read};
 use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
@@ -60,22 +60,13 @@ fn act(
     id: &str,
     wanted: &[&str],
 ) -> Result<(), Failure> {
-    let server = context.with_kernel(Opening::default(), async |client| {
-        act_on(client, method, doing, id).await
-    })?;
-    tell(context, &server, wanted)
-}
-
-/// Has something done to a server, with its states shown as they come.
-pub(super) async fn act_on(
-    client: &mut Client,
-    method: &str,
-    doing: &str,
-    id: &str,
-) -> Result<Server, Failure> {
     let params = json!({"id": id, "_meta": {"progressToken": 1}});
     let mut progress = Progress::of(format!("{doing} {id}"));
-    read(&client.request(method, &params, &mut progress).await?)
+    let server: Server = context.with_kernel(Opening::default(), async |client| {
+        read(&client.request(method, &params, &mut progress).await?)
+    })?;
+    drop(progress);
+    tell(context, &server, wanted)
 }
 
 /// Says where a server is now; a failure when that is not where it should be.
@@ -97,16 +88,25 @@ pub(super) fn tell(context: &Context, server: &Server, wanted: &[&str]) -> Resul
 
 fn told(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, server.state);
-    if let Some(reason) = &server.reason {
+    if let Some(reason) = why(server) {
         text += &format!(": {reason}");
     }
     if let Some(ms) = server.next_try_ms {
         text += &format!(" (next try in {})", time(ms));
     }
-    if server.state == "connected" {
+    // The lists come a moment after the handshake.
+    if server.state == "connected" && server.tools > 0 {
         text += &format!(", {} tools", server.tools);
     }
     text
+}
+
+/// Why a server is where it is, unless it is where it should be.
+fn why(server: &Server) -> Option<&str> {
+    server
+        .reason
+        .as_deref()
+        .filter(|_| server.state != "connected")
 }
 
 /// One row for each server.
@@ -125,7 +125,7 @@ pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
             pid.unwrap_or_default(),
             server.restarts.to_string(),
             next.unwrap_or_default(),
-            one_line(server.reason.as_deref().unwrap_or_default(), 120),
+            one_line(why(server).unwrap_or_default(), 120),
         ]);
     }
     table

@@ -16,6 +16,7 @@ use mgp_protocol::mgp::door;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::client::{no_connection, trusted};
+use super::command;
 use super::context::Context;
 use super::detach;
 use super::failure::Failure;
@@ -27,10 +28,10 @@ const LONGEST_HELLO: usize = 64 << 10;
 /// How long the kernel may go on answering after stdin has ended.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-pub(super) fn join(context: &Context, stdio: super::Stdio) -> Result<(), Failure> {
+pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failure> {
     let mut socket = match connect(context) {
         Err(Failure::NotRunning(_)) => {
-            detach::start(context, None)?;
+            detach::start(context)?;
             connect(context)?
         }
         connected => connected?,

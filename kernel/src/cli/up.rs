@@ -4,7 +4,7 @@
 use std::env;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mgp_discovery::config::LookUp;
@@ -69,7 +69,7 @@ impl std::fmt::Debug for HttpDoor {
 }
 
 /// Runs the kernel in the foreground.
-pub(super) fn up(context: &Context, data_dir: Option<&Path>, parts: &Parts) -> Result<(), Failure> {
+pub(super) fn up(context: &Context, parts: &Parts) -> Result<(), Failure> {
     let loaded = config::load(&context.look_up, &|name| env::var(name).ok())
         .map_err(|e| Failure::Other(e.to_string()))?;
     for problem in &loaded.problems {
@@ -85,7 +85,7 @@ pub(super) fn up(context: &Context, data_dir: Option<&Path>, parts: &Parts) -> R
     }
     let options = UpOptions {
         socket: context.socket.clone(),
-        data_dir: context.data_dir(data_dir, &loaded.kernel)?,
+        data_dir: context.data_dir(&loaded.kernel)?,
         look_up: Some(context.look_up.clone()),
         loaded,
         opened: Box::new(|doors| eprintln!("{}", told(doors))),

@@ -9,8 +9,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::kernel::KernelConfig;
+use super::ledger::Ledger;
 use super::problem::{Problem, Weight};
-use super::section::{Ledger, Section};
+use super::section::Section;
 use super::server::{Background, read_server};
 use super::source::Source;
 use super::{BrokenServer, Entries, Env};

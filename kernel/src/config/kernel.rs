@@ -19,7 +19,7 @@ pub struct KernelConfig {
     /// `[socket]`: the owner's door.
     pub socket: Socket,
     /// `[data]`: what lasts.
-    pub data: Data,
+    pub data: DataFolder,
     /// `[streams]`: event streams of the HTTP door.
     pub streams: Streams,
     /// `[lists]`: the merged lists.
@@ -67,7 +67,7 @@ pub struct Socket {
 
 /// `[data]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Data {
+pub struct DataFolder {
     /// Where the kernel keeps what lasts; `None` for the user's data folder.
     pub dir: Option<PathBuf>,
 }

@@ -13,6 +13,8 @@ use tokio::sync::oneshot;
 use super::server::Session;
 use super::tools::{failed, text};
 
+const NOBODY: &str = "I would like to ask you something, but this client cannot be asked.";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Arguments {}
@@ -29,7 +31,7 @@ pub(super) fn definition() -> Value {
 
 pub(super) async fn call(session: &Session) -> Value {
     if session.version < Version::V2025_06_18 || !session.client.elicitation_form {
-        return text("I would like to ask you something, but this client cannot be asked.");
+        return text(NOBODY);
     }
     let params = json!({
         "message": "Nice to meet you. Who are you?",
@@ -49,7 +51,8 @@ pub(super) async fn call(session: &Session) -> Value {
     match session.ask(&params).await {
         Some(answer) if answer["action"] == "accept" => greet(&answer["content"]),
         Some(_) => text("You would rather not say. That is fine."),
-        None => failed("The client answered the question with an error."),
+        // A client behind a kernel may turn out to be one that cannot be asked.
+        None => text(NOBODY),
     }
 }
 

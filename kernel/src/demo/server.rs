@@ -201,3 +201,6 @@ pub(super) fn refused(code: i64, message: &str) -> ErrorObject {
 pub(super) fn bad_params(why: &impl std::fmt::Display) -> ErrorObject {
     ErrorObject::new(jsonrpc::INVALID_PARAMS, why.to_string())
 }
+
+#[cfg(test)]
+mod tests;

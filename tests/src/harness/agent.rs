@@ -23,6 +23,8 @@ pub struct Agent {
     wire: Wire,
     frames: mpsc::Receiver<String>,
     answers: HashMap<String, Value>,
+    /// Answers that came while another one was waited for.
+    early: Vec<(String, Value)>,
     heard: Vec<Value>,
     asked: Vec<Value>,
     last_id: u64,
@@ -66,6 +68,7 @@ impl Agent {
             wire,
             frames,
             answers: HashMap::new(),
+            early: Vec::new(),
             heard: Vec::new(),
             asked: Vec::new(),
             last_id: 0,
@@ -134,12 +137,13 @@ impl Agent {
     /// When none comes by the deadline, or the other side leaves.
     pub async fn answer_to(&mut self, id: &Value) -> Answer {
         loop {
-            let frame = self.next_frame(&format!("the answer to {id}")).await;
-            if let Some(frame) = self.take_in(frame).await
-                && frame.1["id"] == *id
-            {
-                return Answer { frame: frame.0 };
+            if let Some(at) = self.early.iter().position(|(_, frame)| frame["id"] == *id) {
+                let (frame, _) = self.early.swap_remove(at);
+                return Answer { frame };
             }
+            let frame = self.next_frame(&format!("the answer to {id}")).await;
+            let answer = self.take_in(frame).await;
+            self.early.extend(answer);
         }
     }
 

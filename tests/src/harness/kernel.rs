@@ -37,8 +37,16 @@ impl Kernel {
     /// # Panics
     /// When it does not answer by the deadline.
     pub async fn with_config(config: &str) -> Self {
+        Self::with_environment(config, &[]).await
+    }
+
+    /// Starts a kernel with this `mgp.toml` and more variables in its own environment.
+    ///
+    /// # Panics
+    /// When it does not answer by the deadline.
+    pub async fn with_environment(config: &str, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        Self::in_folder(folder, config).await
+        Self::in_folder(folder, config, variables).await
     }
 
     /// Starts a kernel on the data of one that has ended, with the same config.
@@ -47,14 +55,15 @@ impl Kernel {
     /// When it does not answer by the deadline.
     pub async fn again(folder: TempDir) -> Self {
         let config = std::fs::read_to_string(folder.path().join("mgp.toml"));
-        Self::in_folder(folder, &config.expect("the config of the kernel before")).await
+        Self::in_folder(folder, &config.expect("the config of the kernel before"), &[]).await
     }
 
-    async fn in_folder(folder: TempDir, config: &str) -> Self {
+    async fn in_folder(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
         let file = folder.path().join("mgp.toml");
         std::fs::write(&file, config).expect("the config is written");
         let up = Program::ours("mgp", ["up", "--config"]).arg(file.display().to_string());
         let up = environment(folder.path()).fold(up, |up, (name, value)| up.env(name, value));
+        let up = variables.iter().fold(up, |up, (name, value)| up.env(name, *value));
         let mut process = Process::start("mgp up", &up);
         let url = process.says("its address", DEADLINE, door).await;
         Self {

@@ -98,15 +98,10 @@ impl Front {
 
     /// Whose a URI is that is not wrapped.
     pub(super) fn resource<'a>(&'a self, uri: &'a str) -> Option<ResourceRoute<'a>> {
+        let matching = || self.patterns.iter().find(|t| t.template.matches(uri));
         let server = match self.resources.get(uri) {
             Some(owner) => &owner.as_ref()?.server,
-            None => {
-                &self
-                    .patterns
-                    .iter()
-                    .find(|t| t.template.matches(uri))?
-                    .server
-            }
+            None => &matching()?.server,
         };
         Some(ResourceRoute {
             server,

@@ -1,6 +1,7 @@
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 use super::*;
+use crate::cli::Failure;
 
 fn typed(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -14,7 +15,10 @@ fn the_command_tree_is_sound() {
 #[test]
 fn commands_are_read() {
     let up = typed("mgp --config a.toml up --detach").unwrap();
-    assert_eq!(up.config.as_deref(), Some(std::path::Path::new("a.toml")));
+    assert_eq!(
+        up.options.config.as_deref(),
+        Some(std::path::Path::new("a.toml"))
+    );
     assert!(matches!(up.command, Command::Up(Up { detach: true, .. })));
     let stdio = typed("mgp stdio --agent me --server files").unwrap();
     assert!(matches!(
@@ -25,7 +29,7 @@ fn commands_are_read() {
         })
     ));
     let logs = typed("mgp servers logs files -f -n 5 --json").unwrap();
-    assert!(logs.json);
+    assert!(logs.options.json);
     assert!(matches!(
         logs.command,
         Command::Servers(Servers::Logs(Logs {

@@ -1,0 +1,234 @@
+//! Everything that can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  it failed; the message says what to do
+  2  the command line or the arguments of a tool are wrong
+  3  no kernel is running
+  4  the tool answered, and its answer is an error
+  130  interrupted
+
+Files:
+  ./mgp.toml, ~/.config/mgp/servers.toml   read in this order, the first wins for each server
+  $MGP_CONFIG_PATH or --config FILE        then only this file is read";
+
+/// One kernel per machine: runs and watches every MCP server, and gives agents one door.
+#[derive(Debug, Parser)]
+#[command(name = "mgp", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub options: Options,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What holds for every command.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Read only this configuration file.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The kernel's socket, when it is not in its usual place.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "MGP_SOCKET",
+        hide_env_values = true
+    )]
+    pub socket: Option<PathBuf>,
+    /// Where the kernel keeps what lasts, when it is not the usual place.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "MGP_DATA_DIR",
+        hide_env_values = true
+    )]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the kernel here until it is stopped.
+    Up(Up),
+    /// Try it out: a kernel with a built-in server, in a folder of its own that is removed at the end.
+    Demo,
+    /// Join stdin and stdout to the running kernel; this is what an MCP client starts.
+    Stdio(Stdio),
+    /// Show the kernel, its doors and its servers.
+    Status,
+    /// Look after the servers.
+    #[command(subcommand)]
+    Servers(Servers),
+    /// List and call tools.
+    #[command(subcommand)]
+    Tools(Tools),
+    /// Watches over the kernel's children.
+    #[command(name = "__guard", hide = true)]
+    Guard,
+    /// The server behind `mgp demo`.
+    #[command(name = "__demo-server", hide = true)]
+    DemoServer(DemoServer),
+}
+
+/// `mgp up`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp up
+  mgp up --config ./mgp.toml
+  mgp up --detach          # comes back when the kernel answers; writes to <data>/kernel.log")]
+pub struct Up {
+    /// Run in the background.
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// `mgp stdio`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Starts the kernel when none runs. Everything on stdout is JSON-RPC; messages go to stderr.
+
+Example, in a client's configuration:
+  \"mcpServers\": { \"mgp\": { \"command\": \"mgp\", \"args\": [\"stdio\"] } }")]
+pub struct Stdio {
+    /// Name of the agent, shown to people.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Show only this server, under its own names.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+}
+
+/// `mgp servers …`.
+#[derive(Debug, Subcommand)]
+pub enum Servers {
+    /// Show every server, why it is down and when it is tried again.
+    List,
+    /// Write a server into the configuration, and start it when a kernel runs.
+    Add(Add),
+    /// Take a server out of the configuration.
+    Remove(Named),
+    /// Start a server and wait until it is connected or has failed.
+    Start(Named),
+    /// Let a server finish its calls and stop it.
+    Stop(Named),
+    /// Stop a server and start it again.
+    Restart(Named),
+    /// Show what a server wrote to stderr.
+    Logs(Logs),
+}
+
+/// A server by its id.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// The server's id.
+    pub id: String,
+}
+
+/// `mgp servers add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  mgp servers add search --env BRAVE_KEY -- npx -y brave-search
+  mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'")]
+pub struct Add {
+    /// The server's id: letters, digits, '.', '_' and '-'.
+    pub id: String,
+    /// Reach it at this address instead of starting a program.
+    #[arg(long, conflicts_with = "command", required_unless_present = "command")]
+    pub url: Option<String>,
+    /// A variable for it, as KEY=VALUE; KEY alone takes the kernel's own variable.
+    #[arg(long, value_name = "KEY[=VALUE]", conflicts_with = "url")]
+    pub env: Vec<String>,
+    /// A header for each request, as NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command")]
+    pub header: Vec<String>,
+    /// Its working folder; the folder of the configuration file when not given.
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub cwd: Option<String>,
+    /// Start it only when asked to.
+    #[arg(long)]
+    pub no_autostart: bool,
+    /// How far it is trusted.
+    #[arg(long, value_name = "LEVEL", value_parser = ["sandboxed", "standard", "trusted"])]
+    pub trust: Option<String>,
+    /// When it is started again.
+    #[arg(long, value_name = "POLICY", value_parser = ["never", "on_failure", "always"])]
+    pub restart: Option<String>,
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `mgp servers logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// The server's id.
+    pub id: String,
+    /// Go on with new lines as they come.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many of the last lines.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub lines: usize,
+}
+
+/// `mgp tools …`.
+#[derive(Debug, Subcommand)]
+pub enum Tools {
+    /// Show the tools as agents see them.
+    List {
+        /// Only this server's.
+        #[arg(long, value_name = "ID")]
+        server: Option<String>,
+    },
+    /// Call a tool and show its answer.
+    Call(Call),
+}
+
+/// `mgp tools call`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools call demo:time
+  mgp tools call demo:search_text folder=src pattern='fn main'
+  mgp tools call demo:slow_job --json-args '{\"steps\": 5}'
+  mgp tools call demo:search_text @arguments.json
+
+Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
+Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
+pub struct Call {
+    /// The tool: as listed, as `server:tool`, or its bare name when only one server has it.
+    pub name: String,
+    /// KEY=VALUE, or @FILE with all arguments as a JSON object.
+    #[arg(value_name = "KEY=VALUE|@FILE")]
+    pub arguments: Vec<String>,
+    /// All arguments as a JSON object.
+    #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
+    pub json_args: Option<String>,
+    /// Where to save pictures and sounds.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+}
+
+/// `mgp __demo-server`.
+#[derive(Debug, Args)]
+pub struct DemoServer {
+    /// The folder that may be searched.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub root: PathBuf,
+}
+
+#[cfg(test)]
+mod tests;

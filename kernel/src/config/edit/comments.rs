@@ -1,0 +1,57 @@
+//! Comments outlive the entry below them when they are not about it.
+
+use toml_edit::{DocumentMut, Item, Table};
+
+/// What stands above an entry and is parted from it by a blank line is not about it: it goes to
+/// what comes next.
+pub(super) fn keep_comments(document: &mut DocumentMut, removed: &Table) {
+    let above = prefix(removed);
+    let kept = above.rfind("\n\n").map_or("", |blank| &above[..=blank]);
+    if kept.trim().is_empty() {
+        return;
+    }
+    match next_table(
+        document.as_table_mut(),
+        removed.position().unwrap_or_default(),
+    ) {
+        Some(next) => {
+            let joined = format!("{kept}{}", prefix(next));
+            next.decor_mut().set_prefix(joined);
+        }
+        None => {
+            let joined = format!("{kept}{}", document.trailing().as_str().unwrap_or_default());
+            document.set_trailing(joined);
+        }
+    }
+}
+
+fn prefix(table: &Table) -> String {
+    let prefix = table.decor().prefix().and_then(|p| p.as_str());
+    prefix.unwrap_or_default().to_owned()
+}
+
+/// The first table below `position`, however deep it lies.
+fn next_table(table: &mut Table, position: isize) -> Option<&mut Table> {
+    let below = |t: &&mut Table| t.position().is_some_and(|p| p > position);
+    let nested = table.iter_mut().flat_map(|(_, item)| -> Vec<&mut Table> {
+        match item {
+            Item::Table(inner) => vec![inner],
+            Item::ArrayOfTables(list) => list.iter_mut().collect(),
+            Item::None | Item::Value(_) => Vec::new(),
+        }
+    });
+    let mut best: Option<&mut Table> = None;
+    for inner in nested {
+        let found = match below(&inner) && !inner.is_implicit() {
+            true => Some(inner),
+            false => next_table(inner, position),
+        };
+        let nearer = |b: &Table, f: &Table| f.position() < b.position();
+        if let Some(found) = found
+            && best.as_ref().is_none_or(|b| nearer(b, found))
+        {
+            best = Some(found);
+        }
+    }
+    best
+}

@@ -1,0 +1,143 @@
+use super::*;
+
+const FILE: &str = r#"# My servers.
+
+[http]
+listen = "127.0.0.1:7332" # the usual
+
+# Looks things up.
+[[servers]]
+id = "alpha"
+command = "alpha"   # from the repository
+
+[servers.env]
+KEY = "${KEY}"
+
+# General remark.
+
+# Does sums.
+[[servers]]
+id = "beta"
+command = "beta"
+
+# The end.
+"#;
+
+fn gamma() -> NewServer {
+    NewServer {
+        id: "gamma".into(),
+        command: vec!["npx".into(), "-y".into(), "a \"b\"".into()],
+        env: vec![("TOKEN".into(), "${TOKEN}".into())],
+        trust_level: Some("trusted".into()),
+        ..NewServer::default()
+    }
+}
+
+#[test]
+fn an_added_entry_stands_last_and_nothing_else_moves() {
+    let edited = add(FILE, &gamma()).unwrap();
+    let added = r#"
+[[servers]]
+id = "gamma"
+command = "npx"
+args = ["-y", 'a "b"']
+
+[servers.mgp]
+trust_level = "trusted"
+
+[servers.env]
+TOKEN = "${TOKEN}"
+"#;
+    let end = "\n# The end.\n";
+    let above = FILE.strip_suffix(end).unwrap();
+    assert_eq!(edited, format!("{above}{added}{end}"));
+    assert_eq!(remove(&edited, "gamma").unwrap(), FILE);
+}
+
+#[test]
+fn an_entry_goes_with_its_own_comment_only() {
+    let edited = remove(FILE, "beta").unwrap();
+    assert!(
+        !edited.contains("beta") && !edited.contains("Does sums"),
+        "{edited}"
+    );
+    for kept in [
+        "# My servers.",
+        "# General remark.",
+        "# The end.",
+        "# the usual",
+        "KEY",
+    ] {
+        assert!(edited.contains(kept), "{kept} is gone from {edited}");
+    }
+    let edited = remove(FILE, "alpha").unwrap();
+    assert!(
+        !edited.contains("Looks things up") && !edited.contains("KEY"),
+        "{edited}"
+    );
+    assert!(
+        edited.contains("[http]") && edited.contains("beta"),
+        "{edited}"
+    );
+}
+
+#[test]
+fn the_first_entry_goes_and_the_head_of_the_file_stays() {
+    let file = "# Head.\n\n# a\n[[servers]]\nid = \"a\"\n\n# b\n[[servers]]\nid = \"b\"\n";
+    assert_eq!(
+        remove(file, "a").unwrap(),
+        "# Head.\n\n# b\n[[servers]]\nid = \"b\"\n"
+    );
+    let one = "# Head.\n\n[[servers]]\nid = \"a\"\n";
+    assert_eq!(remove(one, "a").unwrap(), "# Head.\n");
+}
+
+#[test]
+fn ids_are_taken_once_and_removed_once() {
+    let beta = NewServer {
+        id: "beta".into(),
+        ..gamma()
+    };
+    assert!(matches!(add(FILE, &beta), Err(EditError::Taken(id)) if id == "beta"));
+    assert!(matches!(remove(FILE, "delta"), Err(EditError::Unknown(id)) if id == "delta"));
+    assert!(matches!(
+        add("servers = 1", &gamma()),
+        Err(EditError::OtherForm)
+    ));
+    assert!(matches!(
+        add("a = 1\nb =", &gamma()),
+        Err(EditError::NotToml { line: 2, .. })
+    ));
+}
+
+#[test]
+fn an_entry_goes_into_an_empty_file() {
+    let remote = NewServer {
+        id: "docs".into(),
+        url: Some("https://example.org/mcp".into()),
+        headers: vec![("Authorization".into(), "Bearer ${DOCS}".into())],
+        ..NewServer::default()
+    };
+    let want = "[[servers]]\nid = \"docs\"\ntransport = \"http\"\n\
+                url = \"https://example.org/mcp\"\n\n[servers.headers]\n\
+                Authorization = \"Bearer ${DOCS}\"\n";
+    assert_eq!(add("", &remote).unwrap(), want);
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_a_new_one_is_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let (new, link) = (
+        folder.path().join("deep/new.toml"),
+        folder.path().join("link.toml"),
+    );
+    write(&new, "a = 1\n").unwrap();
+    assert_eq!(mode(&new), 0o600);
+    fs::set_permissions(&new, Permissions::from_mode(0o644)).unwrap();
+    std::os::unix::fs::symlink(&new, &link).unwrap();
+    write(&link, "a = 2\n").unwrap();
+    assert_eq!(mode(&new), 0o644);
+    assert_eq!(fs::read_to_string(&new).unwrap(), "a = 2\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}

@@ -1,0 +1,64 @@
+use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../mgp.toml.example");
+
+/// The example as it would be with every key in force.
+fn uncommented() -> String {
+    let key =
+        |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '[' || c == 'A');
+    let line = |line| match str::strip_prefix(line, "#").filter(key) {
+        Some(key) => key,
+        None => line,
+    };
+    EXAMPLE.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The example holds every key, each with its default.
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let read = read_text(EXAMPLE);
+    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.kernel, KernelConfig::default());
+    assert!(read.servers.is_empty());
+
+    let text = uncommented();
+    let read = read_text(&text);
+    assert_eq!(read.said(), [""; 0]);
+    let files = read.spec("files");
+    assert!(files.autostart);
+    assert_eq!(files.restart, RestartRules::default());
+    assert_eq!(files.limits, ServerLimits::default());
+    assert_eq!(files.mgp, MgpDeclaration::default());
+    let Reach::Stdio {
+        inherit_env, cwd, ..
+    } = &files.reach
+    else {
+        panic!("a command is started");
+    };
+    assert_eq!(cwd.as_deref(), Some(Path::new("/etc/mgp/.")));
+    assert!(inherit_env.is_empty());
+
+    let (known, table) = (file::known_keys(), text.parse::<toml::Table>().unwrap());
+    assert!(known.contains(&"http.listen".to_owned()) && known.contains(&"servers.url".to_owned()));
+    for key in known {
+        assert!(is_in(&table, &key), "{key} is not in the example");
+    }
+}
+
+/// Whether `a.b.c` stands in the table; in a list, whether any entry has it.
+fn is_in(table: &toml::Table, path: &str) -> bool {
+    let (key, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(key, rest)| (key, Some(rest)));
+    match (table.get(key), rest) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(toml::Value::Array(list)), Some(rest)) => list
+            .iter()
+            .filter_map(toml::Value::as_table)
+            .any(|entry| is_in(entry, rest)),
+        (Some(value), Some(rest)) => value.as_table().is_some_and(|inner| is_in(inner, rest)),
+    }
+}

@@ -1,0 +1,80 @@
+use mgp_engine::spec::Reach;
+
+use super::*;
+
+/// MCP-082: nothing is offered beyond this machine without TLS.
+#[test]
+fn a_listen_address_beyond_loopback_is_refused_with_the_reason() {
+    for address in ["0.0.0.0:7332", "[::]:7332", "192.168.1.2:80"] {
+        let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
+        assert_eq!(read.problems[0].weight, Weight::Fatal);
+        assert!(read.said()[0].contains("without TLS"), "{:?}", read.said());
+    }
+    for address in ["127.0.0.1:0", "127.1.2.3:1", "[::1]:7332", "localhost:7332"] {
+        let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
+        assert!(read.problems.is_empty(), "{:?}", read.said());
+        assert!(read.kernel.http.listen.ip().is_loopback());
+    }
+}
+
+#[test]
+fn too_many_replay_events_are_clamped_with_a_warning() {
+    let read = read_text("[streams]\nreplay_events = 1_000_000\n");
+    assert_eq!(read.kernel.streams.replay_events, 65_536);
+    assert_eq!(read.problems[0].weight, Weight::Warning);
+}
+
+/// for each server id, and for each key of the kernel, the project's file wins.
+#[test]
+fn the_project_wins_over_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let look_up = LookUp {
+        home: Some(folder.path().join("home")),
+        folder: folder.path().join("project"),
+        ..LookUp::default()
+    };
+    let write = |path: std::path::PathBuf, text: &str| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let server =
+        |id: &str, command: &str| format!("[[servers]]\nid = \"{id}\"\ncommand = \"{command}\"\n");
+    let project = format!("[lists]\npage_size = 5\n{}", server("both", "project"));
+    let user = format!(
+        "[lists]\npage_size = 6\n[streams]\nreplay_events = 7\n{}{}",
+        server("both", "user"),
+        server("mine", "user")
+    );
+    write(look_up.project_file(), &project);
+    write(look_up.user_file().unwrap(), &user);
+    let loaded = load(&look_up, &env).unwrap();
+    assert!(loaded.is_usable(), "{:?}", loaded.problems);
+    let commands = loaded
+        .servers
+        .iter()
+        .map(|s| match &s.as_ref().unwrap().reach {
+            Reach::Stdio { command, .. } => command.clone(),
+            Reach::Http { .. } => panic!("a command is started"),
+        });
+    assert_eq!(commands.collect::<Vec<_>>(), ["project", "user"]);
+    assert_eq!(loaded.kernel.lists.page_size, 5);
+    assert_eq!(loaded.kernel.streams.replay_events, 7);
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn a_file_that_is_too_long_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mgp.toml");
+    fs::File::create(&path)
+        .unwrap()
+        .set_len(MAX_FILE + 1)
+        .unwrap();
+    let look_up = LookUp {
+        explicit: Some(path),
+        ..LookUp::default()
+    };
+    let loaded = load(&look_up, &env).unwrap();
+    assert!(!loaded.is_usable());
+    assert!(loaded.problems[0].to_string().contains("too many"));
+}

@@ -1,0 +1,184 @@
+use super::*;
+
+/// Unknown keys of the kernel's own sections, and near misses anywhere, are errors with their place.
+#[test]
+fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
+    let read = read_text("[http]\nlisten = \"127.0.0.1:1\"\n  lisen = 1\n");
+    assert_eq!(
+        read.said(),
+        ["/etc/mgp/mgp.toml:3:3: unknown key `lisen` in [http], did you mean `listen`?"]
+    );
+    assert_eq!(read.problems[0].weight, Weight::Fatal);
+    let read = read_text("[htttp]\n");
+    assert!(
+        read.said()[0].ends_with("did you mean `http`?"),
+        "{:?}",
+        read.said()
+    );
+    let read = read_text("[lists]\ncolour = 1\n");
+    assert!(
+        read.said()[0].ends_with("in [lists]; known are `page_size`"),
+        "{:?}",
+        read.said()
+    );
+    let why = entry("comand = \"c\"").why("x");
+    assert_eq!(
+        why,
+        "/etc/mgp/mgp.toml:3:1: unknown key `comand` in server `x`, did you mean `command`?"
+    );
+    let why = entry("command = \"c\"\n[servers.mgp]\ntrustlevel = \"x\"").why("x");
+    assert!(
+        why.ends_with("in `mgp` of server `x`, did you mean `trust_level`?"),
+        "{why}"
+    );
+}
+
+/// MGP-219: files of other MCP clients are read, with a warning.
+#[test]
+fn foreign_keys_of_a_server_are_passed_over() {
+    let read = entry("command = \"c\"\nicon = \"x\"\ndisabled = true\ntags = [1]");
+    read.spec("x");
+    assert!(read.problems.iter().all(|p| p.weight == Weight::Warning));
+    let said = read.said();
+    assert_eq!(said.len(), 3);
+    assert!(
+        said[1].contains("`disabled`") && said[1].contains("`autostart`"),
+        "{said:?}"
+    );
+    let read = read_text("[other_program]\nx = 1\n[[servers]]\nid = \"a\"\ncommand = \"c\"\n");
+    read.spec("a");
+    assert_eq!(read.problems[0].weight, Weight::Warning);
+}
+
+/// One broken entry never stops the others, and each says what is wrong with it.
+#[test]
+fn broken_entries_leave_the_others_alone() {
+    let broken = [
+        ("", "has no `command`"),
+        ("command = 7", "wants a text, this is an integer"),
+        (
+            "command = \"c\"\nurl = \"https://h\"",
+            "both `command` and `url`",
+        ),
+        ("url = \"ftp://h\"", "wants http:// or https:// and a host"),
+        ("transport = \"http\"\ncommand = \"c\"", "but no `url`"),
+        (
+            "transport = \"stdoi\"\ncommand = \"c\"",
+            "did you mean `stdio`?",
+        ),
+        (
+            "command = \"c\"\nargs = [1]",
+            "wants a list of texts, this is an integer",
+        ),
+        ("command = \"c\"\nenv = { A = 1 }", "`env.A`"),
+        (
+            "command = \"c\"\nenv = { \"A=B\" = \"x\" }",
+            "is no name for `env`",
+        ),
+        ("command = \"c\"\nmax_in_flight = 0", "goes from 1 to 65536"),
+        (
+            "command = \"c\"\ncall_timeout_secs = 9999",
+            "longer than `call_timeout_max_secs`",
+        ),
+        (
+            "command = \"c\"\nrestart_policy = \"sometimes\"",
+            "is one of `never`",
+        ),
+        ("command = \"c\"\nenv = { A = \"keyring:a\" }", "keyring"),
+        (
+            "command = \"c\"\nenv = { A = \"file:/no/such\" }",
+            "/no/such",
+        ),
+        (
+            "url = \"https://h\"\nheaders = { A = \"a\\nb\" }",
+            "control character",
+        ),
+    ];
+    let sane = "[[servers]]\nid = \"sane\"\ncommand = \"c\"\n";
+    for (lines, want) in broken {
+        let read = read_text(&format!("{sane}[[servers]]\nid = \"x\"\n{lines}\n"));
+        let why = read.why("x");
+        assert!(why.contains(want), "{lines}: {why}");
+        assert_eq!(read.spec("sane").id.as_str(), "sane");
+        assert_eq!(read.servers.len(), 2);
+    }
+}
+
+#[test]
+fn an_entry_without_a_usable_id_is_told_by_its_place() {
+    let read = read_text("[[servers]]\ncommand = \"c\"\n\n[[servers]]\nid = \"a/b\"\n");
+    assert!(
+        read.servers
+            .iter()
+            .all(|s| s.as_ref().is_err_and(|b| b.id.is_none()))
+    );
+    let said = read.said();
+    assert!(
+        said[0].contains(":1:1: this server has no `id`"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains(":5:6: ") && said[1].contains("'/'"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
+    let twice =
+        "[[servers]]\nid = \"a\"\ncommand = \"c\"\n\n[[servers]]\nid = \"a\"\ncommand = \"d\"\n";
+    let read = read_text(twice);
+    assert!(read.why("a").contains("lines 1 and 5"), "{}", read.why("a"));
+    assert_eq!(read.problems.len(), 2);
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_place() {
+    let read = read_text("a = 1\n[http]\nlisten = = 3\n");
+    assert_eq!(read.problems.len(), 1);
+    assert_eq!(read.problems[0].weight, Weight::Fatal);
+    let said = &read.said()[0];
+    assert!(
+        said.starts_with("/etc/mgp/mgp.toml:3:") && said.contains("not TOML"),
+        "{said}"
+    );
+}
+
+/// No secret reaches a message, a picture of the place, or a log through `Debug`.
+#[test]
+fn secrets_are_never_shown() {
+    let text = "[[servers]]\nid = \"a\"\ncommand = \"c\"\nenv = { A = \"hunter2\", B = \"${HOME}${\" }\n\
+                [[servers]]\nid = \"b\"\nurl = \"hunter2://x\"\nheaders = { H = \"hunter2\\n\" }\n\
+                [[servers]]\nid = \"c\"\ncommand = \"c\"\nenv = { A = \"hunter2\" }\n";
+    let read = read_text(text);
+    let loaded = Loaded {
+        kernel: read.kernel,
+        servers: read.servers,
+        problems: read.problems,
+        files: Vec::new(),
+    };
+    assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
+    let pictures: Vec<_> = loaded.problems.iter().map(picture).collect();
+    for shown in [format!("{loaded:?}"), pictures.join("\n")] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let syntax = &read_text("[[servers]]\nid = \"a\"\nenv = { A = hunter2 }\n").problems[0];
+    let syntax = picture(syntax);
+    assert!(!syntax.contains("hunter2"), "{syntax}");
+}
+
+#[test]
+fn a_picture_shows_the_line_and_what_was_meant() {
+    let picture = picture(&entry("comand = \"c\"").problems[1]);
+    for part in [
+        "mgp.toml:3:1",
+        "3 │ comand = \"•\"",
+        "did you mean `command`?",
+    ] {
+        assert!(picture.contains(part), "{part} is not in {picture}");
+    }
+}
+
+fn picture(problem: &Problem) -> String {
+    problem.fancy(miette::GraphicalTheme::unicode_nocolor())
+}

@@ -1,0 +1,194 @@
+use std::time::Duration;
+
+use mgp_engine::spec::{Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel};
+
+use super::*;
+
+/// MGP-215: the example of the specification, verbatim.
+#[test]
+fn the_specifications_example_is_read() {
+    let read = read_text(
+        r#"
+[[servers]]
+id = "mind.cerebras"
+command = "python"
+args = ["mcp-servers/cerebras/server.py"]
+transport = "stdio"
+
+[servers.mgp]
+extensions = ["security", "lifecycle", "streaming"]
+permissions_required = ["network.outbound"]
+trust_level = "standard"
+restart_policy = "on_failure"
+
+[servers.env]
+CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
+"#,
+    );
+    assert_eq!(read.said(), [""; 0]);
+    let spec = read.spec("mind.cerebras");
+    let Reach::Stdio {
+        command,
+        args,
+        env,
+        inherit_env,
+        cwd,
+    } = &spec.reach
+    else {
+        panic!("a command is started");
+    };
+    assert_eq!(
+        (command.as_str(), args.as_slice()),
+        ("python", &["mcp-servers/cerebras/server.py".to_owned()][..])
+    );
+    assert_eq!(env["CEREBRAS_API_KEY"], "sk-secret");
+    assert!(inherit_env.is_empty());
+    assert_eq!(cwd.as_deref(), Some(Path::new("/etc/mgp")));
+    assert_eq!(spec.mgp.extensions, ["security", "lifecycle", "streaming"]);
+    assert_eq!(spec.mgp.permissions_required, ["network.outbound"]);
+    assert_eq!(spec.mgp.trust_level, TrustLevel::Standard);
+    assert_eq!(spec.restart, RestartRules::default());
+    assert_eq!(spec.limits, ServerLimits::default());
+}
+
+/// MGP-218, A-27: without `[servers.mgp]` the defaults hold; `mgp = false` offers nothing.
+#[test]
+fn the_mgp_section_is_optional_and_can_be_switched_off() {
+    assert!(!entry("command = \"c\"").spec("x").mgp.suppressed);
+    assert!(
+        entry("command = \"c\"\nmgp = false")
+            .spec("x")
+            .mgp
+            .suppressed
+    );
+}
+
+#[test]
+fn restart_rules_stand_flat_or_in_the_mgp_section() {
+    let rules = "restart_policy = \"always\"\nmax_restarts = 2\nrestart_window_secs = 60\n\
+                 backoff_base_ms = 10\nbackoff_max_ms = 20";
+    let want = RestartRules {
+        policy: RestartPolicy::Always,
+        max_restarts: 2,
+        window: Duration::from_secs(60),
+        backoff_base: Duration::from_millis(10),
+        backoff_max: Duration::from_millis(20),
+    };
+    assert_eq!(
+        entry(&format!("command = \"c\"\n{rules}"))
+            .spec("x")
+            .restart,
+        want
+    );
+    assert_eq!(
+        entry(&format!("command = \"c\"\n[servers.mgp]\n{rules}"))
+            .spec("x")
+            .restart,
+        want
+    );
+}
+
+#[test]
+fn limits_hold_for_every_server_that_says_nothing_else() {
+    let read = read_text(
+        "[limits]\nmax_in_flight = 7\nstop_grace_ms = 5\n\
+         [[servers]]\nid = \"a\"\ncommand = \"c\"\nmax_in_flight = 9\n\
+         [[servers]]\nid = \"b\"\ncommand = \"c\"\n",
+    );
+    let of = |id: &str| read.spec(id).limits.clone();
+    assert_eq!((of("a").max_in_flight, of("b").max_in_flight), (9, 7));
+    assert_eq!(of("a").stop_grace, Duration::from_millis(5));
+}
+
+/// MGP-216, A-26: every value takes variables.
+#[test]
+fn variables_are_put_into_every_value() {
+    let read = entry(
+        "command = \"${HOME}/bin/x\"\nargs = [\"--key=${CEREBRAS_API_KEY}\"]\n\
+         env = { A = \"${NONE:-default}\", B = \"$${HOME}\" }\ncwd = \"${HOME}\"",
+    );
+    let Reach::Stdio {
+        command,
+        args,
+        env,
+        cwd,
+        ..
+    } = &read.spec("x").reach
+    else {
+        panic!("a command is started");
+    };
+    assert_eq!(
+        (command.as_str(), args[0].as_str()),
+        ("/home/ada/bin/x", "--key=sk-secret")
+    );
+    assert_eq!(
+        (env["A"].as_str(), env["B"].as_str()),
+        ("default", "${HOME}")
+    );
+    assert_eq!(cwd.as_deref(), Some(Path::new("/home/ada")));
+    let remote =
+        entry("url = \"https://${NONE:-h}/mcp\"\nheaders = { A = \"Bearer ${CEREBRAS_API_KEY}\" }");
+    let Reach::Http { url, headers } = &remote.spec("x").reach else {
+        panic!("an address is called");
+    };
+    assert_eq!(
+        (url.as_str(), headers["A"].as_str()),
+        ("https://h/mcp", "Bearer sk-secret")
+    );
+}
+
+/// MGP-217, A-26: the server whose variable is not set is broken, and named with variable and key;
+/// the others start.
+#[test]
+fn a_variable_that_is_not_set_breaks_its_server_only() {
+    let read = read_text(
+        "[[servers]]\nid = \"a\"\ncommand = \"c\"\nenv = { KEY = \"x${MISSING}\" }\n\
+         [[servers]]\nid = \"b\"\ncommand = \"c\"\n",
+    );
+    let why = read.why("a");
+    assert!(
+        why.starts_with("/etc/mgp/mgp.toml:4:15: server `a`: `env.KEY` needs the variable MISSING"),
+        "{why}"
+    );
+    read.spec("b");
+}
+
+#[test]
+fn relative_paths_start_at_the_file() {
+    let read = entry("command = \"bin/x\"\ncwd = \"work\"");
+    let Reach::Stdio { command, cwd, .. } = &read.spec("x").reach else {
+        panic!("a command is started");
+    };
+    assert_eq!(command, "/etc/mgp/bin/x");
+    assert_eq!(cwd.as_deref(), Some(Path::new("/etc/mgp/work")));
+}
+
+/// MCP-082, the other way: a remote server in the clear is worth a warning, not a refusal.
+#[test]
+fn a_remote_server_without_tls_is_warned_about() {
+    for (url, warned) in [
+        ("http://example.org/mcp", 1),
+        ("https://example.org/mcp", 0),
+        ("http://localhost:3000/mcp", 0),
+        ("http://[::1]:3000/mcp", 0),
+        ("http://127.0.0.1@example.org/", 1),
+    ] {
+        let read = entry(&format!("url = \"{url}\""));
+        read.spec("x");
+        assert_eq!(read.problems.len(), warned, "{url}: {:?}", read.said());
+    }
+}
+
+/// A-20: unknown trust is the least.
+#[test]
+fn trust_has_aliases_and_what_is_unknown_is_trusted_least() {
+    let trust = |word: &str| {
+        let read = entry(&format!(
+            "command = \"c\"\n[servers.mgp]\ntrust_level = \"{word}\""
+        ));
+        read.spec("x").mgp.trust_level
+    };
+    assert_eq!(trust("core"), TrustLevel::Trusted);
+    assert_eq!(trust("untrusted"), TrustLevel::Sandboxed);
+    assert_eq!(trust("whatever"), TrustLevel::Sandboxed);
+}

@@ -1,0 +1,9 @@
+//! The doors as agents see them: Streamable HTTP, the owner's socket, `mgp stdio` and the command
+//! line, each story with a real `mgp up` behind it and the scripted server behind that.
+#![allow(clippy::unwrap_used)]
+
+mod auth;
+mod headers;
+mod scene;
+mod sessions;
+mod versions;

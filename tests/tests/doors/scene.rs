@@ -1,0 +1,83 @@
+//! What most stories begin with: a kernel in front of scripted servers, and somebody at its door.
+
+use http::HeaderMap;
+use mgp_tests::harness::{Agent, HttpClient, Kernel, Program};
+use serde_json::{Value, json};
+
+/// The newest version that opens with `initialize`.
+pub(crate) const NEWEST: &str = "2025-11-25";
+
+/// Every version that does, oldest first.
+pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST];
+
+/// A kernel in front of one scripted server, `it`, connected.
+pub(crate) async fn kernel() -> Kernel {
+    kernel_with("", &[]).await
+}
+
+/// The same with more sections in `mgp.toml` and more flags for the server.
+pub(crate) async fn kernel_with(sections: &str, flags: &[&str]) -> Kernel {
+    let entry = Program::fixture(flags).entry("it");
+    let kernel = Kernel::start(&format!("{sections}\n{entry}")).await;
+    kernel.connected(&["it"]).await;
+    kernel
+}
+
+/// A kernel in front of two scripted servers, `one` and `two`, that offer the same.
+pub(crate) async fn kernel_of_two() -> Kernel {
+    let fixture = Program::fixture(&[]);
+    let kernel = Kernel::start(&(fixture.entry("one") + &fixture.entry("two"))).await;
+    kernel.connected(&["one", "two"]).await;
+    kernel
+}
+
+/// An agent at the HTTP door that can do `capabilities` (JSON): at everything, or at one server.
+pub(crate) async fn http_agent(kernel: &Kernel, server: Option<&str>, capabilities: &str) -> Agent {
+    let mut agent = kernel.http_agent(server);
+    agent.initialize(NEWEST, capabilities).await.result();
+    agent
+}
+
+/// An agent at the owner's socket, whose frames come in one order. It sees everything.
+pub(crate) async fn socket_agent(kernel: &Kernel, capabilities: &str) -> Agent {
+    let mut agent = Agent::over_socket(&kernel.socket()).await;
+    agent.initialize(NEWEST, capabilities).await.result();
+    agent
+}
+
+/// A raw client that has opened a session at everything.
+pub(crate) async fn session(kernel: &Kernel, version: &str) -> HttpClient {
+    let mut client = HttpClient::new(kernel.url());
+    client.open_session(version, "{}").await;
+    client
+}
+
+/// A request as a frame.
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> String {
+    let id = id.into();
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+}
+
+/// A `tools/call` as a frame.
+pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
+    request(id, "tools/call", json!({"name": tool, "arguments": arguments}))
+}
+
+/// A header's text; empty when it is not there.
+pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    let value = headers.get(name);
+    value.map_or("", |value| value.to_str().unwrap())
+}
+
+/// What the server tells of itself: how often each method and tool was called, and more.
+pub(crate) async fn counts(agent: &mut Agent, tool: &str) -> Value {
+    let counted = agent.call(tool, json!({})).await;
+    counted.result()["structuredContent"].take()
+}
+
+/// The raw frames that reached the server, newest last, the asking one included.
+pub(crate) async fn received(agent: &mut Agent, tool: &str) -> Vec<String> {
+    let received = agent.call(tool, json!({})).await.result();
+    let frames = received["structuredContent"]["frames"].clone();
+    serde_json::from_value(frames).unwrap()
+}

@@ -1,0 +1,145 @@
+//! Servers that die, hang or answer too late while calls are under way.
+
+use std::time::{Duration, Instant};
+
+use mgp_tests::harness::Kernel;
+use mgp_tests::harness::wait::within;
+use serde_json::{Value, json};
+
+use crate::scene::{AT_ONCE, begin, echoes, in_flight, owner, server, shown, told, until};
+
+/// Restarts so quickly that a story goes on at once.
+const QUICK: &str = "backoff_base_ms = 20";
+
+/// MGP-147: whoever called is told that the outcome is unknown; the server comes back by itself and
+/// the next call, made at once, is answered by the new process.
+#[tokio::test]
+async fn a_server_that_dies_in_mid_call_says_so_and_comes_back() {
+    let kernel = Kernel::start(&server("it", &[], QUICK)).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let before = shown(&mut agent, "it").await["pid"].clone();
+    for _ in 0..3 {
+        let lost = agent.call("it__crash", json!({"code": 3})).await;
+        assert_eq!(lost.code(), -32603);
+        assert_eq!(lost.error()["data"]["outcome"], "unknown");
+        assert_eq!(lost.error()["data"]["server"], "it");
+        let words = lost.error()["message"].to_string();
+        assert!(words.contains("unknown"), "{words}");
+        echoes(&mut agent, "it").await;
+    }
+    let after = shown(&mut agent, "it").await;
+    assert_ne!(after["pid"], before);
+    assert_eq!(after["restarts"], 3);
+}
+
+/// CMCP-071: a crash answers everybody who waits, with one error each.
+#[tokio::test]
+async fn a_hundred_calls_in_flight_are_all_answered_when_their_server_dies() {
+    let kernel = Kernel::start(&server("it", &[], QUICK)).await;
+    kernel.connected(&["it"]).await;
+    let mut agents = [owner(&kernel).await, owner(&kernel).await];
+    let mut waiting = Vec::new();
+    for n in 0..100 {
+        let agent = n % 2;
+        let id = begin(&mut agents[agent], "it__hang", json!({})).await;
+        waiting.push((agent, id));
+    }
+    in_flight(&mut agents[0], "it", 100).await;
+    let pid = shown(&mut agents[0], "it").await["pid"].as_i64().unwrap();
+    let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    for (agent, id) in waiting {
+        let answer = within("an answer", AT_ONCE, agents[agent].answer_to(&id)).await;
+        assert_eq!(answer.error()["data"]["outcome"], "unknown");
+    }
+    echoes(&mut agents[1], "it").await;
+    assert_eq!(shown(&mut agents[0], "it").await["in_flight"], 0);
+}
+
+/// CMCP-069: a call without answer ends at its limit, and the server is told to stop working on it.
+#[tokio::test]
+async fn a_call_that_is_never_answered_times_out_and_is_cancelled_at_the_server() {
+    let kernel = Kernel::start(&server("it", &[], "call_timeout_secs = 1")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let answer = agent.call("it__hang", json!({})).await;
+    assert_eq!(answer.code(), -32603);
+    assert_eq!(answer.error()["data"]["timeoutMs"], 1000);
+    let words = answer.error()["message"].to_string();
+    assert!(words.contains("call_timeout_secs"), "{words}");
+    let counted = told(&agent.call("it__count", json!({})).await);
+    assert_eq!(counted["cancelled"]["hang"], 1, "{counted:#}");
+    assert_eq!(counted["methods"]["notifications/cancelled"], 1);
+}
+
+/// Progress is a sign of life: three times the limit pass, never once without a word for as long.
+#[tokio::test]
+async fn progress_extends_the_time_of_a_call() {
+    let kernel = Kernel::start(&server("it", &[], "call_timeout_secs = 1")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let started = Instant::now();
+    let params = json!({
+        "name": "it__progress",
+        "arguments": {"steps": 10, "ms": 300},
+        "_meta": {"progressToken": "t"},
+    });
+    let answer = agent.request("tools/call", params).await;
+    assert_eq!(answer.text(), "10 steps");
+    assert!(started.elapsed() > Duration::from_secs(2));
+    assert_eq!(agent.heard("notifications/progress").len(), 10);
+}
+
+/// Even progress does not keep a call alive for ever.
+#[tokio::test]
+async fn no_call_outlives_the_longest_time() {
+    let keys = "call_timeout_secs = 1\ncall_timeout_max_secs = 2";
+    let kernel = Kernel::start(&server("it", &[], keys)).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let params = json!({
+        "name": "it__progress",
+        "arguments": {"steps": 1000, "ms": 100},
+        "_meta": {"progressToken": 7},
+    });
+    let answer = agent.request("tools/call", params).await;
+    assert_eq!(answer.error()["data"]["timeoutMs"], 2000);
+}
+
+/// CMCP-070: an answer that comes after its call was given up goes to nobody, and the connection
+/// lives on.
+#[tokio::test]
+async fn an_answer_that_comes_too_late_goes_to_nobody() {
+    let kernel = Kernel::start(&server("it", &[], "call_timeout_secs = 1")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let before = shown(&mut agent, "it").await["pid"].clone();
+    let late = begin(&mut agent, "it__stubborn", json!({"ms": 1500})).await;
+    assert_eq!(agent.answer_to(&late).await.error()["data"]["timeoutMs"], 1000);
+    // Answered after the late answer has come: the server keeps the order.
+    let after = agent.call("it__slow", json!({"ms": 900})).await;
+    assert_eq!(after.text(), "slept");
+    echoes(&mut agent, "it").await;
+    assert_eq!(shown(&mut agent, "it").await["pid"], before);
+    assert_eq!(shown(&mut agent, "it").await["noise_lines"], 0);
+}
+
+/// More calls than a server may have at once are refused at once; the others are not touched.
+#[tokio::test]
+async fn a_server_with_too_many_calls_refuses_the_next_one() {
+    let kernel = Kernel::start(&server("it", &[], "max_in_flight = 8")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let mut waiting: Vec<Value> = Vec::new();
+    for _ in 0..8 {
+        waiting.push(begin(&mut agent, "it__reverse", json!({"n": 9})).await);
+    }
+    in_flight(&mut agent, "it", 8).await;
+    let refused = within("a refusal", AT_ONCE, agent.call("it__echo", json!({"text": "x"}))).await;
+    assert_eq!(refused.code(), -32603);
+    assert!(refused.error()["message"].to_string().contains("full"), "{}", refused.frame);
+    agent.notify("notifications/cancelled", json!({"requestId": waiting[0]})).await;
+    until(&mut agent, "it", "has room", |it| it["in_flight"] == 7).await;
+    echoes(&mut agent, "it").await;
+}

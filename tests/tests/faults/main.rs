@@ -1,0 +1,21 @@
+//! The kernel among servers that misbehave: whoever misbehaves is contained, whoever asked is told
+//! what went wrong, and nobody else notices.
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod arguments;
+mod calls;
+mod configuration;
+mod crowd;
+mod descendants;
+mod draining;
+mod environment;
+mod frames;
+mod kernel;
+mod machine;
+mod noise;
+mod remote;
+mod restarts;
+mod scene;
+mod spawns;
+mod starts;
