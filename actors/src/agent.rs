@@ -191,6 +191,19 @@ impl Agent {
         Ok(exchange)
     }
 
+    /// For what the kernel asks outside the agent's own requests.
+    #[must_use]
+    pub fn outside(&self) -> Arc<Exchange> {
+        Exchange::new(match &self.outward {
+            Outward::Line(sink) => Way::Line(sink.clone()),
+            Outward::Session(streams) => Way::Stream {
+                streams: streams.clone(),
+                lane: GET,
+                primed: false,
+            },
+        })
+    }
+
     /// A request has its answer.
     pub fn done(&self, id: &RequestId) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::agent::Agent;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{Letter, Mailbox};
@@ -213,6 +214,11 @@ impl Upward for Up {
 
     fn logged(&self, server: &ServerId, params: &str) {
         self.directory.logged(server, params);
+    }
+
+    fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>> {
+        let mut rooted = self.directory.rooted(server, 2);
+        rooted.pop().filter(|_| rooted.is_empty())
     }
 
     fn broken(&self, _server: &ServerId, link: u64, why: String) {

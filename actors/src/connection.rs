@@ -95,7 +95,7 @@ impl Actor for ConnectionActor {
     ) -> Result<(), ActorProcessingErr> {
         self.agent.disconnect();
         self.reception.directory.leave(self.agent.connection);
-        self.reception.routes.farewell(self.agent.connection);
+        self.reception.routes.farewell(&self.agent);
         Ok(())
     }
 }
@@ -261,7 +261,6 @@ impl Inbound {
 
     fn notification(&self, method: &str, params: Option<&str>) {
         match method {
-            "notifications/initialized" => self.agent.set_ready(),
             "notifications/cancelled" => {
                 if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
@@ -270,6 +269,9 @@ impl Inbound {
                 }
             }
             _ => {
+                if method == "notifications/initialized" {
+                    self.agent.set_ready();
+                }
                 if let Some(caller) = self.agent.caller() {
                     self.reception.routes.note(caller, method, params);
                 }

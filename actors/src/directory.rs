@@ -96,6 +96,21 @@ impl Directory {
         }
     }
 
+    /// The agents whose folders a server could be shown outside their own calls: ready, able to name
+    /// them, and allowed to see the server. More than `most` are not looked for.
+    #[must_use]
+    pub fn rooted(&self, server: &ServerId, most: usize) -> Vec<Arc<Agent>> {
+        let own = View::One(server.clone());
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let rooted = agents.values().filter(|agent| {
+            agent.is_ready()
+                && agent
+                    .caller()
+                    .is_some_and(|c| c.capabilities.roots && (c.view == View::All || c.view == own))
+        });
+        rooted.take(most).cloned().collect()
+    }
+
     /// The most verbose level anybody who may see the server asked for; `None` when nobody did.
     #[must_use]
     pub fn floor(&self, server: &ServerId) -> Option<Level> {

@@ -4,13 +4,14 @@
 //! reader of the connection settles it. Nothing here waits for a mailbox.
 
 mod calls;
+mod elicited;
 mod http;
 mod inbound;
 mod questions;
 mod turns;
 mod wire;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
 use tokio::sync::oneshot;
 
+use crate::agent::Agent;
 use crate::exchange::Exchange;
 use crate::request::Caller;
 
@@ -42,6 +44,8 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn updated(&self, server: &ServerId, uri: &str, params: &str);
     /// A log record that belongs to no single call; `params` as sent.
     fn logged(&self, server: &ServerId, params: &str);
+    /// The only agent whose folders the server may be shown outside any call.
+    fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
     /// The connection is of no use any more.
     fn broken(&self, server: &ServerId, link: u64, why: String);
 }
@@ -90,6 +94,8 @@ pub struct Link {
     upward: Arc<dyn Upward>,
     turns: TurnQueue,
     questions: inbound::Questions,
+    elicited: elicited::Elicited,
+    asks_roots: AtomicBool,
     counts: Counts,
 }
 
@@ -131,6 +137,8 @@ impl Link {
             gate: Gate::new(),
             turns: TurnQueue::default(),
             questions: inbound::Questions::default(),
+            elicited: elicited::Elicited::default(),
+            asks_roots: AtomicBool::new(false),
             counts: Counts::default(),
             peer: OnceLock::new(),
             limits,
@@ -164,6 +172,12 @@ impl Link {
     #[must_use]
     pub fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// True once the server asked for roots, so that it cares when they change.
+    #[must_use]
+    pub fn asks_roots(&self) -> bool {
+        self.asks_roots.load(Ordering::Relaxed)
     }
 
     /// Calls under way.

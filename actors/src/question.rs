@@ -25,15 +25,16 @@ pub fn refused(code: i64, message: &str) -> ClientAnswer {
 }
 
 /// What is answered when no client's call caused the question.
-pub fn orphaned(method: &str) -> ClientAnswer {
-    match method {
-        // A server may look at no client's folders outside that client's own calls.
-        "roots/list" => Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#)),
-        _ => refused(
-            METHOD_NOT_FOUND,
-            "no client's call is under way, so there is nobody to ask",
-        ),
-    }
+pub fn orphaned() -> ClientAnswer {
+    refused(
+        METHOD_NOT_FOUND,
+        "no client's call is under way, so there is nobody to ask",
+    )
+}
+
+/// Nobody's folders.
+pub fn no_roots() -> ClientAnswer {
+    Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
 }
 
 /// Calls of several clients are under way and none ended in time.

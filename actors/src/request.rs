@@ -70,7 +70,7 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     fn knows(&self, view: &View) -> bool;
 
     /// An agent has gone: what it subscribed to ends.
-    fn farewell(&self, connection: ConnectionId);
+    fn farewell(&self, agent: &Agent);
 }
 
 /// Answers up to this size are copied into one buffer; larger ones are written in parts.

@@ -87,6 +87,7 @@ pub struct ServerState {
     fetching: Vec<(List, bool)>,
     notes: Vec<String>,
     stopping: Vec<Reply<()>>,
+    why: Option<Why>,
     asked_to_stop: bool,
     start_again: bool,
     _alive: Alive,
@@ -114,6 +115,7 @@ impl Actor for ServerActor {
             fetching: Vec::new(),
             notes: Vec::new(),
             stopping: Vec::new(),
+            why: None,
             asked_to_stop: false,
             start_again: false,
             _alive: Alive::new(Kind::Server),
@@ -182,6 +184,7 @@ impl ServerActor {
         state.asked_to_stop = true;
         state.start_again = false;
         state.stopping.extend(reply);
+        state.why = Some(why);
         self.handle.vacate();
         self.step(state, Event::StopRequested(why), None);
         match &state.current {
@@ -261,7 +264,8 @@ impl ServerActor {
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
         if state.asked_to_stop {
-            self.step(state, Event::Drained, None);
+            let why = state.why.map(|why| format!("stopped ({why})"));
+            self.step(state, Event::Drained, why);
             return self.stopped(state);
         }
         match exit {

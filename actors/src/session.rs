@@ -279,7 +279,7 @@ impl Actor for SessionActor {
         let connection = self.session.caller.connection;
         self.session.caller.back.disconnect();
         reception.directory.leave(connection);
-        reception.routes.farewell(connection);
+        reception.routes.farewell(&self.session.caller.back);
         Ok(())
     }
 }

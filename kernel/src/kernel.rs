@@ -3,6 +3,7 @@
 mod doors;
 mod hold;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,6 +24,10 @@ use mgp_transports::http::tls::Tls;
 use ractor::{Actor, ActorCell};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
 use crate::operator::Operator;
@@ -65,10 +70,16 @@ pub fn guard() -> ExitCode {
 fn log_to_stderr(options: &UpOptions) {
     let level = options.loaded.kernel.log.level;
     // A second kernel in one process, as in a test, keeps the first one's log.
-    let _ = tracing_subscriber::fmt()
+    let wanted = Targets::new()
+        .with_default(level)
+        // Its spans would stand before each line.
+        .with_target("ractor", LevelFilter::OFF);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_max_level(level)
-        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(wanted))
         .try_init();
 }
 
@@ -78,7 +89,12 @@ async fn live(options: UpOptions) -> Result<(), String> {
     let grown = grow(&options, &closing).await.map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
     grown.source.set_doors(describe(&open));
-    let files = options.loaded.files.iter().map(|f| f.path.clone()).collect();
+    let files = options
+        .loaded
+        .files
+        .iter()
+        .map(|f| f.path.clone())
+        .collect();
     let watching = tokio::spawn(source::watch(files, grown.tree.clone()));
     (options.opened)(&open);
     stopped(&closing).await;
@@ -122,7 +138,11 @@ async fn grow(options: &UpOptions, closing: &CancellationToken) -> Result<Grown,
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(Shown {
         catalog: Arc::new(Catalog::empty(Paging {
-            size: kernel.lists.page_size.try_into().unwrap_or(std::num::NonZeroUsize::MIN),
+            size: kernel
+                .lists
+                .page_size
+                .try_into()
+                .unwrap_or(std::num::NonZeroUsize::MIN),
             key: CursorKey::new(hold::random()),
         })),
         peers: std::collections::BTreeMap::new(),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use mgp_actors::agent::Agent;
 use mgp_actors::relay::{Relay, nothing};
 use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
 use mgp_engine::catalog::{Kind, View};
-use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::mgp::PREFIX;
 use mgp_protocol::refusal::Refusal;
 
@@ -45,8 +45,9 @@ impl Routes for Table {
 
     fn note(&self, caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
         match method {
-            // Roots are asked for call by call; nothing is kept that could be out of date.
-            "notifications/roots/list_changed" => {}
+            "notifications/initialized" | "notifications/roots/list_changed" => {
+                self.relay.roots_changed(caller);
+            }
             _ => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
         }
     }
@@ -60,8 +61,11 @@ impl Routes for Table {
         self.relay.knows(view)
     }
 
-    fn farewell(&self, connection: ConnectionId) {
-        self.relay.subscriptions.leave(connection);
+    fn farewell(&self, agent: &Agent) {
+        self.relay.subscriptions.leave(agent.connection);
+        if let Some(caller) = agent.caller() {
+            self.relay.roots_changed(caller);
+        }
     }
 }
 

@@ -101,9 +101,8 @@ pub async fn watch(files: Vec<PathBuf>, tree: TreeHandle) {
     let (told, mut changes) = mpsc::channel(1);
     let names: BTreeSet<PathBuf> = files.iter().cloned().collect();
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let ours = event.is_ok_and(|e| {
-            !e.kind.is_access() && e.paths.iter().any(|path| names.contains(path))
-        });
+        let ours = event
+            .is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(|path| names.contains(path)));
         if ours {
             // One pending change covers any number of them.
             let _ = told.try_send(());

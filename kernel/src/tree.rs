@@ -116,7 +116,10 @@ impl TreeActor {
 type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>);
 
 fn plan(loaded: &Loaded) -> Plan {
-    let good = loaded.servers.iter().filter_map(|s| s.as_ref().ok().cloned());
+    let good = loaded
+        .servers
+        .iter()
+        .filter_map(|s| s.as_ref().ok().cloned());
     let bad = loaded.servers.iter().filter_map(|s| s.as_ref().err());
     let bad = bad.filter_map(|broken: &BrokenServer| {
         let id = broken.id.clone()?;
@@ -185,7 +188,13 @@ impl Actor for TreeActor {
 
 impl TreeActor {
     /// One function treats failed and ended: a server that is still wanted is started again.
-    async fn fell(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, who: &ActorCell, why: &str) {
+    async fn fell(
+        &self,
+        me: &ActorRef<Letter<TreeMsg>>,
+        state: &mut TreeState,
+        who: &ActorCell,
+        why: &str,
+    ) {
         let Some(id) = state.supervisors.remove(&who.get_id()) else {
             if !state.stopping && !self.closing.is_cancelled() {
                 tracing::error!(actor = ?who.get_id(), why, "the kernel cannot go on without it");

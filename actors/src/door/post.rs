@@ -303,7 +303,6 @@ impl Drop for Work {
 fn note(door: &HttpDoor, session: &Session, method: &str, params: Option<&str>) {
     let agent = &session.caller.back;
     match method {
-        "notifications/initialized" => agent.set_ready(),
         "notifications/cancelled" => {
             if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
                 && let Some(id) = RequestId::from_json(cancelled.request_id.get())
@@ -311,7 +310,12 @@ fn note(door: &HttpDoor, session: &Session, method: &str, params: Option<&str>) 
                 agent.cancel(&id);
             }
         }
-        _ => door.reception.routes.note(&session.caller, method, params),
+        _ => {
+            if method == "notifications/initialized" {
+                agent.set_ready();
+            }
+            door.reception.routes.note(&session.caller, method, params);
+        }
     }
 }
 

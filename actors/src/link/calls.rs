@@ -50,7 +50,13 @@ impl Link {
         let frame = Bytes::from(frame(id));
         tokio::select! {
             biased;
-            outcome = settled => outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed"))),
+            outcome = settled => {
+                let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
+                if let (Err(Refusal::Peer(error)), Some(caller)) = (&outcome, call.caller) {
+                    self.elicited.refused(error.get(), &caller.back);
+                }
+                outcome
+            }
             never = self.wire.carry(self, id, frame) => match never {},
             () = call.exchange.cancelled() => {
                 self.take_back(id, "the client cancelled the request");

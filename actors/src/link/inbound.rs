@@ -169,6 +169,7 @@ impl Link {
                 self.upward.list_changed(&self.server, List::Resources);
             }
             "notifications/resources/updated" => self.updated(params),
+            "notifications/elicitation/complete" => self.elicitation_complete(params),
             "notifications/cancelled" => {
                 if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
@@ -228,6 +229,15 @@ impl Link {
             && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
         {
             self.upward.updated(&self.server, &updated.uri, params);
+        }
+    }
+
+    fn elicitation_complete(&self, params: Option<&str>) {
+        if let Ok(complete) = mcp::read::<mcp::elicitation::Complete<'_>>(params)
+            && let Some(agent) = self.elicited.complete(&complete.elicitation_id)
+        {
+            let frame = jsonrpc::notification("notifications/elicitation/complete", params);
+            agent.tell(frame.into(), Class::Kept);
         }
     }
 

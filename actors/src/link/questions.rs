@@ -1,6 +1,7 @@
 //! Requests of a server: ping is answered here, questions go to the client whose call caused them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId};
 
@@ -59,15 +60,34 @@ impl Link {
             changed.as_mut().enable();
             match self.origin(via) {
                 Origin::Call(caller, exchange) => {
+                    if method == "elicitation/create" {
+                        self.elicited.asked(params, &caller.back);
+                    }
                     return question::put(&self.server, &caller, &exchange, method, params).await;
                 }
-                Origin::Nobody => return question::orphaned(method),
+                Origin::Nobody => return self.orphaned(method, params).await,
                 Origin::Several => {
                     if tokio::time::timeout_at(deadline, changed).await.is_err() {
                         return question::ambiguous();
                     }
                 }
             }
+        }
+    }
+
+    /// No call is under way. Many servers ask for roots right after the handshake and keep them: they
+    /// get those of the only client that has any, and none where there are several.
+    async fn orphaned(&self, method: &str, params: Option<&str>) -> ClientAnswer {
+        if method != "roots/list" {
+            return question::orphaned();
+        }
+        self.asks_roots.store(true, Ordering::Relaxed);
+        let Some(agent) = self.upward.only_rooted(&self.server) else {
+            return question::no_roots();
+        };
+        match agent.ask(&agent.outside(), method, params).await {
+            Ok(answer) => answer,
+            Err(_) => question::no_roots(),
         }
     }
 

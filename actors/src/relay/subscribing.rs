@@ -8,7 +8,7 @@ use mgp_protocol::mcp::{self, logging, resources};
 use mgp_protocol::refusal::Refusal;
 
 use super::{Relay, nothing, required, text};
-use crate::request::{Outcome, Request};
+use crate::request::{Caller, Outcome, Request};
 
 /// How long a level may take to reach the servers before the agent is answered anyway: a hung server
 /// delays nobody.
@@ -70,6 +70,19 @@ impl Relay {
         let telling = links.iter().map(|link| self.tell_level(link));
         let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
         Ok(nothing())
+    }
+
+    /// An agent with roots came, went or changed them. Servers that care ask again, unless so many
+    /// agents have roots that they are shown none, before and after.
+    pub fn roots_changed(&self, caller: &Caller) {
+        if !caller.capabilities.roots {
+            return;
+        }
+        for link in self.links(&caller.view) {
+            if link.asks_roots() && self.directory.rooted(&link.server, 3).len() < 3 {
+                link.notify("notifications/roots/list_changed", None);
+            }
+        }
     }
 
     /// Tells one server the most verbose level anybody wants of it.

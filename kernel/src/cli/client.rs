@@ -1,30 +1,32 @@
 //! A small MCP client on the kernel's socket: one request at a time, and everything that comes
 //! while it is open.
 
+mod answer;
+mod socket;
+
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use mgp_protocol::framing::{Frame, Framer};
 use mgp_protocol::jsonrpc::{self, ErrorObject, METHOD_NOT_FOUND, Message, RequestId};
 use mgp_protocol::mcp::{self, Method, elicitation};
 use mgp_protocol::mgp::door;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::failure::Failure;
 use super::question;
 
-/// Longest message taken from the kernel, in bytes: eight results of the size a server may send.
-const MAX_FRAME: usize = 64 << 20;
+pub(super) use answer::{read, refused};
+use socket::Frames;
+pub(super) use socket::{gone, no_connection, trusted};
+
 /// How long the kernel may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
 /// What takes longer than this is given progress.
@@ -58,10 +60,8 @@ impl Listener for () {}
 
 /// A connection that has said `initialize`.
 pub(super) struct Client {
-    reader: OwnedReadHalf,
+    frames: Frames,
     writer: OwnedWriteHalf,
-    buffer: BytesMut,
-    framer: Framer,
     last_id: u64,
     /// Questions of a server, the first of which may be on the terminal.
     waiting: VecDeque<(RequestId, Value)>,
@@ -78,10 +78,8 @@ impl Client {
         trusted(stream.peer_cred()?.uid(), socket)?;
         let (reader, writer) = stream.into_split();
         let mut client = Self {
-            reader,
+            frames: Frames::new(reader),
             writer,
-            buffer: BytesMut::new(),
-            framer: Framer::new(MAX_FRAME),
             last_id: 0,
             waiting: VecDeque::new(),
             asked: None,
@@ -133,7 +131,7 @@ impl Client {
         let mut is_late = false;
         loop {
             tokio::select! {
-                frame = next_frame(&mut self.reader, &mut self.buffer, &mut self.framer) => {
+                frame = self.frames.next() => {
                     if let Some(answer) = self.take(&frame?, &id, listener).await? {
                         return answer;
                     }
@@ -244,56 +242,6 @@ impl Client {
     }
 }
 
-/// Reads an answer as what it should be.
-pub(super) fn read<'a, T: Deserialize<'a>>(answer: &'a RawValue) -> Result<T, Failure> {
-    let other = |e| Failure::Other(format!("the kernel answered something else: {e}"));
-    serde_json::from_str(answer.get()).map_err(other)
-}
-
-/// Why there is no connection.
-pub(super) fn no_connection(error: &io::Error, socket: &Path) -> Failure {
-    if matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused
-    ) {
-        return Failure::NotRunning(socket.to_owned());
-    }
-    Failure::Other(format!("{}: {error}", socket.display()))
-}
-
-/// Refuses to talk to a socket that somebody else listens on.
-pub(super) fn trusted(uid: u32, socket: &Path) -> Result<(), Failure> {
-    match uid == 0 || uid == nix::unistd::geteuid().as_raw() {
-        true => Ok(()),
-        false => Err(Failure::Other(format!(
-            "{} belongs to another user (number {uid}); nothing was said to it",
-            socket.display()
-        ))),
-    }
-}
-
-async fn next_frame(
-    reader: &mut OwnedReadHalf,
-    buffer: &mut BytesMut,
-    framer: &mut Framer,
-) -> Result<bytes::Bytes, Failure> {
-    loop {
-        match framer.next(buffer) {
-            Some(Frame::Line(line)) => return Ok(line),
-            Some(Frame::Oversized { len, .. }) => {
-                return Err(Failure::Other(format!(
-                    "an answer of {len} bytes is too long"
-                )));
-            }
-            None => {}
-        }
-        match reader.read_buf(buffer).await {
-            Ok(0) | Err(_) => return Err(gone()),
-            Ok(_) => {}
-        }
-    }
-}
-
 /// The person's answer, when a question is on the terminal.
 async fn answered(asked: &mut Option<JoinHandle<Value>>) -> Value {
     match asked {
@@ -301,21 +249,6 @@ async fn answered(asked: &mut Option<JoinHandle<Value>>) -> Value {
             .await
             .unwrap_or_else(|_| json!({"action": "cancel"})),
         None => std::future::pending().await,
-    }
-}
-
-fn gone() -> Failure {
-    Failure::Other("the kernel closed the connection".into())
-}
-
-pub(super) fn refused(error: &RawValue) -> Failure {
-    match serde_json::from_str::<ErrorObject>(error.get()) {
-        Ok(error) => Failure::Refused {
-            code: error.code,
-            message: error.message,
-            data: error.data.and_then(|d| serde_json::from_str(d.get()).ok()),
-        },
-        Err(_) => Failure::Other(format!("the kernel answered {}", error.get())),
     }
 }
 

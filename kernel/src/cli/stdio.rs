@@ -15,7 +15,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::door;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-use super::client::{no_connection, trusted};
+use super::client::{gone, no_connection, refused, trusted};
 use super::command;
 use super::context::Context;
 use super::detach;
@@ -70,7 +70,7 @@ fn open_door(socket: &mut UnixStream, open: &door::Open) -> Result<(), Failure> 
         Ok(Message::Response {
             outcome: Err(error),
             ..
-        }) => Err(super::client::refused(error)),
+        }) => Err(refused(error)),
         Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => Err(Failure::Other(
             "the kernel answered mgp/door/open with something else".into(),
         )),
@@ -83,7 +83,7 @@ fn read_line(socket: &mut UnixStream) -> Result<Vec<u8>, Failure> {
     let mut byte = [0];
     while line.len() < LONGEST_HELLO {
         match socket.read(&mut byte) {
-            Ok(0) => return Err(Failure::Other("the kernel closed the connection".into())),
+            Ok(0) => return Err(gone()),
             Ok(_) if byte[0] == b'\n' => return Ok(line),
             Ok(_) => line.push(byte[0]),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -123,7 +123,7 @@ fn pump(socket: &UnixStream, mut input: File, mut output: File) -> Result<(), Fa
         let _ = ended_too.send(side);
     });
     match ends.recv().expect("a copier tells its end") {
-        Ended::Kernel => Err(Failure::Other("the kernel closed the connection".into())),
+        Ended::Kernel => Err(gone()),
         Ended::Client => {
             // The kernel may have closed it already.
             let _ = socket.shutdown(Shutdown::Write);

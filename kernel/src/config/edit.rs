@@ -59,23 +59,22 @@ pub enum EditError {
     OtherForm,
 }
 
-/// Puts an entry below the last one.
+/// Puts an entry at the end of the file, below whatever comments stand there.
 ///
 /// # Errors
 /// [`EditError`]; nothing is half done.
 pub fn add(text: &str, server: &NewServer) -> Result<String, EditError> {
     ServerId::parse(&server.id)?;
     let mut document = parse(text)?;
-    let servers = entries(&mut document)?;
-    if position(servers, &server.id).is_some() {
+    if position(entries(&mut document)?, &server.id).is_some() {
         return Err(EditError::Taken(server.id.clone()));
     }
-    let mut table = server.to_table();
-    if !text.trim().is_empty() {
-        table.decor_mut().set_prefix("\n");
-    }
-    servers.push(table);
-    Ok(document.to_string())
+    let mut entry = DocumentMut::new();
+    entries(&mut entry)?.push(server.to_table());
+    Ok(match text.trim_end() {
+        "" => entry.to_string(),
+        above => format!("{above}\n\n{entry}"),
+    })
 }
 
 /// Takes an entry out, with the comment right above it.

@@ -121,7 +121,9 @@ impl Bound {
         );
         // A session may hold one standing stream beside its calls.
         let limits = DoorLimits {
-            connections: DoorLimits::default().connections.max(2 * kernel.http.max_sessions),
+            connections: DoorLimits::default()
+                .connections
+                .max(2 * kernel.http.max_sessions),
             ..DoorLimits::default()
         };
         let answer = move |request, _peer| handler.clone().answer(request);

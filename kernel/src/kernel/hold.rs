@@ -26,7 +26,8 @@ pub(super) fn lock(data_dir: &Path) -> Result<File, String> {
         .mode(0o600)
         .open(&path)
         .map_err(|e| format!("{}: {e}", path.display()))?;
-    let held = FileExt::try_lock_exclusive(&file).map_err(|e| format!("{}: {e}", path.display()))?;
+    let held =
+        FileExt::try_lock_exclusive(&file).map_err(|e| format!("{}: {e}", path.display()))?;
     if !held {
         let mut pid = String::new();
         let _ = file.read_to_string(&mut pid);
@@ -73,14 +74,20 @@ pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
     let path = data_dir.join("token");
     let explain = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut open = OpenOptions::new();
-    open.read(true).write(true).create(true).truncate(false).mode(0o600);
+    open.read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
     let mut file = open.open(&path).map_err(explain)?;
     let mut token = String::new();
     file.read_to_string(&mut token).map_err(explain)?;
     let token = match token.trim() {
         "" => {
             let new = super::hex(&random::<32>());
-            writeln!(file, "{new}").and_then(|()| file.sync_all()).map_err(explain)?;
+            writeln!(file, "{new}")
+                .and_then(|()| file.sync_all())
+                .map_err(explain)?;
             new
         }
         kept => kept.to_owned(),
@@ -99,7 +106,10 @@ mod tests {
         let path = dir.path().join("data");
         let first = lock(&path).unwrap();
         let refused = lock(&path).unwrap_err();
-        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        assert!(
+            refused.contains(&std::process::id().to_string()),
+            "{refused}"
+        );
         drop(first);
         lock(&path).unwrap();
     }

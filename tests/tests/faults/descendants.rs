@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mgp_tests::harness::{Agent, Kernel};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -111,7 +111,16 @@ async fn family(agent: &mut Agent, id: &str) -> Vec<u32> {
         let forked = told(&agent.call(&format!("{id}__fork"), arguments).await);
         let forked: Vec<u32> = serde_json::from_value(forked["pids"].clone()).unwrap();
         assert_eq!(forked.len(), 3);
+        if setsid {
+            wait_until("they lead sessions", DEADLINE, async || forked.iter().all(leads)).await;
+        }
         pids.extend(forked);
     }
     pids
+}
+
+/// True once the process has a session of its own.
+fn leads(pid: &u32) -> bool {
+    let pid = nix::unistd::Pid::from_raw((*pid).try_into().unwrap());
+    nix::unistd::getsid(Some(pid)) == Ok(pid)
 }

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixListener;
+use tokio::net::unix::OwnedReadHalf;
 
 use super::*;
 

@@ -27,10 +27,10 @@ impl Desk {
 
     fn add(&self, words: &[&str]) -> Result<(), Failure> {
         let line = ["mgp", "servers", "add"].iter().chain(words);
-        match Cli::parse_from(line).command {
-            Command::Servers(Servers::Add(typed)) => add(&self.context, &typed),
-            other => panic!("{other:?}"),
-        }
+        let Command::Servers(Servers::Add(typed)) = Cli::parse_from(line).command else {
+            panic!("it is an add");
+        };
+        add(&self.context, &typed)
     }
 
     fn user_file(&self) -> String {

@@ -48,9 +48,7 @@ trust_level = "trusted"
 [servers.env]
 TOKEN = "${TOKEN}"
 "#;
-    let end = "\n# The end.\n";
-    let above = FILE.strip_suffix(end).unwrap();
-    assert_eq!(edited, format!("{above}{added}{end}"));
+    assert_eq!(edited, format!("{FILE}{added}"));
     assert_eq!(remove(&edited, "gamma").unwrap(), FILE);
 }
 

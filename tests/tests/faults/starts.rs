@@ -1,0 +1,87 @@
+//! Servers that start slowly or never: nobody but their own callers waits.
+
+use std::time::{Duration, Instant};
+
+use mgp_tests::harness::wait::within;
+use mgp_tests::harness::{Kernel, Upstream};
+use mgp_tests::harness::program::remote_entry;
+use serde_json::json;
+
+use crate::scene::{AT_ONCE, echoes, in_state, listed, owner, server};
+
+/// Lists come from the kernel's own index: while four servers hang in every way they can, the lists
+/// and the calls of the fifth one are there at once.
+#[tokio::test]
+async fn a_server_that_hangs_delays_no_list_and_no_call_of_others() {
+    let mut far = Upstream::start(&["--hang-at-initialize"]).await;
+    let servers = server("mute", &["--hang-at-initialize"], "")
+        + &server("blank", &["--hang-at-list"], "")
+        + &server("late", &["--slow-start", "60000"], "")
+        + &remote_entry("far", &far.url())
+        + &server("calm", &[], "");
+    let kernel = Kernel::start(&servers).await;
+    kernel.connected(&["calm"]).await;
+    let begun = Instant::now();
+    let mut agent = kernel.http_agent(None);
+    within("initialize", AT_ONCE, agent.initialize("2025-11-25", "{}")).await;
+    for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+        within(method, AT_ONCE, agent.request(method, json!({}))).await.result();
+    }
+    within("an echo", AT_ONCE, echoes(&mut agent, "calm")).await;
+    assert!(begun.elapsed() < AT_ONCE);
+    for id in ["mute", "blank", "late", "far"] {
+        assert_eq!(listed(&kernel, id).await["state"], "connecting", "{id}");
+    }
+    drop(kernel);
+    assert!(far.process().ended().is_none());
+}
+
+/// A server that is not ready in time is in error, and the reason names the limit.
+#[tokio::test]
+async fn a_server_that_never_gets_ready_is_in_error_with_the_reason() {
+    let keys = "start_timeout_secs = 1\nrestart_policy = \"never\"\nstop_grace_ms = 100";
+    let servers = server("mute", &["--hang-at-initialize"], keys)
+        + &server("blank", &["--hang-at-list"], keys)
+        + &server("late", &["--slow-start", "60000"], keys);
+    let kernel = Kernel::start(&servers).await;
+    let mut agent = owner(&kernel).await;
+    for id in ["mute", "blank", "late"] {
+        let reason = in_state(&mut agent, id, "error").await["reason"].to_string();
+        assert!(reason.contains("start_timeout_secs"), "{id}: {reason}");
+    }
+}
+
+/// Who asks for a server that is just being started waits for it, and for nothing else.
+#[tokio::test]
+async fn only_who_asks_for_a_slow_server_waits_for_it() {
+    let servers = server("late", &["--slow-start", "1500"], "") + &server("calm", &[], "");
+    let kernel = Kernel::start(&servers).await;
+    let mut patient = kernel.http_agent(Some("late"));
+    let begun = Instant::now();
+    let (welcome, ()) = tokio::join!(patient.initialize("2025-11-25", "{}"), async {
+        let mut hasty = kernel.http_agent(Some("calm"));
+        hasty.initialize("2025-11-25", "{}").await.result();
+        assert_eq!(hasty.call("echo", json!({"text": "x"})).await.text(), "x");
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    });
+    assert_eq!(welcome.result()["serverInfo"]["name"], "conformance-fixture");
+    assert!(begun.elapsed() > Duration::from_millis(1500));
+    assert_eq!(patient.call("echo", json!({"text": "y"})).await.text(), "y");
+}
+
+/// A call of a known tool waits for its server's restart; one of another server does not.
+#[tokio::test]
+async fn a_call_waits_for_the_restart_of_its_own_server_only() {
+    let keys = "backoff_base_ms = 20";
+    let servers = server("late", &["--slow-start", "1000"], keys) + &server("calm", &[], "");
+    let kernel = Kernel::start(&servers).await;
+    kernel.connected(&["late", "calm"]).await;
+    let (mut patient, mut hasty) = (owner(&kernel).await, owner(&kernel).await);
+    patient.call("late__crash", json!({})).await.error();
+    let begun = Instant::now();
+    tokio::join!(echoes(&mut patient, "late"), async {
+        echoes(&mut hasty, "calm").await;
+        assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
+    });
+    assert!(begun.elapsed() >= Duration::from_millis(1000));
+}
