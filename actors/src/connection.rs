@@ -40,9 +40,16 @@ pub struct ConnectionActor {
     agent: Arc<Agent>,
 }
 
-/// Serves an agent on a pair of byte streams until either side ends. Resolves at the end.
-pub async fn serve<R, W>(reception: Reception, id: AgentId, operator: bool, reader: R, writer: W)
-where
+/// Serves an agent on a pair of byte streams until either side ends. Without a `view` the agent may
+/// choose one with `mgp/door/open`. Resolves at the end.
+pub async fn serve<R, W>(
+    reception: Reception,
+    id: AgentId,
+    operator: bool,
+    view: Option<View>,
+    reader: R,
+    writer: W,
+) where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
@@ -60,7 +67,7 @@ where
         reception,
         agent: agent.clone(),
         sink: sink.clone(),
-        view: OnceLock::new(),
+        view: view.map_or_else(OnceLock::new, OnceLock::from),
     };
     let writing = tokio::spawn(lines_out.run(writer, STALL));
     let reading = lines::read(reader, MAX_FRAME, move |frame| inbound.receive(frame));

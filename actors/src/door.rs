@@ -6,6 +6,7 @@
 mod answer;
 mod auth;
 mod headers;
+mod old_style;
 mod post;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::agents::Reception;
 use crate::session::{Session, Sessions};
 
 pub use self::auth::Auth;
+pub use self::old_style::OldStyle;
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -37,6 +39,8 @@ pub struct HttpDoor {
     pub reception: Reception,
     /// Legacy sessions.
     pub sessions: Arc<Sessions>,
+    /// Connections of clients of 2024-11-05.
+    pub old_style: Arc<OldStyle>,
     /// How callers show who they are.
     pub auth: Auth,
     /// How answers are given.
@@ -59,17 +63,12 @@ pub struct Manners {
 impl HttpDoor {
     /// Answers one HTTP request.
     pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
-        let view = match request.uri().path() {
-            "/healthz" => return plain(StatusCode::OK, "ok\n"),
-            path => match view(path) {
-                Some(view) => view,
-                None => {
-                    return refusal(
-                        StatusCode::NOT_FOUND,
-                        "no such path; MCP is at /mcp and /mcp/<server>",
-                    );
-                }
-            },
+        if request.uri().path() == "/healthz" {
+            return plain(StatusCode::OK, "ok\n");
+        }
+        let Some((way, view)) = address(request.uri().path()) else {
+            let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
+            return refusal(StatusCode::NOT_FOUND, words);
         };
         let agent = match self.auth.judge(request.headers()) {
             Ok(agent) => agent,
@@ -79,11 +78,15 @@ impl HttpDoor {
             let words = format!("no server {view}; `mgp servers list` shows the known ones");
             return refusal(StatusCode::NOT_FOUND, &words);
         }
-        match *request.method() {
-            Method::POST => post::post(&self, request, view, agent).await,
-            Method::GET => self.get(&request, &view, &agent),
-            Method::DELETE => self.delete(&request, &view, &agent),
-            _ => self.not_allowed(),
+        match (way, request.method()) {
+            (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
+            (Way::Streamable, &Method::GET) => self.get(&request, &view, &agent),
+            (Way::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
+            (Way::Streamable, _) => not_allowed("GET, POST, DELETE"),
+            (Way::OldStyle, &Method::GET) => self.old_style.open(&self, view, agent),
+            (Way::OldStyle, _) => not_allowed("GET"),
+            (Way::OldEndpoint, &Method::POST) => self.old_style.post(&self, request, &agent).await,
+            (Way::OldEndpoint, _) => not_allowed("POST"),
         }
     }
 
@@ -144,28 +147,42 @@ impl HttpDoor {
         session.touch();
         Ok(session)
     }
-
-    fn not_allowed(&self) -> Response<Reply> {
-        let mut response = refusal(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "MCP knows POST, GET and DELETE here",
-        );
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
-        response
-    }
 }
 
-/// `/mcp` and `/mcp/<server>`.
-fn view(path: &str) -> Option<View> {
-    let rest = path.strip_prefix("/mcp")?;
-    match rest.strip_prefix('/') {
-        None if rest.is_empty() => Some(View::All),
-        None => None,
-        Some("") => Some(View::All),
-        Some(id) => ServerId::parse(id).ok().map(View::One),
+/// How a path is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Streamable,
+    OldStyle,
+    OldEndpoint,
+}
+
+/// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
+fn address(path: &str) -> Option<(Way, View)> {
+    if path == old_style::ENDPOINT {
+        return Some((Way::OldEndpoint, View::All));
     }
+    let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
+        (Some(rest), _) => (Way::Streamable, rest),
+        (None, Some(rest)) => (Way::OldStyle, rest),
+        (None, None) => return None,
+    };
+    let view = match rest.strip_prefix('/') {
+        None if rest.is_empty() => View::All,
+        None => return None,
+        Some("") => View::All,
+        Some(id) => View::One(ServerId::parse(id).ok()?),
+    };
+    Some((way, view))
+}
+
+fn not_allowed(methods: &'static str) -> Response<Reply> {
+    let words = format!("only {methods} here");
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &words);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(methods));
+    response
 }
 
 /// An event stream of a session.
@@ -174,6 +191,10 @@ fn events(session: &Arc<Session>, stream: crate::streams::Stream) -> Response<Re
     let body = Reply::stream(session.standing(stream))
         .heartbeat(HEARTBEAT, beat)
         .standing();
+    stream_response(body)
+}
+
+fn stream_response(body: Reply) -> Response<Reply> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -197,11 +218,17 @@ mod tests {
 
     #[test]
     fn paths_name_views() {
-        assert_eq!(view("/mcp"), Some(View::All));
-        assert_eq!(view("/mcp/"), Some(View::All));
-        assert_eq!(view("/mcp/a.b"), Some(View::One(ServerId::new("a.b"))));
-        assert_eq!(view("/mcp/a/b"), None);
-        assert_eq!(view("/mcpx"), None);
-        assert_eq!(view("/"), None);
+        let one = || View::One(ServerId::new("a.b"));
+        assert_eq!(address("/mcp"), Some((Way::Streamable, View::All)));
+        assert_eq!(address("/mcp/"), Some((Way::Streamable, View::All)));
+        assert_eq!(address("/mcp/a.b"), Some((Way::Streamable, one())));
+        assert_eq!(address("/sse/a.b"), Some((Way::OldStyle, one())));
+        assert_eq!(
+            address("/sse/messages"),
+            Some((Way::OldEndpoint, View::All))
+        );
+        for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
+            assert_eq!(address(nothing), None);
+        }
     }
 }

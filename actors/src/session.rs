@@ -170,6 +170,12 @@ impl Sessions {
         Ok(session)
     }
 
+    /// The bounds on sessions.
+    #[must_use]
+    pub fn limits(&self) -> SessionLimits {
+        self.limits
+    }
+
     /// The session with this id.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {
@@ -213,7 +219,7 @@ impl Sessions {
 }
 
 /// MCP-083, CMCP-020: a random UUID of version 4.
-fn new_id() -> SessionId {
+pub(crate) fn new_id() -> SessionId {
     let mut b = [0u8; 16];
     getrandom::fill(&mut b).expect("the system has randomness");
     b[6] = b[6] & 0x0f | 0x40;

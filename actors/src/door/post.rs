@@ -28,7 +28,7 @@ use crate::session::{NoSession, Session};
 use crate::streams::Lane;
 
 /// How long a client may take to send a message.
-const BODY_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) async fn post(
     door: &Arc<HttpDoor>,

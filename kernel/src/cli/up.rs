@@ -51,7 +51,7 @@ pub struct Doors {
 pub struct HttpDoor {
     /// Where it listens, with the port it really got.
     pub address: SocketAddr,
-    /// The operator's token, while the kernel knows it; the command line shows it for the demo only.
+    /// The operator's token, while the kernel knows it; never shown where a file holds it.
     pub token: Option<String>,
     /// The file that holds the token.
     pub token_file: Option<PathBuf>,

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::SERVER;
 use crate::cli::{Doors, HttpDoor};
 
-/// The text for stdout. `program` is this program, as another terminal can start it. The token of a
-/// demo is shown: it is worth nothing once the demo ends.
+/// The text for stdout. `program` is this program, as another terminal can start it. The token is read
+/// from its file where there is one, so that it stands on no screen.
 #[must_use]
 pub fn greeting(program: &Path, doors: &Doors) -> String {
     let mgp = format!("{} --socket {}", quoted(program), quoted(&doors.socket));
@@ -33,11 +33,9 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
 
 /// The first call of every MCP client.
 fn curl(http: &HttpDoor) -> String {
-    let token = match (&http.token, &http.token_file) {
-        (Some(token), _) => format!("-H 'Authorization: Bearer {token}' "),
-        (None, Some(file)) => {
-            format!("-H \"Authorization: Bearer $(cat {})\" ", quoted(file))
-        }
+    let token = match (&http.token_file, &http.token) {
+        (Some(file), _) => format!("-H \"Authorization: Bearer $(cat {})\" ", quoted(file)),
+        (None, Some(token)) => format!("-H 'Authorization: Bearer {token}' "),
         (None, None) => String::new(),
     };
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
@@ -75,12 +73,17 @@ mod tests {
             http: Some(HttpDoor {
                 address: "127.0.0.1:7332".parse().unwrap(),
                 token: Some("abc".into()),
-                token_file: None,
+                token_file: Some("/tmp/it's here/token".into()),
             }),
         };
         let text = greeting(Path::new("/usr/bin/mgp"), &doors);
         let line = r"  /usr/bin/mgp --socket '/tmp/it'\''s here/mgp.sock' tools list";
         assert!(text.lines().any(|l| l == line), "{text}");
-        assert!(text.contains("curl -s http://127.0.0.1:7332/mcp -H 'Authorization: Bearer abc' "));
+        let header = r#"-H "Authorization: Bearer $(cat '/tmp/it'\''s here/token')" "#;
+        assert!(
+            text.contains(&format!("curl -s http://127.0.0.1:7332/mcp {header}")),
+            "{text}"
+        );
+        assert!(!text.contains("abc"), "{text}");
     }
 }

@@ -105,6 +105,7 @@ impl Bound {
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
             sessions,
+            old_style: Arc::default(),
             auth: match &self.token {
                 Some((token, _)) => Auth::Token(blake3::hash(token.as_bytes())),
                 None => Auth::None,
@@ -179,7 +180,7 @@ async fn serve_connection(stream: UnixStream, reception: Reception, closing: Can
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, STALL);
     let agent = AgentId::new("operator");
-    let serving = connection::serve(reception, agent, true, reader, writer);
+    let serving = connection::serve(reception, agent, true, None, reader, writer);
     tokio::select! {
         () = serving => {}
         () = closing.cancelled() => {}

@@ -55,7 +55,12 @@ impl Kernel {
     /// When it does not answer by the deadline.
     pub async fn again(folder: TempDir) -> Self {
         let config = std::fs::read_to_string(folder.path().join("mgp.toml"));
-        Self::in_folder(folder, &config.expect("the config of the kernel before"), &[]).await
+        Self::in_folder(
+            folder,
+            &config.expect("the config of the kernel before"),
+            &[],
+        )
+        .await
     }
 
     async fn in_folder(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
@@ -63,7 +68,9 @@ impl Kernel {
         std::fs::write(&file, config).expect("the config is written");
         let up = Program::ours("mgp", ["up", "--config"]).arg(file.display().to_string());
         let up = environment(folder.path()).fold(up, |up, (name, value)| up.env(name, value));
-        let up = variables.iter().fold(up, |up, (name, value)| up.env(name, *value));
+        let up = variables
+            .iter()
+            .fold(up, |up, (name, value)| up.env(name, *value));
         let mut process = Process::start("mgp up", &up);
         let url = process.says("its address", DEADLINE, door).await;
         Self {

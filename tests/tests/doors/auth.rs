@@ -25,7 +25,14 @@ async fn only_the_token_opens_the_http_door() {
     let mut right = HttpClient::new(kernel.url());
     right.set(AUTHORIZATION, &format!("Bearer {token}"));
     right.open_session(NEWEST, "{}").await;
-    let wrong = ["", "Bearer", "Bearer x", "Basic Zm9vOmJhcg==", &token, &format!("Bearer {token}0")];
+    let wrong = [
+        "",
+        "Bearer",
+        "Bearer x",
+        "Basic Zm9vOmJhcg==",
+        &token,
+        &format!("Bearer {token}0"),
+    ];
     let mut keys: Vec<Option<&str>> = wrong.into_iter().map(Some).collect();
     keys.push(None);
     for key in keys {
@@ -47,7 +54,9 @@ async fn only_the_token_opens_the_http_door() {
             assert!(!text.contains(&token), "{text}");
         }
     }
-    let echo = right.post(scene::call(2, "echo", json!({"text": "let in"}))).await;
+    let echo = right
+        .post(scene::call(2, "echo", json!({"text": "let in"})))
+        .await;
     assert!(echo.frames().await[0].contains("let in"));
 }
 
@@ -61,11 +70,16 @@ async fn the_token_is_taken_from_the_header_alone_and_outlives_the_kernel() {
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{name}");
     }
     let deadline = mgp_tests::harness::DEADLINE;
-    let folder = kernel.end(nix::sys::signal::Signal::SIGTERM, deadline).await;
+    let folder = kernel
+        .end(nix::sys::signal::Signal::SIGTERM, deadline)
+        .await;
     let kernel = Kernel::again(folder).await;
     let mut client = HttpClient::new(kernel.url());
     client.set(AUTHORIZATION, &format!("bearer {token}"));
-    assert_eq!(client.post(initialize(NEWEST, "{}")).await.status, StatusCode::OK);
+    assert_eq!(
+        client.post(initialize(NEWEST, "{}")).await.status,
+        StatusCode::OK
+    );
 }
 
 /// The socket and the token's file belong to the owner alone; the token is told to nobody.
@@ -80,7 +94,10 @@ async fn the_socket_and_the_token_are_the_owners_alone() {
     let status = kernel.mgp_json(&["status"]).await.to_string();
     let process = kernel.process();
     let said = [process.stdout(), process.stderr(), status].concat();
-    assert!(said.contains("data/token") && !said.contains(&token), "{said}");
+    assert!(
+        said.contains("data/token") && !said.contains(&token),
+        "{said}"
+    );
 }
 
 /// What the operator asks of the kernel is unknown to those at the HTTP door, in the words of any
@@ -107,7 +124,10 @@ async fn the_operators_methods_are_unknown_over_http() {
     ] {
         let error = ask(method, params).await;
         let words = unknown["message"].as_str().unwrap();
-        assert_eq!(error["message"], words.replace("mgp/kernel/no_such", method));
+        assert_eq!(
+            error["message"],
+            words.replace("mgp/kernel/no_such", method)
+        );
         assert_eq!(error["code"], -32601, "{method}");
     }
     let mut owner = scene::socket_agent(&kernel, "{}").await;

@@ -13,18 +13,36 @@ use crate::scene::{self, NEWEST, header, request};
 async fn a_post_without_json_content_type_is_415() {
     let kernel = Kernel::start("").await;
     let mut client = HttpClient::new(kernel.url());
-    for wrong in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded", ""] {
+    for wrong in [
+        "text/plain",
+        "application/jsonp",
+        "application/x-www-form-urlencoded",
+        "",
+    ] {
         client.set(CONTENT_TYPE, wrong);
         let answer = client.post(initialize(NEWEST, "{}")).await;
-        assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{wrong:?}");
-        assert!(answer.text().await.contains("Content-Type: application/json"));
+        assert_eq!(
+            answer.status,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "{wrong:?}"
+        );
+        assert!(
+            answer
+                .text()
+                .await
+                .contains("Content-Type: application/json")
+        );
     }
     client.headers.remove(CONTENT_TYPE);
     let answer = client.post(initialize(NEWEST, "{}")).await;
     assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     for right in ["application/json", "Application/JSON; charset=utf-8"] {
         client.set(CONTENT_TYPE, right);
-        assert_eq!(client.post(initialize(NEWEST, "{}")).await.status, 200, "{right}");
+        assert_eq!(
+            client.post(initialize(NEWEST, "{}")).await.status,
+            200,
+            "{right}"
+        );
     }
 }
 
@@ -34,11 +52,24 @@ async fn a_client_that_does_not_accept_both_kinds_is_406() {
     let kernel = Kernel::start("").await;
     let mut client = scene::session(&kernel, NEWEST).await;
     let list = || request(1, "tools/list", json!({}));
-    for wrong in ["application/json", "text/event-stream", "text/html", "application/*"] {
+    for wrong in [
+        "application/json",
+        "text/event-stream",
+        "text/html",
+        "application/*",
+    ] {
         client.set(ACCEPT, wrong);
-        assert_eq!(client.post(list()).await.status, StatusCode::NOT_ACCEPTABLE, "{wrong}");
+        assert_eq!(
+            client.post(list()).await.status,
+            StatusCode::NOT_ACCEPTABLE,
+            "{wrong}"
+        );
     }
-    for right in ["text/event-stream, application/json;q=0.5", "*/*", "text/*, application/*"] {
+    for right in [
+        "text/event-stream, application/json;q=0.5",
+        "*/*",
+        "text/*, application/*",
+    ] {
         client.set(ACCEPT, right);
         assert_eq!(client.post(list()).await.status, StatusCode::OK, "{right}");
     }
@@ -52,8 +83,19 @@ async fn a_client_that_does_not_accept_both_kinds_is_406() {
 async fn a_foreign_host_or_origin_is_403() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
-    let hosts = ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "10.0.0.1", "localhost@evil.example"];
-    let origins = ["https://evil.example", "http://localhost.evil.example", "null", "file://"];
+    let hosts = [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example:80",
+        "10.0.0.1",
+        "localhost@evil.example",
+    ];
+    let origins = [
+        "https://evil.example",
+        "http://localhost.evil.example",
+        "null",
+        "file://",
+    ];
     let hosts = hosts.map(|host| (HOST, host)).into_iter();
     for (name, value) in hosts.chain(origins.map(|origin| (ORIGIN, origin))) {
         let mut foreign = client.clone();
@@ -66,10 +108,18 @@ async fn a_foreign_host_or_origin_is_403() {
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{value}");
         }
     }
-    for origin in ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:1"] {
+    for origin in [
+        "http://localhost:3000",
+        "http://127.0.0.1",
+        "https://[::1]:1",
+    ] {
         let mut own = client.clone();
         own.set(ORIGIN, origin);
-        assert_eq!(own.post(request(1, "ping", json!({}))).await.status, 200, "{origin}");
+        assert_eq!(
+            own.post(request(1, "ping", json!({}))).await.status,
+            200,
+            "{origin}"
+        );
     }
 }
 
@@ -82,9 +132,15 @@ async fn configured_hosts_and_origins_are_let_in() {
     let mut client = HttpClient::new(kernel.url());
     client.set(HOST, "gate.example");
     client.set(ORIGIN, "https://app.example");
-    assert_eq!(client.post(initialize(NEWEST, "{}")).await.status, StatusCode::OK);
+    assert_eq!(
+        client.post(initialize(NEWEST, "{}")).await.status,
+        StatusCode::OK
+    );
     client.set(ORIGIN, "https://other.example");
-    assert_eq!(client.post(initialize(NEWEST, "{}")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(
+        client.post(initialize(NEWEST, "{}")).await.status,
+        StatusCode::FORBIDDEN
+    );
 }
 
 /// MCP-073, MCP-074, CMCP-017: one endpoint for everything, one for each server, three verbs.
@@ -107,7 +163,10 @@ async fn other_paths_are_404_and_other_verbs_405() {
         }
     }
     let healthy = HttpClient::new(&format!("{base}/healthz"));
-    assert_eq!(healthy.send(Method::GET, "").await.unwrap().status, StatusCode::OK);
+    assert_eq!(
+        healthy.send(Method::GET, "").await.unwrap().status,
+        StatusCode::OK
+    );
 }
 
 /// CMCP-018, CMCP-019: what a notification and a request are answered with.
@@ -115,13 +174,20 @@ async fn other_paths_are_404_and_other_verbs_405() {
 async fn a_notification_is_202_without_body_and_a_request_200_with_one() {
     let kernel = scene::kernel().await;
     let client = scene::session(&kernel, NEWEST).await;
-    let told = client.post(r#"{"jsonrpc":"2.0","method":"notifications/anything"}"#).await;
+    let told = client
+        .post(r#"{"jsonrpc":"2.0","method":"notifications/anything"}"#)
+        .await;
     assert_eq!(told.status, StatusCode::ACCEPTED);
     assert_eq!(told.text().await, "");
     let asked = client.post(request(7, "tools/list", json!({}))).await;
     assert_eq!(asked.status, StatusCode::OK);
     assert_eq!(header(&asked.headers, "content-type"), "application/json");
-    assert!(asked.text().await.starts_with(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":["#));
+    assert!(
+        asked
+            .text()
+            .await
+            .starts_with(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":["#)
+    );
 }
 
 /// MCP-081, MCP-082: the door is on loopback, and a configuration that opens it wider is refused.
@@ -133,11 +199,17 @@ async fn a_door_beyond_loopback_is_refused() {
         std::fs::write(&file, format!("[http]\nlisten = \"{listen}\"\n")).unwrap();
         let up = mgp_tests::harness::Program::ours("mgp", ["up"])
             .env("MGP_CONFIG_PATH", file.display().to_string())
-            .env("MGP_DATA_DIR", folder.path().join("data").display().to_string())
+            .env(
+                "MGP_DATA_DIR",
+                folder.path().join("data").display().to_string(),
+            )
             .env("MGP_SOCKET", folder.path().join("s").display().to_string());
         let output = up.output(mgp_tests::harness::DEADLINE).await;
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{listen}: {said}");
-        assert!(said.contains("mgp.toml:2:10") && said.contains("loopback"), "{said}");
+        assert!(
+            said.contains("mgp.toml:2:10") && said.contains("loopback"),
+            "{said}"
+        );
     }
 }

@@ -60,7 +60,11 @@ pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Stri
 
 /// A `tools/call` as a frame.
 pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
-    request(id, "tools/call", json!({"name": tool, "arguments": arguments}))
+    request(
+        id,
+        "tools/call",
+        json!({"name": tool, "arguments": arguments}),
+    )
 }
 
 /// A header's text; empty when it is not there.

@@ -62,7 +62,9 @@ async fn a_missing_session_id_is_400_and_an_unknown_one_404() {
     let list = || request(1, "tools/list", json!({}));
     for answer in [
         client.post(list()).await,
-        client.post(scene::call(1, "echo", json!({"text": "x"}))).await,
+        client
+            .post(scene::call(1, "echo", json!({"text": "x"})))
+            .await,
         client.get(None).await,
         client.delete().await,
     ] {
@@ -107,11 +109,16 @@ async fn a_hundred_sessions_live_side_by_side() {
     let kernel = scene::kernel().await;
     let opening = (0..100).map(|_| scene::session(&kernel, NEWEST));
     let clients = join_all(opening).await;
-    let ids: HashSet<_> = clients.iter().map(|c| c.headers[&SESSION].clone()).collect();
+    let ids: HashSet<_> = clients
+        .iter()
+        .map(|c| c.headers[&SESSION].clone())
+        .collect();
     assert_eq!(ids.len(), 100);
     let calling = clients.iter().enumerate().map(async |(n, client)| {
         let text = format!("text of {n}");
-        let answer = client.post(scene::call(1, "echo", json!({"text": text}))).await;
+        let answer = client
+            .post(scene::call(1, "echo", json!({"text": text})))
+            .await;
         let frames = answer.frames().await;
         assert!(frames.last().unwrap().contains(&text), "{frames:?}");
     });

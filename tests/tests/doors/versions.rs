@@ -15,7 +15,10 @@ async fn a_known_version_is_echoed_and_an_unknown_one_gets_the_newest() {
     let unknown = ["2026-07-28", "1999-01-01", "", "newest"];
     let asked = LEGACY.map(|v| (v, v)).into_iter();
     for (asked, spoken) in asked.chain(unknown.map(|v| (v, NEWEST))) {
-        for mut agent in [kernel.stdio_agent(None), Agent::over_socket(&kernel.socket()).await] {
+        for mut agent in [
+            kernel.stdio_agent(None),
+            Agent::over_socket(&kernel.socket()).await,
+        ] {
             let opened = agent.initialize(asked, "{}").await.result();
             assert_eq!(opened["protocolVersion"], spoken, "{asked:?}");
             assert_eq!(opened["serverInfo"]["name"], "mgp");
@@ -24,7 +27,11 @@ async fn a_known_version_is_echoed_and_an_unknown_one_gets_the_newest() {
             assert_eq!(echo.text(), asked);
         }
         let initialize = mgp_tests::harness::agent::initialize(asked, "{}");
-        let opened = HttpClient::new(kernel.url()).post(initialize).await.frames().await;
+        let opened = HttpClient::new(kernel.url())
+            .post(initialize)
+            .await
+            .frames()
+            .await;
         let opened: serde_json::Value = serde_json::from_str(&opened[0]).unwrap();
         assert_eq!(opened["result"]["protocolVersion"], spoken, "{asked:?}");
     }
@@ -40,13 +47,22 @@ async fn the_capabilities_announced_are_those_that_work() {
         let can = &opened["capabilities"];
         for list in ["tools", "prompts", "resources"] {
             assert_eq!(can[list]["listChanged"], true, "{can}");
-            agent.request(&format!("{list}/list"), json!({})).await.result();
+            agent
+                .request(&format!("{list}/list"), json!({}))
+                .await
+                .result();
         }
         assert_eq!(can["resources"]["subscribe"], true, "{can}");
         let watched = json!({"uri": "test://watched-resource"});
         agent.request("resources/subscribe", watched).await.result();
-        assert!(can["logging"].is_object() && can["completions"].is_object(), "{can}");
-        agent.request("logging/setLevel", json!({"level": "info"})).await.result();
+        assert!(
+            can["logging"].is_object() && can["completions"].is_object(),
+            "{can}"
+        );
+        agent
+            .request("logging/setLevel", json!({"level": "info"}))
+            .await
+            .result();
         for not_relayed in ["tasks", "experimental", "extensions"] {
             assert!(can.get(not_relayed).is_none(), "{can}");
         }
@@ -64,7 +80,10 @@ async fn the_instructions_of_every_server_are_told() {
     let opened = alone.initialize(NEWEST, "{}").await.result();
     let own = opened["instructions"].as_str().unwrap();
     assert!(!own.is_empty() && told.matches(own).count() == 2, "{told}");
-    assert!(told.contains("# one\n") && told.contains("# two\n"), "{told}");
+    assert!(
+        told.contains("# one\n") && told.contains("# two\n"),
+        "{told}"
+    );
 }
 
 /// MCP-078, CMCP-031, A-16: the header must name the version of the session, or not be there.
@@ -79,7 +98,11 @@ async fn a_wrong_version_header_is_400() {
         for wrong in others.chain(["2026-07-28", "1999-01-01", "", "2025-06-18x"]) {
             client.set(VERSION, wrong);
             let answer = client.post(list()).await;
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong:?} in {spoken}");
+            assert_eq!(
+                answer.status,
+                StatusCode::BAD_REQUEST,
+                "{wrong:?} in {spoken}"
+            );
             assert!(answer.text().await.contains("MCP-Protocol-Version"));
             assert_eq!(client.get(None).await.status, StatusCode::BAD_REQUEST);
             assert_eq!(client.delete().await.status, StatusCode::BAD_REQUEST);
@@ -98,5 +121,8 @@ async fn a_wrong_version_header_is_told_before_a_broken_body() {
     let answer = client.post("{not json").await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let text = answer.text().await;
-    assert!(text.contains("MCP-Protocol-Version") && !text.contains("-32700"), "{text}");
+    assert!(
+        text.contains("MCP-Protocol-Version") && !text.contains("-32700"),
+        "{text}"
+    );
 }

@@ -11,7 +11,13 @@ async fn a_stray_answer_goes_to_nobody() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
-    for id in [json!(999_999_999), json!("word"), json!(null), json!(-1), json!(1.5)] {
+    for id in [
+        json!(999_999_999),
+        json!("word"),
+        json!(null),
+        json!(-1),
+        json!(1.5),
+    ] {
         let answer = agent.call("it__stray", json!({"id": id})).await;
         assert_eq!(answer.text(), "sent");
     }
@@ -31,10 +37,15 @@ async fn a_second_answer_to_the_same_request_reaches_no_other_call() {
     let its_id = frame["id"].clone();
     let waiting = begin(&mut agent, "it__hang", json!({})).await;
     in_flight(&mut agent, "it", 1).await;
-    assert_eq!(agent.call("it__stray", json!({"id": its_id})).await.text(), "sent");
+    assert_eq!(
+        agent.call("it__stray", json!({"id": its_id})).await.text(),
+        "sent"
+    );
     echoes(&mut agent, "it").await;
     assert_eq!(shown(&mut agent, "it").await["in_flight"], 1);
-    agent.notify("notifications/cancelled", json!({"requestId": waiting})).await;
+    agent
+        .notify("notifications/cancelled", json!({"requestId": waiting}))
+        .await;
 }
 
 /// CMCP-062: progress after the answer is not passed on.
@@ -110,13 +121,21 @@ async fn a_tool_with_a_broken_schema_is_left_out_and_the_others_stay() {
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
     let tools = agent.request("tools/list", json!({})).await.result();
-    let names: Vec<_> = tools["tools"].as_array().unwrap().iter().map(|t| &t["name"]).collect();
+    let names: Vec<_> = tools["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| &t["name"])
+        .collect();
     assert!(names.contains(&&json!("it__echo")), "{names:?}");
     assert!(!names.contains(&&json!("it__bad_schema")), "{names:?}");
     let it = listed(&kernel, "it").await;
     let rejected = it["rejected"].as_array().unwrap();
     assert_eq!(rejected.len(), 1, "{it:#}");
-    assert!(rejected[0].as_str().unwrap().contains("bad_schema"), "{it:#}");
+    assert!(
+        rejected[0].as_str().unwrap().contains("bad_schema"),
+        "{it:#}"
+    );
     let unknown = agent.call("it__bad_schema", json!({})).await;
     assert_eq!(unknown.code(), -32602);
     echoes(&mut agent, "it").await;
@@ -134,6 +153,9 @@ async fn a_list_without_end_is_cut_off() {
         echoes(&mut agent, id).await;
         let rejected = listed(&kernel, id).await["rejected"].to_string();
         let why = ["the same nextCursor twice", "more than"];
-        assert!(why.iter().any(|why| rejected.contains(why)), "{id}: {rejected}");
+        assert!(
+            why.iter().any(|why| rejected.contains(why)),
+            "{id}: {rejected}"
+        );
     }
 }

@@ -17,7 +17,10 @@ async fn arguments_against_the_schema_never_reach_the_server() {
         let refused = agent.call("echo", json!({"text": 7})).await;
         assert_eq!(refused.code(), -32602, "{version}");
         let data = &refused.error()["data"];
-        assert_eq!((&data["path"], &data["keyword"]), (&json!("/text"), &json!("type")));
+        assert_eq!(
+            (&data["path"], &data["keyword"]),
+            (&json!("/text"), &json!("type"))
+        );
         assert!(data["message"].is_string(), "{data:#}");
         let missing = agent.call("echo", json!({})).await;
         assert_eq!(missing.error()["data"]["keyword"], "required", "{version}");

@@ -116,7 +116,10 @@ async fn an_answer_that_comes_too_late_goes_to_nobody() {
     let mut agent = owner(&kernel).await;
     let before = shown(&mut agent, "it").await["pid"].clone();
     let late = begin(&mut agent, "it__stubborn", json!({"ms": 1500})).await;
-    assert_eq!(agent.answer_to(&late).await.error()["data"]["timeoutMs"], 1000);
+    assert_eq!(
+        agent.answer_to(&late).await.error()["data"]["timeoutMs"],
+        1000
+    );
     // Answered after the late answer has come: the server keeps the order.
     let after = agent.call("it__slow", json!({"ms": 900})).await;
     assert_eq!(after.text(), "slept");
@@ -136,10 +139,21 @@ async fn a_server_with_too_many_calls_refuses_the_next_one() {
         waiting.push(begin(&mut agent, "it__reverse", json!({"n": 9})).await);
     }
     in_flight(&mut agent, "it", 8).await;
-    let refused = within("a refusal", AT_ONCE, agent.call("it__echo", json!({"text": "x"}))).await;
+    let refused = within(
+        "a refusal",
+        AT_ONCE,
+        agent.call("it__echo", json!({"text": "x"})),
+    )
+    .await;
     assert_eq!(refused.code(), -32603);
-    assert!(refused.error()["message"].to_string().contains("full"), "{}", refused.frame);
-    agent.notify("notifications/cancelled", json!({"requestId": waiting[0]})).await;
+    assert!(
+        refused.error()["message"].to_string().contains("full"),
+        "{}",
+        refused.frame
+    );
+    agent
+        .notify("notifications/cancelled", json!({"requestId": waiting[0]}))
+        .await;
     until(&mut agent, "it", "has room", |it| it["in_flight"] == 7).await;
     echoes(&mut agent, "it").await;
 }

@@ -21,16 +21,21 @@ const SLACK_MICROS: f64 = 250_000.0;
 /// processes, as quickly as before.
 #[tokio::test]
 async fn fifty_crash_loops_leave_the_other_ten_servers_alone() {
-    let calm: String = (0..CALM).map(|n| server(&format!("calm{n}"), &[], "")).collect();
+    let calm: String = (0..CALM)
+        .map(|n| server(&format!("calm{n}"), &[], ""))
+        .collect();
     let kernel = Kernel::start(&calm).await;
     let ids: Vec<String> = (0..CALM).map(|n| format!("calm{n}")).collect();
-    kernel.connected(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    kernel
+        .connected(&ids.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     let mut operator = owner(&kernel).await;
     let pids = pids(&mut operator, &ids).await;
     let quiet = round(&kernel, &ids).await;
 
     // In its start and in mid-life, so that lists come and go as well.
-    let keys = "max_restarts = 1000\nbackoff_base_ms = 400\nbackoff_max_ms = 400\nstop_grace_ms = 200";
+    let keys =
+        "max_restarts = 1000\nbackoff_base_ms = 400\nbackoff_max_ms = 400\nstop_grace_ms = 200";
     let crashing = (0..CRASHING).map(|n| match n % 2 {
         0 => server(&format!("crash{n}"), &["--exit-at-start", "1"], keys),
         _ => server(&format!("crash{n}"), &["--crash-after", "100"], keys),
@@ -43,9 +48,15 @@ async fn fifty_crash_loops_leave_the_other_ten_servers_alone() {
     let before = restarts(&mut operator).await;
     let noisy = round(&kernel, &ids).await;
     let after = restarts(&mut operator).await;
-    assert!(after > before, "they went on crashing meanwhile: {before}, {after}");
+    assert!(
+        after > before,
+        "they went on crashing meanwhile: {before}, {after}"
+    );
     let (quiet, noisy) = (quiet.percentile(99.0), noisy.percentile(99.0));
-    assert!(noisy < quiet * FACTOR + SLACK_MICROS, "p99 {quiet} µs alone, {noisy} µs beside them");
+    assert!(
+        noisy < quiet * FACTOR + SLACK_MICROS,
+        "p99 {quiet} µs alone, {noisy} µs beside them"
+    );
     assert_eq!(self::pids(&mut operator, &ids).await, pids);
 }
 
@@ -82,7 +93,13 @@ async fn pids(operator: &mut Agent, ids: &[String]) -> Vec<Value> {
 }
 
 async fn restarts(operator: &mut Agent) -> u64 {
-    let listed = operator.request("mgp/servers/list", json!({})).await.result();
+    let listed = operator
+        .request("mgp/servers/list", json!({}))
+        .await
+        .result();
     let servers = listed["servers"].as_array().unwrap();
-    servers.iter().map(|server| server["restarts"].as_u64().unwrap()).sum()
+    servers
+        .iter()
+        .map(|server| server["restarts"].as_u64().unwrap())
+        .sum()
 }

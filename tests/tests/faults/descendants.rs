@@ -21,16 +21,30 @@ async fn a_stop_ends_everything_the_server_started() {
     let mut agent = owner(&kernel).await;
     let family = family(&mut agent, "it").await;
     assert!(family.iter().all(|pid| runs(*pid)), "{family:?}");
-    assert!(kernel.mgp(&["servers", "stop", "it"]).await.status.success());
+    assert!(
+        kernel
+            .mgp(&["servers", "stop", "it"])
+            .await
+            .status
+            .success()
+    );
     let left: Vec<_> = family.iter().filter(|pid| runs(**pid)).collect();
-    assert!(left.is_empty(), "{left:?} run on after the stop was answered");
+    assert!(
+        left.is_empty(),
+        "{left:?} run on after the stop was answered"
+    );
     assert_eq!(listed(&kernel, "it").await["state"], "disconnected");
 }
 
 /// A server that dies takes what it started with it, before it is started again.
 #[tokio::test]
 async fn a_crash_leaves_nothing_behind() {
-    let kernel = Kernel::start(&server("it", &[], "backoff_base_ms = 20\nstop_grace_ms = 200")).await;
+    let kernel = Kernel::start(&server(
+        "it",
+        &[],
+        "backoff_base_ms = 20\nstop_grace_ms = 200",
+    ))
+    .await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
     let family = family(&mut agent, "it").await;
@@ -48,10 +62,25 @@ async fn a_server_that_ignores_every_request_to_end_is_killed() {
     let mut agent = owner(&kernel).await;
     let family = family(&mut agent, "it").await;
     let begun = Instant::now();
-    assert!(kernel.mgp(&["servers", "stop", "it"]).await.status.success());
-    assert!(begun.elapsed() >= Duration::from_millis(400), "it had its two graces");
+    assert!(
+        kernel
+            .mgp(&["servers", "stop", "it"])
+            .await
+            .status
+            .success()
+    );
+    assert!(
+        begun.elapsed() >= Duration::from_millis(400),
+        "it had its two graces"
+    );
     assert!(!family.iter().any(|pid| runs(*pid)), "{family:?}");
-    assert!(kernel.mgp(&["servers", "start", "it"]).await.status.success());
+    assert!(
+        kernel
+            .mgp(&["servers", "start", "it"])
+            .await
+            .status
+            .success()
+    );
     echoes(&mut agent, "it").await;
 }
 
@@ -96,8 +125,17 @@ async fn a_call_that_hangs_is_told_when_its_server_is_stopped() {
     let family = family(&mut agent, "it").await;
     let hanging = begin(&mut agent, "it__hang", json!({})).await;
     in_flight(&mut other, "it", 1).await;
-    assert!(kernel.mgp(&["servers", "stop", "it"]).await.status.success());
-    assert_eq!(agent.answer_to(&hanging).await.error()["data"]["outcome"], "unknown");
+    assert!(
+        kernel
+            .mgp(&["servers", "stop", "it"])
+            .await
+            .status
+            .success()
+    );
+    assert_eq!(
+        agent.answer_to(&hanging).await.error()["data"]["outcome"],
+        "unknown"
+    );
     assert!(!family.iter().any(|pid| runs(*pid)), "{family:?}");
 }
 
@@ -112,7 +150,10 @@ async fn family(agent: &mut Agent, id: &str) -> Vec<u32> {
         let forked: Vec<u32> = serde_json::from_value(forked["pids"].clone()).unwrap();
         assert_eq!(forked.len(), 3);
         if setsid {
-            wait_until("they lead sessions", DEADLINE, async || forked.iter().all(leads)).await;
+            wait_until("they lead sessions", DEADLINE, async || {
+                forked.iter().all(leads)
+            })
+            .await;
         }
         pids.extend(forked);
     }

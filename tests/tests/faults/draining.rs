@@ -14,17 +14,34 @@ async fn a_draining_server_finishes_its_calls_and_takes_no_new_ones() {
     let (mut agent, mut operator) = (owner(&kernel).await, owner(&kernel).await);
     let waiting = begin(&mut agent, "it__slow", json!({"ms": 2000})).await;
     in_flight(&mut agent, "it", 1).await;
-    let stopping = operator.start("mgp/servers/stop", json!({"id": "it"})).await;
+    let stopping = operator
+        .start("mgp/servers/stop", json!({"id": "it"}))
+        .await;
     in_state(&mut agent, "it", "draining").await;
-    let refused = within("a refusal", AT_ONCE, agent.call("it__echo", json!({"text": "x"}))).await;
+    let refused = within(
+        "a refusal",
+        AT_ONCE,
+        agent.call("it__echo", json!({"text": "x"})),
+    )
+    .await;
     assert_eq!(refused.code(), -32603);
     assert_eq!(refused.error()["data"]["state"], "draining");
-    assert!(refused.error()["message"].to_string().contains("draining"), "{}", refused.frame);
+    assert!(
+        refused.error()["message"].to_string().contains("draining"),
+        "{}",
+        refused.frame
+    );
     echoes(&mut agent, "calm").await;
     assert_eq!(agent.answer_to(&waiting).await.text(), "slept");
-    assert_eq!(operator.answer_to(&stopping).await.result()["state"], "disconnected");
+    assert_eq!(
+        operator.answer_to(&stopping).await.result()["state"],
+        "disconnected"
+    );
     let it = listed(&kernel, "it").await;
-    assert_eq!((&it["state"], &it["pid"]), (&json!("disconnected"), &json!(null)));
+    assert_eq!(
+        (&it["state"], &it["pid"]),
+        (&json!("disconnected"), &json!(null))
+    );
 }
 
 /// A server that was stopped stays so until it is started; its tools are gone meanwhile.
@@ -34,12 +51,27 @@ async fn a_stopped_server_stays_stopped_until_it_is_started() {
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
     let first = shown(&mut agent, "it").await["pid"].clone();
-    assert!(kernel.mgp(&["servers", "stop", "it"]).await.status.success());
-    assert_eq!(agent.call("it__echo", json!({"text": "x"})).await.code(), -32602);
+    assert!(
+        kernel
+            .mgp(&["servers", "stop", "it"])
+            .await
+            .status
+            .success()
+    );
+    assert_eq!(
+        agent.call("it__echo", json!({"text": "x"})).await.code(),
+        -32602
+    );
     agent.hears("notifications/tools/list_changed").await;
     let tools = agent.request("tools/list", json!({})).await.result();
     assert_eq!(tools["tools"], json!([]));
-    assert!(kernel.mgp(&["servers", "start", "it"]).await.status.success());
+    assert!(
+        kernel
+            .mgp(&["servers", "start", "it"])
+            .await
+            .status
+            .success()
+    );
     echoes(&mut agent, "it").await;
     assert_ne!(shown(&mut agent, "it").await["pid"], first);
 }
@@ -54,7 +86,9 @@ async fn a_restart_loses_no_call() {
     let first = shown(&mut agent, "it").await["pid"].clone();
     let waiting = begin(&mut agent, "it__slow", json!({"ms": 500})).await;
     in_flight(&mut agent, "it", 1).await;
-    let restarting = operator.start("mgp/servers/restart", json!({"id": "it"})).await;
+    let restarting = operator
+        .start("mgp/servers/restart", json!({"id": "it"}))
+        .await;
     assert_eq!(agent.answer_to(&waiting).await.text(), "slept");
     let restarted = operator.answer_to(&restarting).await.result();
     assert_eq!(restarted["state"], "connected");
@@ -69,18 +103,27 @@ async fn the_last_order_counts() {
     let (mut one, mut other) = (owner(&kernel).await, owner(&kernel).await);
     let starting = one.start("mgp/servers/start", json!({"id": "it"})).await;
     in_state(&mut other, "it", "connecting").await;
-    let stopped = other.request("mgp/servers/stop", json!({"id": "it"})).await.result();
+    let stopped = other
+        .request("mgp/servers/stop", json!({"id": "it"}))
+        .await
+        .result();
     assert!(["error", "disconnected"].contains(&stopped["state"].as_str().unwrap()));
     let reason = stopped["reason"].as_str().unwrap();
     assert!(reason.contains("operator_request"), "{reason}");
     one.answer_to(&starting).await;
-    let started = one.request("mgp/servers/start", json!({"id": "it"})).await.result();
+    let started = one
+        .request("mgp/servers/start", json!({"id": "it"}))
+        .await
+        .result();
     assert_eq!(started["state"], "connected", "{started:#}");
     let waiting = begin(&mut one, "it__slow", json!({"ms": 500})).await;
     in_flight(&mut other, "it", 1).await;
     let stopping = other.start("mgp/servers/stop", json!({"id": "it"})).await;
     in_state(&mut one, "it", "draining").await;
-    let again = one.request("mgp/servers/start", json!({"id": "it"})).await.result();
+    let again = one
+        .request("mgp/servers/start", json!({"id": "it"}))
+        .await
+        .result();
     assert_eq!(again["state"], "connected", "{again:#}");
     assert_eq!(one.answer_to(&waiting).await.text(), "slept");
     other.answer_to(&stopping).await.result();

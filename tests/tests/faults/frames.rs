@@ -4,7 +4,9 @@ use mgp_tests::harness::{Kernel, wait::within};
 use serde_json::json;
 
 use crate::machine::peak_memory;
-use crate::scene::{AT_ONCE, begin, echoes, in_flight, in_state, listed, owner, server, shown, until};
+use crate::scene::{
+    AT_ONCE, begin, echoes, in_flight, in_state, listed, owner, server, shown, until,
+};
 
 /// Memory of a kernel that held 100 MiB of a server's output, even once: what must not be reached.
 const TOO_MUCH: u64 = 100 << 20;
@@ -25,7 +27,10 @@ async fn an_answer_over_the_limit_is_refused_and_the_connection_lives_on() {
         assert_eq!(refused.code(), -32603);
         assert_eq!(refused.error()["data"]["limit"], 100_000);
         let words = refused.error()["message"].to_string();
-        assert!(words.contains("100000") && words.contains("max_frame_bytes"), "{words}");
+        assert!(
+            words.contains("100000") && words.contains("max_frame_bytes"),
+            "{words}"
+        );
         echoes(&mut agent, "it").await;
     }
     assert_eq!(agent.answer_to(&waiting).await.text(), "slept");
@@ -52,7 +57,12 @@ async fn an_answer_without_end_hurts_nobody_but_its_caller() {
     }
     let refused = one.answer_to(&endless).await;
     assert_eq!(refused.code(), -32603);
-    assert_eq!(refused.error()["data"]["limit"], 8 << 20, "{}", refused.frame);
+    assert_eq!(
+        refused.error()["data"]["limit"],
+        8 << 20,
+        "{}",
+        refused.frame
+    );
     let told = one.answer_to(&bystander).await;
     assert_eq!(told.error()["data"]["outcome"], "unknown");
     until(&mut one, "wild", "is back", |wild| {
@@ -67,7 +77,11 @@ async fn an_answer_without_end_hurts_nobody_but_its_caller() {
 /// The same before the handshake: the server does not start, and its state says why.
 #[tokio::test]
 async fn a_server_that_babbles_before_its_handshake_is_in_error_with_the_reason() {
-    let wild = server("wild", &["--babble", "104857600"], "restart_policy = \"never\"");
+    let wild = server(
+        "wild",
+        &["--babble", "104857600"],
+        "restart_policy = \"never\"",
+    );
     let kernel = Kernel::start(&(wild + &server("calm", &[], ""))).await;
     let mut agent = owner(&kernel).await;
     kernel.connected(&["calm"]).await;

@@ -9,7 +9,9 @@ pub(crate) fn runs(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    let state = stat.rsplit_once(") ").map(|(_, fields)| fields.chars().next());
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, fields)| fields.chars().next());
     !matches!(state.flatten(), Some('Z' | 'X'))
 }
 
@@ -37,6 +39,10 @@ pub(crate) fn descriptors(pid: u32) -> Vec<String> {
 /// The environment a process was started with, as `NAME=value`.
 pub(crate) fn environment(pid: u32) -> Vec<String> {
     let all = fs::read(format!("/proc/{pid}/environ")).unwrap();
-    let entries = all.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
-    entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()
+    let entries = all
+        .split(|byte| *byte == 0)
+        .filter(|entry| !entry.is_empty());
+    entries
+        .map(|entry| String::from_utf8_lossy(entry).into_owned())
+        .collect()
 }

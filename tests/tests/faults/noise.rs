@@ -25,8 +25,14 @@ async fn noise_on_stdout_is_tolerated_and_counted() {
     assert_eq!(it["noise_lines"], 5003);
     assert_eq!(it["state"], "connected");
     let lines = log(&kernel, "it").await;
-    let told = lines.iter().filter(|line| line["text"].as_str().unwrap().contains("stdout"));
-    assert!((1..100).contains(&told.count()), "a few are shown: {}", lines.len());
+    let told = lines
+        .iter()
+        .filter(|line| line["text"].as_str().unwrap().contains("stdout"));
+    assert!(
+        (1..100).contains(&told.count()),
+        "a few are shown: {}",
+        lines.len()
+    );
 }
 
 /// MCP-071: stderr is emptied as fast as it comes, and no more than a tail of it is kept.
@@ -35,24 +41,42 @@ async fn a_flood_on_stderr_blocks_nobody_and_leaves_a_tail() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
-    let answer = agent.call("it__flood_stderr", json!({"bytes": 10 << 20})).await;
+    let answer = agent
+        .call("it__flood_stderr", json!({"bytes": 10 << 20}))
+        .await;
     assert_eq!(answer.text(), "10485760 bytes");
     echoes(&mut agent, "it").await;
-    assert!(kernel.mgp(&["servers", "stop", "it"]).await.status.success());
+    assert!(
+        kernel
+            .mgp(&["servers", "stop", "it"])
+            .await
+            .status
+            .success()
+    );
     let lines = log(&kernel, "it").await;
     assert!(lines.len() <= LOG_LINES, "{}", lines.len());
-    let texts: Vec<_> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+    let texts: Vec<_> = lines
+        .iter()
+        .map(|line| line["text"].as_str().unwrap())
+        .collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
     assert!(bytes <= LOG_BYTES, "{bytes}");
-    assert!(texts.iter().any(|text| text.starts_with("eeee")), "{lines:?}");
+    assert!(
+        texts.iter().any(|text| text.starts_with("eeee")),
+        "{lines:?}"
+    );
     let peak = peak_memory(kernel.pid());
     assert!(peak < 96 << 20, "{peak} bytes");
 }
 
 /// What `mgp servers logs` prints of a server, all of it.
 async fn log(kernel: &Kernel, id: &str) -> Vec<Value> {
-    let output = kernel.mgp(&["servers", "logs", id, "--json", "--lines", "1000000"]).await;
+    let output = kernel
+        .mgp(&["servers", "logs", id, "--json", "--lines", "1000000"])
+        .await;
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }

@@ -24,19 +24,33 @@ async fn a_crash_loop_backs_off_and_is_parked() {
     until(&mut agent, "loops", "is parked", parked).await;
     let loops = listed(&kernel, "loops").await;
     let reason = loops["reason"].as_str().unwrap();
-    assert!(reason.contains("4 restarts") && reason.contains("code 9"), "{reason}");
+    assert!(
+        reason.contains("4 restarts") && reason.contains("code 9"),
+        "{reason}"
+    );
     let next_try = loops["next_try_ms"].as_u64().unwrap();
     assert!((200_000..=300_000).contains(&next_try), "{next_try} ms");
     assert_eq!(spawns.count(), 5);
     for (gap, least) in spawns.gaps().iter().zip([100, 200, 300, 300]) {
         let least = Duration::from_millis(least);
-        assert!((least..least + Duration::from_secs(3)).contains(gap), "{:?}", spawns.gaps());
+        assert!(
+            (least..least + Duration::from_secs(3)).contains(gap),
+            "{:?}",
+            spawns.gaps()
+        );
     }
     let down = agent.call("loops__echo", json!({"text": "x"})).await;
-    assert_eq!(down.code(), -32602, "never connected, so nothing of it is known");
+    assert_eq!(
+        down.code(),
+        -32602,
+        "never connected, so nothing of it is known"
+    );
     let started = kernel.mgp(&["servers", "start", "loops"]).await;
     assert!(!started.status.success());
-    wait_until("it is parked again", DEADLINE, async || spawns.count() == 10).await;
+    wait_until("it is parked again", DEADLINE, async || {
+        spawns.count() == 10
+    })
+    .await;
     until(&mut agent, "loops", "is parked", parked).await;
     echoes(&mut agent, "calm").await;
     assert_eq!(spawns.count(), 10, "five more and none beside them");
@@ -49,9 +63,15 @@ async fn a_parked_server_is_tried_again_when_the_window_has_passed() {
     let keys = "max_restarts = 1\nrestart_window_secs = 1\nbackoff_base_ms = 20";
     let loops = entry("loops", &spawns.of(&["--exit-at-start", "1"]), keys);
     let kernel = Kernel::start(&loops).await;
-    wait_until("it was tried again twice", DEADLINE, async || spawns.count() >= 6).await;
+    wait_until("it was tried again twice", DEADLINE, async || {
+        spawns.count() >= 6
+    })
+    .await;
     let gaps = spawns.gaps();
-    let long = gaps.iter().filter(|gap| **gap >= Duration::from_millis(900)).count();
+    let long = gaps
+        .iter()
+        .filter(|gap| **gap >= Duration::from_millis(900))
+        .count();
     assert_eq!(long, 2, "two starts to a window: {gaps:?}");
     assert_ne!(listed(&kernel, "loops").await["state"], "connected");
 }
@@ -87,15 +107,21 @@ async fn the_policy_decides_who_comes_back() {
         ("always1", "always", 1, true),
     ];
     let spawns = cases.map(|_| Spawns::new());
-    let entries = cases.iter().zip(&spawns).map(|((id, policy, _, _), spawns)| {
-        let keys = format!("restart_policy = {policy:?}\nbackoff_base_ms = 20");
-        entry(id, &spawns.of(&[]), &keys)
-    });
+    let entries = cases
+        .iter()
+        .zip(&spawns)
+        .map(|((id, policy, _, _), spawns)| {
+            let keys = format!("restart_policy = {policy:?}\nbackoff_base_ms = 20");
+            entry(id, &spawns.of(&[]), &keys)
+        });
     let kernel = Kernel::start(&entries.collect::<String>()).await;
     kernel.connected(&cases.map(|(id, ..)| id)).await;
     let mut agent = owner(&kernel).await;
     for (id, _, code, _) in cases {
-        agent.call(&format!("{id}__crash"), json!({"code": code})).await.error();
+        agent
+            .call(&format!("{id}__crash"), json!({"code": code}))
+            .await
+            .error();
     }
     for ((id, _, code, comes_back), spawns) in cases.iter().zip(&spawns) {
         if *comes_back {
@@ -106,7 +132,12 @@ async fn the_policy_decides_who_comes_back() {
         let state = if *code == 0 { "disconnected" } else { "error" };
         let down = in_state(&mut agent, id, state).await;
         assert_eq!(down["next_try_ms"], json!(null), "{down:#}");
-        assert!(down["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{down:#}");
+        assert!(
+            down["reason"]
+                .as_str()
+                .is_some_and(|reason| !reason.is_empty()),
+            "{down:#}"
+        );
     }
     for ((id, .., comes_back), spawns) in cases.iter().zip(&spawns) {
         assert_eq!(spawns.count(), 1 + usize::from(*comes_back), "{id}");
@@ -117,14 +148,18 @@ async fn the_policy_decides_who_comes_back() {
 #[tokio::test]
 async fn a_command_that_does_not_exist_is_told_in_plain_words() {
     let gone = "[[servers]]\nid = \"gone\"\ncommand = \"no-such-program-here\"\nmax_restarts = 0\n";
-    let gone = gone.to_owned() + "[[servers]]\nid = \"far\"\ncommand = \"/no/such/file\"\nmax_restarts = 0\n";
+    let gone = gone.to_owned()
+        + "[[servers]]\nid = \"far\"\ncommand = \"/no/such/file\"\nmax_restarts = 0\n";
     let kernel = Kernel::start(&(gone + &server("calm", &[], ""))).await;
     kernel.connected(&["calm"]).await;
     let mut agent = owner(&kernel).await;
     in_state(&mut agent, "gone", "error").await;
     in_state(&mut agent, "far", "error").await;
     let reason = listed(&kernel, "gone").await["reason"].to_string();
-    assert!(reason.contains("no-such-program-here") && reason.contains("PATH"), "{reason}");
+    assert!(
+        reason.contains("no-such-program-here") && reason.contains("PATH"),
+        "{reason}"
+    );
     let reason = listed(&kernel, "far").await["reason"].to_string();
     assert!(reason.contains("/no/such/file"), "{reason}");
     echoes(&mut agent, "calm").await;

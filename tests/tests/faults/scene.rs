@@ -19,7 +19,10 @@ pub(crate) fn server(id: &str, flags: &[&str], keys: &str) -> String {
 
 /// A program as an entry of `mgp.toml`, with more keys.
 pub(crate) fn entry(id: &str, program: &Program, keys: &str) -> String {
-    format!("{}{keys}\n", program.entry(id).trim_end_matches('\n').to_owned() + "\n")
+    format!(
+        "{}{keys}\n",
+        program.entry(id).trim_end_matches('\n').to_owned() + "\n"
+    )
 }
 
 /// The owner at the socket: an agent that sees everything and may ask about the servers.
@@ -37,7 +40,9 @@ pub(crate) async fn begin(agent: &mut Agent, name: &str, arguments: Value) -> Va
 
 /// Calls `echo` of a server and sees that it answers.
 pub(crate) async fn echoes(agent: &mut Agent, server: &str) {
-    let answer = agent.call(&format!("{server}__echo"), json!({"text": "hi"})).await;
+    let answer = agent
+        .call(&format!("{server}__echo"), json!({"text": "hi"}))
+        .await;
     assert_eq!(answer.text(), "hi");
 }
 
@@ -73,7 +78,10 @@ pub(crate) async fn until(
 
 /// Waits until a server is in a state.
 pub(crate) async fn in_state(owner: &mut Agent, id: &str, state: &str) -> Value {
-    until(owner, id, &format!("is {state}"), |server| server["state"] == state).await
+    until(owner, id, &format!("is {state}"), |server| {
+        server["state"] == state
+    })
+    .await
 }
 
 /// Waits until so many calls are under way at a server.

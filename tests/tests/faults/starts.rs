@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{Kernel, Upstream};
-use mgp_tests::harness::program::remote_entry;
 use serde_json::json;
 
 use crate::scene::{AT_ONCE, echoes, in_state, listed, owner, server};
@@ -24,8 +24,15 @@ async fn a_server_that_hangs_delays_no_list_and_no_call_of_others() {
     let begun = Instant::now();
     let mut agent = kernel.http_agent(None);
     within("initialize", AT_ONCE, agent.initialize("2025-11-25", "{}")).await;
-    for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
-        within(method, AT_ONCE, agent.request(method, json!({}))).await.result();
+    for method in [
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+    ] {
+        within(method, AT_ONCE, agent.request(method, json!({})))
+            .await
+            .result();
     }
     within("an echo", AT_ONCE, echoes(&mut agent, "calm")).await;
     assert!(begun.elapsed() < AT_ONCE);
@@ -62,9 +69,16 @@ async fn only_who_asks_for_a_slow_server_waits_for_it() {
         let mut hasty = kernel.http_agent(Some("calm"));
         hasty.initialize("2025-11-25", "{}").await.result();
         assert_eq!(hasty.call("echo", json!({"text": "x"})).await.text(), "x");
-        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_millis(1500),
+            "{:?}",
+            begun.elapsed()
+        );
     });
-    assert_eq!(welcome.result()["serverInfo"]["name"], "conformance-fixture");
+    assert_eq!(
+        welcome.result()["serverInfo"]["name"],
+        "conformance-fixture"
+    );
     assert!(begun.elapsed() > Duration::from_millis(1500));
     assert_eq!(patient.call("echo", json!({"text": "y"})).await.text(), "y");
 }
@@ -81,7 +95,11 @@ async fn a_call_waits_for_the_restart_of_its_own_server_only() {
     let begun = Instant::now();
     tokio::join!(echoes(&mut patient, "late"), async {
         echoes(&mut hasty, "calm").await;
-        assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_millis(1000),
+            "{:?}",
+            begun.elapsed()
+        );
     });
     assert!(begun.elapsed() >= Duration::from_millis(1000));
 }

@@ -1,0 +1,180 @@
+//! `mgp.toml` is changed while the kernel runs: well, badly, and in a hurry.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
+use serde_json::{Value, json};
+
+use crate::machine::{all_gone, runs};
+use crate::scene::{begin, echoes, entry, in_flight, in_state, owner, server, shown, until};
+
+/// Servers come, go and change; the one whose entry stayed the same keeps its process and the call
+/// it is working on.
+#[tokio::test]
+async fn a_new_configuration_touches_only_what_changed() {
+    let same = server("same", &[], "");
+    let servers = same.clone() + &server("gone", &[], "") + &server("changed", &[], "");
+    let kernel = Kernel::start(&servers).await;
+    kernel.connected(&["same", "gone", "changed"]).await;
+    let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);
+    let waiting = begin(&mut agent, "same__reverse", json!({"n": 2})).await;
+    in_flight(&mut other, "same", 1).await;
+    let [same_pid, gone_pid, changed_pid] = pids(&mut other, ["same", "gone", "changed"]).await;
+
+    let changed = server("changed", &["--name", "anew"], "");
+    kernel.rewrite(&(server("new", &[], "") + &changed + &same));
+    in_state(&mut other, "new", "connected").await;
+    let anew = |server: &Value| server["server_info"] == "anew 1.0.0";
+    until(&mut other, "changed", "is anew", anew).await;
+    until(&mut other, "gone", "is gone", Value::is_null).await;
+    all_gone(&[gone_pid, changed_pid]).await;
+
+    assert_eq!(pids(&mut other, ["same"]).await, [same_pid]);
+    other.call("same__reverse", json!({"n": 2})).await.result();
+    assert_eq!(agent.answer_to(&waiting).await.text(), "came as number 1");
+    for id in ["new", "changed", "same"] {
+        echoes(&mut other, id).await;
+    }
+    assert_eq!(
+        other.call("gone__echo", json!({"text": "x"})).await.code(),
+        -32602
+    );
+}
+
+/// What cannot be read changes nothing; the status says what is wrong, where, until it is mended.
+#[tokio::test]
+async fn a_broken_configuration_keeps_the_old_state_and_is_shown() {
+    let it = server("it", &[], "");
+    let kernel = Kernel::start(&it).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let before = pids(&mut agent, ["it"]).await;
+    // Three lines of [http] come first.
+    kernel.rewrite("[[servers]]\nid = \"it\"\ncommand = \n");
+    let problem = problem(&kernel).await;
+    assert!(problem.contains("mgp.toml:6:11"), "{problem}");
+    echoes(&mut agent, "it").await;
+    assert_eq!(pids(&mut agent, ["it"]).await, before);
+    kernel.rewrite(&(it + &server("new", &[], "")));
+    kernel.connected(&["new"]).await;
+    assert_eq!(
+        kernel.mgp_json(&["status"]).await["config_problems"],
+        json!([])
+    );
+    assert_eq!(pids(&mut agent, ["it"]).await, before);
+}
+
+/// One broken entry stops no other: its own server stays as it was, new ones start.
+#[tokio::test]
+async fn a_broken_entry_leaves_its_server_and_all_others_alone() {
+    let kernel = Kernel::start(&(server("it", &[], "") + &server("same", &[], ""))).await;
+    kernel.connected(&["it", "same"]).await;
+    let mut agent = owner(&kernel).await;
+    let before = pids(&mut agent, ["it", "same"]).await;
+    let broken = server("it", &[], "max_restarts = \"many\"");
+    kernel.rewrite(&(broken + &server("same", &[], "") + &server("new", &[], "")));
+    let problem = problem(&kernel).await;
+    assert!(
+        problem.contains("mgp.toml:") && problem.contains("max_restarts"),
+        "{problem}"
+    );
+    kernel.connected(&["new"]).await;
+    assert_eq!(pids(&mut agent, ["it", "same"]).await, before);
+    for id in ["it", "same", "new"] {
+        echoes(&mut agent, id).await;
+    }
+}
+
+/// A server that could not run as it was configured starts when its entry is mended.
+#[tokio::test]
+async fn a_mended_entry_starts_its_server() {
+    let needy = Program::fixture(&[]).env("API_KEY", "${NO_SUCH_VARIABLE_HERE}");
+    let kernel = Kernel::start(&entry("it", &needy, "")).await;
+    let mut agent = owner(&kernel).await;
+    in_state(&mut agent, "it", "error").await;
+    kernel.rewrite(&entry(
+        "it",
+        &Program::fixture(&[]).env("API_KEY", "set"),
+        "",
+    ));
+    in_state(&mut agent, "it", "connected").await;
+    echoes(&mut agent, "it").await;
+}
+
+/// A server taken out and put back while its last call is still under way runs once, and stays.
+#[tokio::test]
+async fn a_server_taken_out_and_put_back_runs_once() {
+    let it = server("it", &[], "");
+    let kernel = Kernel::start(&it).await;
+    kernel.connected(&["it"]).await;
+    let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);
+    let waiting = begin(&mut agent, "it__slow", json!({"ms": 2500})).await;
+    in_flight(&mut other, "it", 1).await;
+    let [old] = pids(&mut other, ["it"]).await;
+    kernel.rewrite("");
+    until(&mut other, "it", "is gone", Value::is_null).await;
+    kernel.rewrite(&it);
+    in_state(&mut other, "it", "connected").await;
+    assert_eq!(agent.answer_to(&waiting).await.text(), "slept");
+    all_gone(&[old]).await;
+    // The next change is taken up after everything the old process left behind was.
+    kernel.rewrite(&(it + &server("after", &[], "")));
+    in_state(&mut other, "after", "connected").await;
+    echoes(&mut other, "it").await;
+    let fixtures = mgp_tests::load::usage::below(kernel.pid());
+    let fixtures = fixtures
+        .into_iter()
+        .filter(|pid| runs(*pid) && is_fixture(*pid));
+    assert_eq!(fixtures.count(), 2, "`it` and `after`");
+}
+
+/// Ten changes in a row end with what the last one said.
+#[tokio::test]
+async fn the_last_of_many_changes_counts() {
+    let kernel = Kernel::start(&server("it", &["--name", "n0"], "stop_grace_ms = 200")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    for n in 1..=10 {
+        kernel.rewrite(&server(
+            "it",
+            &["--name", &format!("n{n}")],
+            "stop_grace_ms = 200",
+        ));
+        // In the midst of a restart, as often as not.
+        shown(&mut agent, "it").await;
+    }
+    let last = |server: &Value| server["server_info"] == "n10 1.0.0";
+    until(&mut agent, "it", "is the last one", last).await;
+    echoes(&mut agent, "it").await;
+}
+
+fn is_fixture(pid: u32) -> bool {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe"));
+    path.is_ok_and(|path| path.ends_with(Path::new("mgp-fixture")))
+}
+
+async fn pids<const N: usize>(agent: &mut Agent, ids: [&str; N]) -> [u32; N] {
+    let mut pids = [0; N];
+    for (pid, id) in pids.iter_mut().zip(ids) {
+        let server = shown(agent, id).await;
+        *pid = server["pid"].as_u64().unwrap().try_into().unwrap();
+    }
+    pids
+}
+
+/// The one problem that `mgp status --json` shows.
+async fn problem(kernel: &Kernel) -> String {
+    let mut problems = Value::Null;
+    wait_until(
+        "the problem is shown",
+        DEADLINE.min(Duration::from_secs(20)),
+        async || {
+            problems = kernel.mgp_json(&["status"]).await["config_problems"].clone();
+            problems != json!([])
+        },
+    )
+    .await;
+    assert_eq!(problems.as_array().unwrap().len(), 1, "{problems:#}");
+    problems[0].as_str().unwrap().to_owned()
+}

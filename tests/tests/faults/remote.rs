@@ -1,0 +1,222 @@
+//! Servers over HTTP that forget, fall, come back, break off or take their time.
+
+use mgp_tests::harness::program::remote_entry;
+use mgp_tests::harness::wait::within;
+use mgp_tests::harness::{DEADLINE, Kernel, Process, Program, Upstream};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::scene::{
+    AT_ONCE, begin, echoes, in_flight, in_state, listed, owner, server, shown, told, until,
+};
+
+/// Comes back so quickly that a story goes on at once.
+const QUICK: &str = "max_restarts = 100\nbackoff_base_ms = 20\nbackoff_max_ms = 100\n";
+
+/// A session that the server forgot is opened again and the call made once more, out of the
+/// caller's sight: the server had not looked at it, so it ran once.
+#[tokio::test]
+async fn a_forgotten_session_is_opened_again_out_of_sight() {
+    let upstream = Upstream::start(&["--http-expire", "9"]).await;
+    let kernel = Kernel::start(&(remote_entry("far", &upstream.url()) + QUICK)).await;
+    kernel.connected(&["far"]).await;
+    let mut agent = owner(&kernel).await;
+    for _ in 0..30 {
+        echoes(&mut agent, "far").await;
+    }
+    let counted = told(&agent.call("far__count", json!({})).await);
+    assert_eq!(counted["calls"]["echo"], 30, "{counted:#}");
+    assert!(
+        counted["methods"]["initialize"].as_u64() > Some(3),
+        "{counted:#}"
+    );
+}
+
+/// A server that was restarted behind the kernel's back knows no session either.
+#[tokio::test]
+async fn a_restarted_server_is_used_on_out_of_sight() {
+    let mut upstream = Upstream::start(&[]).await;
+    let kernel = Kernel::start(&(remote_entry("far", &upstream.url()) + QUICK)).await;
+    kernel.connected(&["far"]).await;
+    let mut agent = owner(&kernel).await;
+    echoes(&mut agent, "far").await;
+    upstream.process().signal(Signal::SIGKILL);
+    upstream.process().end(DEADLINE).await;
+    let again = again(upstream.port(), &[]).await;
+    echoes(&mut agent, "far").await;
+    drop(again);
+}
+
+/// Down is told with the reason, and up again is noticed without anybody's help.
+#[tokio::test]
+async fn a_server_that_is_down_says_so_and_is_found_when_it_is_back() {
+    let mut upstream = Upstream::start(&[]).await;
+    let servers = remote_entry("far", &upstream.url()) + QUICK + &server("calm", &[], "");
+    let kernel = Kernel::start(&servers).await;
+    kernel.connected(&["far", "calm"]).await;
+    let mut agent = owner(&kernel).await;
+    let (waiting, mut other) = (
+        begin(&mut agent, "far__hang", json!({})).await,
+        owner(&kernel).await,
+    );
+    in_flight(&mut other, "far", 1).await;
+    upstream.process().signal(Signal::SIGKILL);
+    let lost = agent.answer_to(&waiting).await;
+    assert_eq!(lost.error()["data"]["outcome"], "unknown");
+    until(&mut agent, "far", "is tried again", |far| {
+        far["restarts"].as_u64() > Some(1)
+    })
+    .await;
+    let far = listed(&kernel, "far").await;
+    assert!(
+        ["restarting", "error"].contains(&far["state"].as_str().unwrap()),
+        "{far:#}"
+    );
+    assert!(
+        far["reason"]
+            .to_string()
+            .contains(&upstream.port().to_string()),
+        "{far:#}"
+    );
+    within("an echo", AT_ONCE, echoes(&mut agent, "calm")).await;
+    let again = again(upstream.port(), &[]).await;
+    in_state(&mut agent, "far", "connected").await;
+    echoes(&mut agent, "far").await;
+    drop(again);
+}
+
+/// A server that is not there when the kernel starts is used once it is.
+#[tokio::test]
+async fn a_server_that_comes_later_is_found() {
+    let mut upstream = Upstream::start(&[]).await;
+    upstream.process().signal(Signal::SIGKILL);
+    upstream.process().end(DEADLINE).await;
+    let kernel = Kernel::start(&(remote_entry("far", &upstream.url()) + QUICK)).await;
+    let mut agent = owner(&kernel).await;
+    until(&mut agent, "far", "was tried", |far| {
+        far["restarts"].as_u64() > Some(0)
+    })
+    .await;
+    let again = again(upstream.port(), &[]).await;
+    in_state(&mut agent, "far", "connected").await;
+    echoes(&mut agent, "far").await;
+    drop(again);
+}
+
+/// HTTP+SSE of 2024-11-05 as the last way: it works, and its end is noticed like any other.
+#[tokio::test]
+async fn a_server_of_the_old_transport_works_and_its_end_is_told() {
+    let mut upstream = Upstream::start(&["--sse-only"]).await;
+    let url = format!("http://127.0.0.1:{}/sse", upstream.port());
+    let kernel = Kernel::start(&(remote_entry("old", &url) + QUICK)).await;
+    kernel.connected(&["old"]).await;
+    assert_eq!(listed(&kernel, "old").await["transport"], "sse");
+    let mut agent = owner(&kernel).await;
+    echoes(&mut agent, "old").await;
+    let waiting = begin(&mut agent, "old__hang", json!({})).await;
+    in_flight(&mut agent, "old", 1).await;
+    upstream.process().signal(Signal::SIGKILL);
+    upstream.process().end(DEADLINE).await;
+    let lost = within("an answer", AT_ONCE, agent.answer_to(&waiting)).await;
+    assert_eq!(lost.error()["data"]["outcome"], "unknown");
+    let again = again(upstream.port(), &["--sse-only"]).await;
+    in_state(&mut agent, "old", "connected").await;
+    echoes(&mut agent, "old").await;
+    drop(again);
+}
+
+/// SEP-1699: a stream that the server closes before the answer is taken up where it broke off.
+#[tokio::test]
+async fn a_stream_closed_in_mid_call_is_taken_up_again() {
+    let upstream = Upstream::start(&[]).await;
+    let kernel = Kernel::start(&(remote_entry("far", &upstream.url()) + QUICK)).await;
+    kernel.connected(&["far"]).await;
+    let mut agent = owner(&kernel).await;
+    let answer = agent.call("far__test_reconnection", json!({})).await;
+    assert!(!answer.text().is_empty());
+    assert_eq!(shown(&mut agent, "far").await["restarts"], 0);
+}
+
+/// A slow server over HTTP holds up its own callers, and of those only who asked for something slow.
+#[tokio::test]
+async fn a_slow_server_holds_up_its_own_callers_only() {
+    let (slow, quick) = (Upstream::start(&[]).await, Upstream::start(&[]).await);
+    let servers = remote_entry("slow", &slow.url()) + &remote_entry("quick", &quick.url());
+    let kernel = Kernel::start(&servers).await;
+    kernel.connected(&["slow", "quick"]).await;
+    let (mut patient, mut hasty) = (owner(&kernel).await, owner(&kernel).await);
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        waiting.push(begin(&mut patient, "slow__slow", json!({"ms": 3000})).await);
+    }
+    in_flight(&mut hasty, "slow", 100).await;
+    for id in ["quick", "slow"] {
+        within("an echo", AT_ONCE, echoes(&mut hasty, id)).await;
+    }
+    assert_eq!(shown(&mut hasty, "slow").await["in_flight"], 100);
+    for id in waiting {
+        assert_eq!(patient.answer_to(&id).await.text(), "slept");
+    }
+}
+
+/// A call over HTTP that is never answered times out, and the server is told.
+#[tokio::test]
+async fn a_call_over_http_that_is_never_answered_times_out_and_is_cancelled() {
+    let upstream = Upstream::start(&[]).await;
+    let far = remote_entry("far", &upstream.url()) + "call_timeout_secs = 1\n";
+    let kernel = Kernel::start(&far).await;
+    kernel.connected(&["far"]).await;
+    let mut agent = owner(&kernel).await;
+    let answer = agent.call("far__hang", json!({})).await;
+    assert_eq!(answer.error()["data"]["timeoutMs"], 1000);
+    let cancelled = async {
+        let mut counted = Value::Null;
+        while counted["cancelled"]["hang"] != 1 {
+            counted = told(&agent.call("far__count", json!({})).await);
+        }
+    };
+    within("the server hears of it", DEADLINE, cancelled).await;
+}
+
+/// An answer over the limit is refused whichever way it comes, and the next one is not.
+#[tokio::test]
+async fn an_answer_over_the_limit_is_refused_over_http_too() {
+    let (events, json) = (
+        Upstream::start(&[]).await,
+        Upstream::start(&["--http-json"]).await,
+    );
+    let old = Upstream::start(&["--sse-only"]).await;
+    let limit = "max_frame_bytes = 100000\n";
+    let servers = remote_entry("events", &events.url())
+        + limit
+        + &remote_entry("json", &json.url())
+        + limit
+        + &remote_entry("old", &format!("http://127.0.0.1:{}/sse", old.port()))
+        + limit
+        + QUICK;
+    let kernel = Kernel::start(&servers).await;
+    kernel.connected(&["events", "json", "old"]).await;
+    let mut agent = owner(&kernel).await;
+    for id in ["events", "json", "old"] {
+        let huge = format!("{id}__huge");
+        let refused = agent.call(&huge, json!({"bytes": 50 << 20})).await;
+        assert_eq!(refused.code(), -32603, "{id}");
+        let words = refused.error()["message"].to_string();
+        assert!(
+            words.contains("100000") && words.contains("max_frame_bytes"),
+            "{id}: {words}"
+        );
+        echoes(&mut agent, id).await;
+        assert_eq!(shown(&mut agent, id).await["in_flight"], 0);
+    }
+}
+
+/// The scripted server at a port where one was before.
+async fn again(port: u16, flags: &[&str]) -> Process {
+    let port = port.to_string();
+    let args = [&["--http", &port, "--until-eof"], flags].concat();
+    let mut process = Process::start("mgp-fixture", &Program::ours("mgp-fixture", args));
+    let listening = |said: &str| said.contains("listening").then_some(());
+    process.says("that it listens", DEADLINE, listening).await;
+    process
+}
