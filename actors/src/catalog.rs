@@ -13,7 +13,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::agent::Agent;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{AskError, Letter, Mailbox};
 use crate::server::ServerMsg;
 use crate::subscriptions::SubscriptionsHandle;
 
@@ -88,8 +88,10 @@ impl CatalogHandle {
     }
 
     fn say(&self, message: CatalogMsg) {
-        if let Err(error) = self.mailbox.tell(message) {
-            tracing::error!(%error, "the catalog was not told of a change");
+        match self.mailbox.tell(message) {
+            // The kernel is ending.
+            Ok(()) | Err(AskError::Stopped) => {}
+            Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
         }
     }
 }

@@ -247,8 +247,11 @@ impl Inbound {
     fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
         let version = caller.version;
         let welcome = self.reception.routes.welcome(caller);
-        let sink = self.sink.clone();
+        let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        // Under way like any other request, so that it is answered although the client has hung up.
+        let _ = agent.open(&id, None);
         run(welcome, move |outcome| {
+            agent.done(&id);
             send_line(&sink, answer_frame(id.as_json(), &outcome, version));
         });
     }

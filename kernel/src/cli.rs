@@ -44,6 +44,7 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         command @ (Command::Up(_)
         | Command::Demo
         | Command::Stdio(_)
+        | Command::Down
         | Command::Status
         | Command::Servers(_)
         | Command::Tools(_)) => {
@@ -65,6 +66,7 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Up(_) => up::up(context, parts),
         Command::Demo => up::demo(context, parts),
         Command::Stdio(stdio) => stdio::join(context, stdio),
+        Command::Down => detach::down(context),
         Command::Status => status::show(context),
         Command::Servers(servers) => dispatch_servers(context, servers),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),

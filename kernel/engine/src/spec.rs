@@ -2,6 +2,7 @@
 //! (MGP §15.2, §11.5).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub struct ServerSpec {
 }
 
 /// How the kernel reaches a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Reach {
     /// A child process that speaks newline-delimited JSON-RPC.
     Stdio {
@@ -47,6 +48,24 @@ pub enum Reach {
         /// Sent with each request; values are secrets.
         headers: BTreeMap<String, String>,
     },
+}
+
+/// Shows names only: arguments, variables and headers may hold secrets.
+impl fmt::Debug for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, env, .. } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("env", &env.keys())
+                .finish_non_exhaustive(),
+            Self::Http { url, headers } => f
+                .debug_struct("Http")
+                .field("url", url)
+                .field("headers", &headers.keys())
+                .finish(),
+        }
+    }
 }
 
 /// When a server that stopped is started again (MGP §11.5).

@@ -63,6 +63,8 @@ pub struct Options {
 pub enum Command {
     /// Run the kernel here until it is stopped.
     Up(Up),
+    /// End the running kernel and its servers.
+    Down,
     /// Try it out: a kernel with a built-in server, in a folder of its own that is removed at the end.
     Demo,
     /// Join stdin and stdout to the running kernel; this is what an MCP client starts.

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::{KernelStatus, Status};
+use mgp_protocol::mgp::kernel::{KernelStatus, Status, Stop};
 use serde_json::json;
 
 use super::client::{LATE, Opening, read};
@@ -40,10 +40,50 @@ pub(super) fn up(context: &Context) -> Result<(), Failure> {
         false => {
             let pid = status.pid;
             say(format_args!(
-                "the kernel is up (process {pid}; `kill {pid}` ends it)"
+                "the kernel is up (process {pid}; `mgp down` ends it)"
             ))
         }
     }
+}
+
+/// Ends the running kernel, and waits until it is gone.
+pub(super) fn down(context: &Context) -> Result<(), Failure> {
+    let Some(running) = status(context)? else {
+        return Err(Failure::NotRunning(context.socket.clone()));
+    };
+    context.with_kernel(Opening::default(), async |client| {
+        client.request(Stop::METHOD, &json!({}), &mut ()).await
+    })?;
+    let mut progress = Progress::of("stopping the kernel");
+    let mut wait = Wait::until(Instant::now() + PATIENCE, &mut progress);
+    while status(context).is_ok_and(|status| status.is_some_and(|s| s.pid == running.pid)) {
+        if !wait.a_little() {
+            return Err(Failure::Other(format!(
+                "the kernel (process {}) is still there after {} s",
+                running.pid,
+                PATIENCE.as_secs()
+            )));
+        }
+    }
+    match context.json {
+        true => say(json!({ "stopped": running.pid })),
+        false => say(format_args!(
+            "the kernel (process {}) has stopped",
+            running.pid
+        )),
+    }
+}
+
+/// How long the first client of a new kernel waits for its servers. Many clients ask for the tools
+/// once and never again.
+const FIRST_SERVERS: Duration = Duration::from_secs(10);
+
+/// Waits until every server of a kernel that was just started has connected or failed.
+pub(super) fn settled(context: &Context) {
+    let mut progress = Progress::of("waiting for the servers");
+    let mut wait = Wait::until(Instant::now() + FIRST_SERVERS, &mut progress);
+    let starting = |status: KernelStatus| status.servers.iter().any(|s| s.state == "connecting");
+    while status(context).is_ok_and(|status| status.is_some_and(starting)) && wait.a_little() {}
 }
 
 /// The running kernel's status; `None` when none runs.

@@ -32,6 +32,7 @@ pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failu
     let mut socket = match connect(context) {
         Err(Failure::NotRunning(_)) => {
             detach::start(context)?;
+            detach::settled(context);
             connect(context)?
         }
         connected => connected?,

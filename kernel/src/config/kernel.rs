@@ -106,7 +106,7 @@ impl Default for Http {
             auth: Auth::Token,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            max_sessions: 1024,
+            max_sessions: 10_000,
             session_idle: Duration::from_secs(1800),
         }
     }
