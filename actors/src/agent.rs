@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,13 +11,16 @@ use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::{self, RequestId};
-use mgp_protocol::mcp::{ClientCapabilities, Initialize};
+use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::pending::Pending;
+use mgp_protocol::splice::Splice;
+use mgp_sync::pending::{Pending, Refused};
 use mgp_transports::lines::LineSink;
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
+use crate::link::Link;
+use crate::relay::progress_token;
 use crate::request::Caller;
 use crate::streams::{GET, Lane, Streams};
 
@@ -56,13 +59,21 @@ pub struct Agent {
     /// Its place among [`Level::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
-    asked: Pending<oneshot::Sender<ClientAnswer>>,
+    asked: Pending<Asked>,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
     answered: Notify,
 }
 
 /// What the agent said to a question: the `result` or the `error` member, as JSON text.
 pub type ClientAnswer = Result<Bytes, Bytes>;
+
+/// A question that awaits its answer.
+#[derive(Debug)]
+struct Asked {
+    answer: oneshot::Sender<ClientAnswer>,
+    /// The server that wants to hear of the client's progress, and its own token, as JSON text.
+    heeds: Option<(Weak<Link>, Box<str>)>,
+}
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -174,7 +185,12 @@ impl Agent {
                 lane,
                 primed: self.caller().is_some_and(|c| c.version.primes_streams()),
             },
-            (Outward::Session(_), None) => Way::Nowhere,
+            // A part of a batch has no stream of its own.
+            (Outward::Session(streams), None) => Way::Stream {
+                streams: streams.clone(),
+                lane: GET,
+                primed: false,
+            },
         });
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
@@ -274,21 +290,34 @@ impl Agent {
     pub async fn ask(
         &self,
         exchange: &Exchange,
+        link: &Arc<Link>,
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
         let (sender, answer) = oneshot::channel();
-        let id = self.asked.insert(sender).map_err(|refused| match refused {
-            mgp_sync::pending::Refused::Full(_) => Unanswered::Overloaded,
-            mgp_sync::pending::Refused::Closed(_) => Unanswered::Gone,
+        let token = params.and_then(progress_token);
+        let asked = Asked {
+            answer: sender,
+            heeds: token.map(|token| (Arc::downgrade(link), token.get().into())),
+        };
+        let id = self.asked.insert(asked).map_err(|refused| match refused {
+            Refused::Full(_) => Unanswered::Overloaded,
+            Refused::Closed(_) => Unanswered::Gone,
         })?;
         let forget = Forget {
             agent: self,
             exchange,
             id,
         };
+        let params = params.map(|params| {
+            let mut splice = Splice::new(params);
+            if let Some(token) = token {
+                splice.replace(token.get(), id.to_string());
+            }
+            splice.finish()
+        });
         exchange.send(
-            jsonrpc::request(&id.to_string(), method, params).into(),
+            jsonrpc::request(&id.to_string(), method, params.as_deref()).into(),
             Class::Kept,
         );
         let outcome = tokio::select! {
@@ -303,7 +332,23 @@ impl Agent {
     /// The client answered a question; answers to nothing are dropped (CMCP-007).
     pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
         if let Some(waiter) = id.as_u64().and_then(|id| self.asked.take(id)) {
-            let _ = waiter.send(answer);
+            let _ = waiter.answer.send(answer);
+        }
+    }
+
+    /// The client reports progress with a question: the server hears of it under its own token.
+    pub fn progressed(&self, params: &str) {
+        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
+            return;
+        };
+        let id = progress.progress_token.get().parse().ok();
+        let heeds = id.and_then(|id| self.asked.with(id, |asked| asked.heeds.clone()));
+        if let Some((link, token)) = heeds.flatten()
+            && let Some(link) = link.upgrade()
+        {
+            let mut splice = Splice::new(params);
+            splice.replace(progress.progress_token.get(), &*token);
+            link.notify("notifications/progress", Some(&splice.finish()));
         }
     }
 }

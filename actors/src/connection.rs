@@ -18,6 +18,7 @@ use mgp_transports::lines::{self, LineSink, QueueLimits};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Outward, send_line};
 use crate::agents::Reception;
@@ -40,13 +41,14 @@ pub struct ConnectionActor {
     agent: Arc<Agent>,
 }
 
-/// Serves an agent on a pair of byte streams until either side ends. Without a `view` the agent may
+/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without a `view` the agent may
 /// choose one with `mgp/door/open`. Resolves at the end.
 pub async fn serve<R, W>(
     reception: Reception,
     id: AgentId,
     operator: bool,
     view: Option<View>,
+    leave: CancellationToken,
     reader: R,
     writer: W,
 ) where
@@ -72,14 +74,19 @@ pub async fn serve<R, W>(
     let writing = tokio::spawn(lines_out.run(writer, STALL));
     let reading = lines::read(reader, MAX_FRAME, move |frame| inbound.receive(frame));
     tokio::pin!(writing);
-    tokio::select! {
-        _ = reading => {
-            // The agent has said all it will; what is under way may still be answered.
-            let _ = tokio::time::timeout(LAST_WORDS, agent.idle()).await;
-            sink.close();
-            let _ = (&mut writing).await;
+    let heard_out = async {
+        tokio::select! {
+            _ = reading => {}
+            () = leave.cancelled() => {}
         }
+        // The agent has said all it will; what is under way may still be answered.
+        let _ = tokio::time::timeout(LAST_WORDS, agent.idle()).await;
+        sink.close();
+        std::future::pending().await
+    };
+    tokio::select! {
         _ = &mut writing => {}
+        () = heard_out => {}
     }
     actor.stop(None);
     let _ = ended.await;

@@ -65,6 +65,9 @@ impl Exchange {
 
     /// Sends a message that belongs to this request.
     pub fn send(&self, frame: Bytes, class: Class) {
+        if class == Class::Lossy && self.is_cancelled() {
+            return;
+        }
         match &self.way {
             Way::Line(sink) => crate::agent::send_line(sink, frame),
             Way::Stream { streams, lane, .. } => {

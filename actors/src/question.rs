@@ -11,6 +11,7 @@ use mgp_protocol::splice::{Splice, member, quoted};
 
 use crate::agent::ClientAnswer;
 use crate::exchange::Exchange;
+use crate::link::Link;
 use crate::request::Caller;
 
 /// How long a question may wait until it is clear whose call it belongs to.
@@ -57,7 +58,7 @@ pub fn is_known(method: &str) -> bool {
 
 /// Puts the question to the client, if it said that it can be asked.
 pub async fn put(
-    server: &ServerId,
+    link: &Arc<Link>,
     caller: &Arc<Caller>,
     exchange: &Exchange,
     method: &str,
@@ -66,8 +67,9 @@ pub async fn put(
     if let Err(missing) = able(&caller.capabilities, method, params) {
         return missing;
     }
-    let params = dressed(server, caller, method, params);
-    match caller.back.ask(exchange, method, params.as_deref()).await {
+    let params = dressed(&link.server, caller, method, params);
+    let asked = caller.back.ask(exchange, link, method, params.as_deref());
+    match asked.await {
         Ok(answer) => answer,
         Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
     }

@@ -101,8 +101,8 @@ async fn live(options: UpOptions) -> Result<(), String> {
     tracing::info!("stopping");
     watching.abort();
     let end = async {
-        doors.close().await;
-        grown.tree.stop_servers().await;
+        tokio::join!(doors.close(), grown.tree.stop_servers());
+        doors.clear().await;
         grown.guard.bye();
     };
     tokio::select! {

@@ -43,8 +43,9 @@ impl Routes for Table {
         }
     }
 
-    fn note(&self, caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
+    fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>) {
         match method {
+            "notifications/progress" => caller.back.progressed(params.unwrap_or("{}")),
             "notifications/initialized" | "notifications/roots/list_changed" => {
                 self.relay.roots_changed(caller);
             }

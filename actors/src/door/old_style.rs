@@ -70,6 +70,7 @@ impl OldStyle {
             agent,
             false,
             Some(view),
+            tokio_util::sync::CancellationToken::new(),
             reader,
             writer,
         ));

@@ -106,8 +106,18 @@ impl Link {
             Ok(Message::Request { id, method, params }) => {
                 self.questioned(id, &method, params.map(RawValue::get), via);
             }
+            Err(jsonrpc::Malformed::Batch) if self.may_batch() => {
+                for message in jsonrpc::batch(frame).unwrap_or_default() {
+                    self.receive(&frame.slice_ref(message.get().as_bytes()), via);
+                }
+            }
             Err(malformed) => self.noise(frame, &malformed),
         }
+    }
+
+    /// 2025-03-26 obliges clients to take batches.
+    fn may_batch(&self) -> bool {
+        self.peer().is_some_and(|p| p.version.allows_batches())
     }
 
     fn answered(

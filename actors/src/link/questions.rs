@@ -53,7 +53,12 @@ impl Link {
     }
 
     /// Finds the client that is meant and asks it.
-    async fn consult(&self, method: &str, params: Option<&str>, via: Option<u64>) -> ClientAnswer {
+    async fn consult(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&str>,
+        via: Option<u64>,
+    ) -> ClientAnswer {
         let deadline = tokio::time::Instant::now() + question::ATTRIBUTION;
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
@@ -63,7 +68,7 @@ impl Link {
                     if method == "elicitation/create" {
                         self.elicited.asked(params, &caller.back);
                     }
-                    return question::put(&self.server, &caller, &exchange, method, params).await;
+                    return question::put(self, &caller, &exchange, method, params).await;
                 }
                 Origin::Nobody => return self.orphaned(method, params).await,
                 Origin::Several => {
@@ -77,7 +82,7 @@ impl Link {
 
     /// No call is under way. Many servers ask for roots right after the handshake and keep them: they
     /// get those of the only client that has any, and none where there are several.
-    async fn orphaned(&self, method: &str, params: Option<&str>) -> ClientAnswer {
+    async fn orphaned(self: &Arc<Self>, method: &str, params: Option<&str>) -> ClientAnswer {
         if method != "roots/list" {
             return question::orphaned();
         }
@@ -85,7 +90,7 @@ impl Link {
         let Some(agent) = self.upward.only_rooted(&self.server) else {
             return question::no_roots();
         };
-        match agent.ask(&agent.outside(), method, params).await {
+        match agent.ask(&agent.outside(), self, method, params).await {
             Ok(answer) => answer,
             Err(_) => question::no_roots(),
         }

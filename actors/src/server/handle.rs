@@ -209,7 +209,9 @@ impl ServerHandle {
         }
     }
 
+    /// A new supervisor; what an earlier one may have left behind is not handed out any more.
     pub(super) fn filled(&self, supervisor: Mailbox<ServerMsg>) {
+        self.vacate();
         let mut place = self
             .supervisor
             .write()

@@ -16,6 +16,7 @@ use mgp_transports::unix::{self, SocketFile};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::hold;
 use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
@@ -23,6 +24,8 @@ use crate::config;
 
 /// A socket connection that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
+/// How long connections on the socket may take to end with the kernel.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Connections on the socket at once; it is the owner's own.
 const MAX_CONNECTIONS: usize = 4096;
 
@@ -34,6 +37,8 @@ pub(super) struct Bound {
     token: Option<(String, PathBuf)>,
     sessions: Option<Arc<Sessions>>,
     closing: CancellationToken,
+    leave: CancellationToken,
+    visits: TaskTracker,
     open: Vec<JoinHandle<()>>,
 }
 
@@ -61,6 +66,8 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         token,
         sessions: None,
         closing: CancellationToken::new(),
+        leave: CancellationToken::new(),
+        visits: TaskTracker::new(),
         open: Vec::new(),
     })
 }
@@ -75,7 +82,13 @@ impl Bound {
     ) -> Doors {
         self.closing = closing.clone();
         if let Some(listener) = self.listener.take() {
-            let serving = serve_socket(listener, reception.clone(), closing.clone());
+            let serving = serve_socket(
+                listener,
+                reception.clone(),
+                closing.clone(),
+                self.leave.clone(),
+                self.visits.clone(),
+            );
             self.open.push(tokio::spawn(serving));
         }
         let http = self.http.take().map(|door| {
@@ -132,19 +145,32 @@ impl Bound {
         self.open.push(tokio::spawn(serving));
     }
 
-    /// Lets nobody in any more, and sees those out who are inside.
-    pub(super) async fn close(self) {
+    /// Lets nobody in any more; resolves when HTTP requests under way are answered.
+    pub(super) async fn close(&mut self) {
         self.closing.cancel();
-        if let Some(sessions) = &self.sessions {
-            sessions.close_all();
-        }
-        for door in self.open {
+        for door in self.open.drain(..) {
             let _ = door.await;
         }
     }
+
+    /// Sees out those who are still inside.
+    pub(super) async fn clear(self) {
+        if let Some(sessions) = &self.sessions {
+            sessions.close_all();
+        }
+        self.leave.cancel();
+        self.visits.close();
+        let _ = tokio::time::timeout(LAST_WORDS, self.visits.wait()).await;
+    }
 }
 
-async fn serve_socket(listener: UnixListener, reception: Reception, closing: CancellationToken) {
+async fn serve_socket(
+    listener: UnixListener,
+    reception: Reception,
+    closing: CancellationToken,
+    leave: CancellationToken,
+    visits: TaskTracker,
+) {
     let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else {
@@ -156,8 +182,8 @@ async fn serve_socket(listener: UnixListener, reception: Reception, closing: Can
         };
         match accepted {
             Ok((stream, _)) => {
-                let visit = serve_connection(stream, reception.clone(), closing.clone());
-                tokio::spawn(async move {
+                let visit = serve_connection(stream, reception.clone(), leave.clone());
+                visits.spawn(async move {
                     visit.await;
                     drop(place);
                 });
@@ -172,7 +198,7 @@ async fn serve_socket(listener: UnixListener, reception: Reception, closing: Can
 }
 
 /// Only the owner of the kernel is served, whoever may have reached the socket.
-async fn serve_connection(stream: UnixStream, reception: Reception, closing: CancellationToken) {
+async fn serve_connection(stream: UnixStream, reception: Reception, leave: CancellationToken) {
     match unix::peer(&stream) {
         Ok(peer) if peer.uid == nix::unistd::geteuid().as_raw() => {}
         Ok(_) | Err(_) => return,
@@ -180,9 +206,5 @@ async fn serve_connection(stream: UnixStream, reception: Reception, closing: Can
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, STALL);
     let agent = AgentId::new("operator");
-    let serving = connection::serve(reception, agent, true, None, reader, writer);
-    tokio::select! {
-        () = serving => {}
-        () = closing.cancelled() => {}
-    }
+    connection::serve(reception, agent, true, None, leave, reader, writer).await;
 }

@@ -9,7 +9,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
+use super::DEADLINE;
 use super::events::Events;
+use super::wait::within;
 
 /// The header that names a legacy session.
 pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -57,6 +59,9 @@ impl HttpClient {
     ///
     /// # Errors
     /// What the connection ran into.
+    ///
+    /// # Panics
+    /// When no head of an answer comes by the deadline.
     pub async fn send(
         &self,
         method: Method,
@@ -66,7 +71,8 @@ impl HttpClient {
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = self.headers.clone();
-        let (head, body) = self.client.request(request).await?.into_parts();
+        let answer = within("the head of an answer", DEADLINE, self.client.request(request));
+        let (head, body) = answer.await?.into_parts();
         Ok(HttpAnswer {
             status: head.status,
             headers: head.headers,
