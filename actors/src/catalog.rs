@@ -9,12 +9,13 @@ use mgp_engine::catalog::{Catalog, Offer, changes};
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
 
 use crate::agent::Agent;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
-use crate::mailbox::{AskError, Letter, Mailbox};
-use crate::server::ServerMsg;
+use crate::mailbox::{AskError, Letter, Mailbox, Reply};
+use crate::server::{ServerHandle, ServerMsg};
 use crate::subscriptions::SubscriptionsHandle;
 
 /// Changes are published together when they come this close: a kernel that starts 200 servers
@@ -54,12 +55,14 @@ impl CatalogHandle {
         }
     }
 
-    /// A server offers this from now on.
-    pub fn offer(&self, offer: Offer, link: &Link) {
-        let Some(peer) = link.peer().cloned() else {
-            return;
-        };
-        self.say(CatalogMsg::Offered(Arc::new(offer), Box::new(peer)));
+    /// A server offers this from now on. The receiver resolves when agents see it.
+    pub fn offer(&self, offer: Offer, link: &Link) -> oneshot::Receiver<()> {
+        let (reply, seen) = Reply::new();
+        if let Some(peer) = link.peer().cloned() {
+            let (offer, peer) = (Arc::new(offer), Box::new(peer));
+            self.say(CatalogMsg::Offered(offer, peer, reply));
+        }
+        seen
     }
 
     /// A server offers nothing any more.
@@ -77,10 +80,12 @@ impl CatalogHandle {
     #[must_use]
     pub fn upward(
         &self,
+        handle: Arc<ServerHandle>,
         supervisor: Mailbox<ServerMsg>,
         subscriptions: SubscriptionsHandle,
     ) -> impl Upward + use<> {
         Up {
+            handle,
             supervisor,
             subscriptions,
             directory: self.directory.clone(),
@@ -99,8 +104,8 @@ impl CatalogHandle {
 /// What the actor is told.
 #[derive(Debug)]
 pub enum CatalogMsg {
-    /// A server offers this.
-    Offered(Arc<Offer>, Box<Peer>),
+    /// A server offers this. Answered when it is published.
+    Offered(Arc<Offer>, Box<Peer>, Reply<()>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
     /// Time to publish what changed.
@@ -123,6 +128,8 @@ pub struct CatalogState {
     offers: BTreeMap<ServerId, Arc<Offer>>,
     peers: BTreeMap<ServerId, Peer>,
     due: bool,
+    /// Who waits for the next publication; no more than the mailbox takes until then.
+    waiting: Vec<Reply<()>>,
 }
 
 impl Actor for CatalogActor {
@@ -140,6 +147,7 @@ impl Actor for CatalogActor {
             offers: BTreeMap::new(),
             peers: BTreeMap::new(),
             due: false,
+            waiting: Vec::new(),
         })
     }
 
@@ -150,7 +158,8 @@ impl Actor for CatalogActor {
         state: &mut CatalogState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            CatalogMsg::Offered(offer, peer) => {
+            CatalogMsg::Offered(offer, peer, reply) => {
+                state.waiting.push(reply);
                 state.peers.insert(offer.server().clone(), *peer);
                 state.offers.insert(offer.server().clone(), offer);
                 state.publish_soon();
@@ -194,12 +203,14 @@ impl CatalogActor {
         for (view, kind) in changed {
             self.directory.list_changed(&view, kind);
         }
+        state.waiting.drain(..).for_each(|reply| reply.send(()));
     }
 }
 
 /// Hands on what one server says unasked.
 #[derive(Debug)]
 struct Up {
+    handle: Arc<ServerHandle>,
     supervisor: Mailbox<ServerMsg>,
     subscriptions: SubscriptionsHandle,
     directory: Arc<Directory>,
@@ -223,7 +234,12 @@ impl Upward for Up {
         rooted.pop().filter(|_| rooted.is_empty())
     }
 
+    fn unusable(&self, link: u64) {
+        self.handle.retire(link);
+    }
+
     fn broken(&self, _server: &ServerId, link: u64, why: String) {
+        self.handle.retire(link);
         let _ = self.supervisor.tell(ServerMsg::Broken(link, why));
     }
 }

@@ -131,6 +131,8 @@ impl Inbound {
                     self.send(jsonrpc::Malformed::NotJson("not UTF-8".into()).to_frame());
                 }
             },
+            // Answered when it has ended: what follows is read again.
+            Frame::Overrun { .. } => {}
             Frame::Oversized { len, .. } => {
                 let words =
                     format!("Invalid Request: a message of {len} bytes, the limit is {MAX_FRAME}");

@@ -111,19 +111,18 @@ impl Directory {
         rooted.take(most).cloned().collect()
     }
 
-    /// The most verbose level anybody who may see the server asked for; `None` when nobody did.
+    /// The most verbose level anybody who may see the server wants: those who set none, everything
+    /// (CMCP-094). `None` when nobody set one.
     #[must_use]
     pub fn floor(&self, server: &ServerId) -> Option<Level> {
         let own = View::One(server.clone());
-        self.all()
-            .iter()
-            .filter(|a| a.has_set_level())
-            .filter(|a| {
-                a.caller()
-                    .is_some_and(|c| c.view == View::All || c.view == own)
-            })
-            .map(|a| a.level())
-            .min()
+        let mut agents = self.all();
+        agents.retain(|a| {
+            a.caller()
+                .is_some_and(|c| c.view == View::All || c.view == own)
+        });
+        let floor = agents.iter().map(|a| a.level()).min();
+        floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
     }
 }
 

@@ -110,7 +110,7 @@ impl HttpDoor {
                 .streams
                 .open_get(session.caller.version.primes_streams()),
         };
-        events(&session, stream)
+        stream_response(events(&session, stream).standing())
     }
 
     fn delete(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
@@ -185,13 +185,10 @@ fn not_allowed(methods: &'static str) -> Response<Reply> {
     response
 }
 
-/// An event stream of a session.
-fn events(session: &Arc<Session>, stream: crate::streams::Stream) -> Response<Reply> {
+/// An event stream of a session: the answer to a request, which is seen to its end.
+fn events(session: &Arc<Session>, stream: crate::streams::Stream) -> Reply {
     let beat: Bytes = sse::comment("");
-    let body = Reply::stream(session.standing(stream))
-        .heartbeat(HEARTBEAT, beat)
-        .standing();
-    stream_response(body)
+    Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
 }
 
 fn stream_response(body: Reply) -> Response<Reply> {

@@ -97,6 +97,12 @@ impl Exchange {
         self.needs_stream.raised().await;
     }
 
+    /// True when a message was sent, which only a stream can carry.
+    #[must_use]
+    pub fn needed_stream(&self) -> bool {
+        self.needs_stream.is_raised()
+    }
+
     /// The server let go of its stream and wants to be asked again later (SEP-1699).
     pub fn pause(&self) {
         self.paused.raise();

@@ -12,6 +12,7 @@ pub mod directory;
 pub mod door;
 pub mod exchange;
 pub mod guard;
+pub mod levels;
 pub mod link;
 pub mod mailbox;
 pub mod question;

@@ -31,7 +31,7 @@ use crate::agent::Agent;
 use crate::exchange::Exchange;
 use crate::request::Caller;
 
-pub use self::calls::{Call, SESSION_GONE};
+pub use self::calls::Call;
 pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, SESSION, SseWire, VERSION, open};
 use self::turns::TurnQueue;
 pub use self::wire::Wire;
@@ -46,6 +46,8 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn logged(&self, server: &ServerId, params: &str);
     /// The only agent whose folders the server may be shown outside any call.
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
+    /// No new call is to go over the connection.
+    fn unusable(&self, link: u64);
     /// The connection is of no use any more.
     fn broken(&self, server: &ServerId, link: u64, why: String);
 }

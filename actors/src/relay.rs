@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::catalog::Shown;
 use crate::directory::Directory;
-use crate::link::{Call, Link, SESSION_GONE};
+use crate::link::{Call, Link};
 use crate::request::{Outcome, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
@@ -55,14 +55,14 @@ impl Relay {
             .map_err(|_| Refusal::BadCursor)
     }
 
-    /// Calls a server; over a new connection once more when
-    /// the server had forgotten our session, because then it has not looked at the request.
+    /// Calls a server; once more over a new connection when the first was gone before the server
+    /// had looked at the request.
     async fn forward(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         match self.forward_once(request, outgoing).await {
             Err(Refusal::NotReady {
-                reason: Some(reason),
+                retry_after_ms: Some(0),
                 ..
-            }) if reason == SESSION_GONE => self.forward_once(request, outgoing).await,
+            }) => self.forward_once(request, outgoing).await,
             outcome => outcome,
         }
     }

@@ -16,11 +16,14 @@ use mgp_engine::restart::{Exit, Restarts, Verdict};
 use mgp_engine::spec::ServerSpec;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
 
 use self::incarnation::Incarnation;
 use self::lists::Lists;
 use crate::catalog::CatalogHandle;
+use crate::directory::Directory;
 use crate::guard::GuardHandle;
+use crate::levels;
 use crate::link::{Link, List};
 use crate::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
 use crate::subscriptions::SubscriptionsHandle;
@@ -45,6 +48,8 @@ pub enum ServerMsg {
     Reconfigure(Box<ServerSpec>),
     /// An attempt shook hands and has its first lists.
     Connected(u64, Arc<Link>, Box<Lists>),
+    /// Agents see the first lists of an attempt.
+    Shown(u64),
     /// An attempt ended.
     Ended(u64, Exit, String),
     /// A list changed at the server.
@@ -68,6 +73,8 @@ pub struct ServerActor {
     pub catalog: CatalogHandle,
     /// Where its subscriptions are kept.
     pub subscriptions: SubscriptionsHandle,
+    /// Who wants which of its log messages.
+    pub directory: Arc<Directory>,
     /// What ends its processes when the kernel dies.
     pub guard: GuardHandle,
     /// How it is connected to.
@@ -139,6 +146,7 @@ impl Actor for ServerActor {
             ServerMsg::Connected(attempt, link, lists) => {
                 self.connected(state, attempt, &link, *lists);
             }
+            ServerMsg::Shown(attempt) => self.shown(state, attempt),
             ServerMsg::Ended(attempt, exit, how) => self.ended(state, attempt, &exit, how),
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
@@ -230,13 +238,35 @@ impl ServerActor {
         }
         current.link = Some(link.clone());
         state.fetching.clear();
-        self.offer(state, lists, link);
+        let (shown, me) = (self.offer(state, lists, link), state.me.clone());
+        tokio::spawn(async move {
+            let _ = shown.await;
+            let _ = me.tell(ServerMsg::Shown(attempt));
+        });
+    }
+
+    /// Only now is it connected: who is told so finds its tools.
+    fn shown(&self, state: &mut ServerState, attempt: u64) {
+        let current = state.current.as_ref().filter(|c| c.attempt == attempt);
+        let Some(link) = current.and_then(|c| c.link.clone()) else {
+            return;
+        };
+        if state.asked_to_stop {
+            return;
+        }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
         self.subscriptions.server_back(&self.handle.id);
+        let directory = self.directory.clone();
+        tokio::spawn(async move { levels::tell(&directory, &link).await });
     }
 
-    fn offer(&self, state: &mut ServerState, mut lists: Lists, link: &Link) {
+    fn offer(
+        &self,
+        state: &mut ServerState,
+        mut lists: Lists,
+        link: &Link,
+    ) -> oneshot::Receiver<()> {
         state.notes = std::mem::take(&mut lists.notes);
         state.offer = lists.over(state.offer.clone());
         let (rejected, more) = state.offer.rejected();
@@ -244,7 +274,7 @@ impl ServerActor {
         if more > 0 {
             state.notes.push(format!("and {more} more"));
         }
-        self.catalog.offer(state.offer.clone(), link);
+        self.catalog.offer(state.offer.clone(), link)
     }
 
     fn broken(state: &mut ServerState, link: u64, why: String) {
@@ -270,14 +300,17 @@ impl ServerActor {
         }
         match exit {
             Exit::Clean => {
-                self.step(state, Event::StopRequested(Why::ServerRequest), None);
-                self.step(state, Event::Drained, None);
+                self.advance(state, Event::StopRequested(Why::ServerRequest));
+                self.advance(state, Event::Drained);
             }
-            Exit::Failed(_) => self.step(state, Event::Failed(how.clone()), None),
+            Exit::Failed(_) => {
+                self.advance(state, Event::Failed(how.clone()));
+            }
         }
         match verdict {
             Verdict::Restart { after, .. } => {
-                self.step(state, Event::TryAgain, Some(how));
+                self.advance(state, Event::TryAgain);
+                self.publish(state, Some(how));
                 self.try_later(state, moment() + after);
             }
             Verdict::Stay => {
@@ -331,13 +364,24 @@ impl ServerActor {
     /// One step of the state machine, published. An event that has no meaning in this state changes
     /// nothing: it crossed another one on its way.
     fn step(&self, state: &mut ServerState, event: Event, reason: Option<String>) {
+        if self.advance(state, event) {
+            self.publish(state, reason);
+        }
+    }
+
+    /// One step on the way to another: who waits for the server does not see it. True when it was
+    /// made.
+    fn advance(&self, state: &mut ServerState, event: Event) -> bool {
         match state.lifecycle.apply(event, moment()) {
             Ok(step) => {
                 tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
                     reason = %step.reason, "lifecycle");
-                self.publish(state, reason);
+                true
             }
-            Err(illegal) => tracing::debug!(server = %self.handle.id, %illegal, "lifecycle"),
+            Err(illegal) => {
+                tracing::debug!(server = %self.handle.id, %illegal, "lifecycle");
+                false
+            }
         }
     }
 
@@ -378,7 +422,7 @@ impl ServerActor {
         };
         let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
         state.fetching.retain(|(l, _)| *l != list);
-        self.offer(state, lists, &link);
+        drop(self.offer(state, lists, &link));
         if again {
             self.fetch(state, list);
         }

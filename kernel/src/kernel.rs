@@ -177,6 +177,7 @@ async fn grow(options: &UpOptions, closing: &CancellationToken) -> Result<Grown,
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
+        directory: directory.clone(),
         guard: guard.clone(),
         connector: Arc::new(Connector {
             client: Client::new(Tls::system()),

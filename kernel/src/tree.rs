@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_actors::catalog::CatalogHandle;
+use mgp_actors::directory::Directory;
 use mgp_actors::guard::GuardHandle;
 use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
@@ -71,6 +72,8 @@ pub struct ServerParts {
     pub catalog: CatalogHandle,
     /// Where its subscriptions are kept.
     pub subscriptions: SubscriptionsHandle,
+    /// Who wants which of its log messages.
+    pub directory: Arc<Directory>,
     /// What ends its processes when the kernel dies.
     pub guard: GuardHandle,
     /// How it is connected to.
@@ -263,6 +266,7 @@ impl TreeActor {
             handle: handle.clone(),
             catalog: parts.catalog,
             subscriptions: parts.subscriptions,
+            directory: parts.directory,
             guard: parts.guard,
             connector: parts.connector,
         };

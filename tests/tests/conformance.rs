@@ -13,20 +13,25 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-/// A round of the suite: its name, its arguments, and how many checks a whole server passes.
-const ROUNDS: [(&str, &[&str], u64); 3] = [
-    ("2025-11-25", &["--requirements", "2025-11-25"], 83),
+/// The rounds of the suite.
+const ROUNDS: [(&str, &[&str]); 3] = [
+    ("2025-11-25", &["--requirements", "2025-11-25"]),
     (
         "2025-06-18",
         &["--suite", "all", "--spec-version", "2025-06-18"],
-        56,
     ),
     (
         "2025-03-26",
         &["--suite", "all", "--spec-version", "2025-03-26"],
-        3,
     ),
 ];
+
+/// How many checks of each round the scripted server passes by itself.
+const WHOLE: [u64; 3] = [83, 56, 3];
+
+/// The same over stdio: a server there has no stream that it could close in mid-call, so that the
+/// suite has one thing less to look at (`server-sse-disconnect-resume`).
+const WITHOUT_STREAMS: [u64; 3] = [82, 56, 3];
 
 /// How long a round may take; it takes seconds.
 const ROUND: Duration = Duration::from_secs(300);
@@ -40,7 +45,7 @@ async fn the_scripted_server_alone_passes() {
         return;
     };
     let upstream = Upstream::start(&[]).await;
-    passes(&peers, &upstream.url()).await;
+    passes(&peers, &upstream.url(), WHOLE).await;
 }
 
 #[tokio::test]
@@ -48,7 +53,8 @@ async fn a_legacy_server_over_stdio_passes() {
     let Some(peers) = Peers::find(&[Need::Node]) else {
         return;
     };
-    through(&peers, &Program::fixture(&["--era", "legacy"]).entry("it")).await;
+    let entry = Program::fixture(&["--era", "legacy"]).entry("it");
+    through(&peers, &entry, WITHOUT_STREAMS).await;
 }
 
 #[tokio::test]
@@ -56,7 +62,8 @@ async fn a_server_of_both_eras_over_stdio_passes() {
     let Some(peers) = Peers::find(&[Need::Node]) else {
         return;
     };
-    through(&peers, &Program::fixture(&[]).entry("it")).await;
+    let entry = Program::fixture(&[]).entry("it");
+    through(&peers, &entry, WITHOUT_STREAMS).await;
 }
 
 #[tokio::test]
@@ -65,7 +72,8 @@ async fn a_legacy_server_over_http_passes() {
         return;
     };
     let upstream = Upstream::start(&["--era", "legacy"]).await;
-    through(&peers, &remote_entry("it", &upstream.url())).await;
+    let entry = remote_entry("it", &upstream.url());
+    through(&peers, &entry, WHOLE).await;
 }
 
 #[tokio::test]
@@ -74,21 +82,22 @@ async fn a_server_of_both_eras_over_http_passes() {
         return;
     };
     let upstream = Upstream::start(&[]).await;
-    through(&peers, &remote_entry("it", &upstream.url())).await;
+    let entry = remote_entry("it", &upstream.url());
+    through(&peers, &entry, WHOLE).await;
 }
 
 /// Passes through the kernel's endpoint of one server.
-async fn through(peers: &Peers, entry: &str) {
+async fn through(peers: &Peers, entry: &str, wanted: [u64; 3]) {
     let kernel = Kernel::start(entry).await;
     kernel.connected(&["it"]).await;
-    passes(peers, &kernel.server_url("it")).await;
+    passes(peers, &kernel.server_url("it"), wanted).await;
 }
 
-async fn passes(peers: &Peers, url: &str) {
+async fn passes(peers: &Peers, url: &str, wanted: [u64; 3]) {
     let _alone = ALONE.lock().await;
     // The suite checks the protection against DNS rebinding by this name.
     let url = url.replace("127.0.0.1", "localhost");
-    for (round, args, wanted) in ROUNDS {
+    for ((round, args), wanted) in ROUNDS.into_iter().zip(wanted) {
         let out = TempDir::new().unwrap();
         let folder = out.path().display().to_string();
         let args = [&["server", "--url", &url], args, &["-o", &folder]].concat();

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{json, refusal};
 use super::headers::{self, SESSION, VERSION};
-use super::{HttpDoor, events, status};
+use super::{HttpDoor, events, status, stream_response};
 use crate::exchange::Exchange;
 use crate::request::{Answering, Outcome, Request, answer_frame, answer_parts};
 use crate::session::{NoSession, Session};
@@ -232,13 +232,20 @@ impl Future for Work {
 }
 
 impl Work {
-    /// The answer came before anything else: plain JSON.
+    /// The answer came: plain JSON, or behind what came before it on the stream.
     fn reply(&self, outcome: &Outcome) -> Response<Reply> {
+        let (streams, version) = (&self.session.streams, self.session.caller.version);
         if self.exchange.is_cancelled() {
             // Nothing is answered to a request that was taken back (CMCP-054).
+            streams.end(self.lane);
             return status(StatusCode::ACCEPTED);
         }
-        let parts = answer_parts(self.id.as_json(), outcome, self.session.caller.version);
+        if self.exchange.needed_stream() {
+            let stream = streams.open(self.lane, version.primes_streams());
+            streams.finish(self.lane, answer_frame(self.id.as_json(), outcome, version));
+            return stream_response(events(&self.session, stream));
+        }
+        let parts = answer_parts(self.id.as_json(), outcome, version);
         json(StatusCode::OK, Reply::parts(parts))
     }
 
@@ -268,7 +275,7 @@ impl Work {
                 }
             });
         }
-        events(&self.session, stream)
+        stream_response(events(&self.session, stream))
     }
 
     fn go_on(&self, answering: Answering) {

@@ -15,9 +15,6 @@ use crate::exchange::{Exchange, Way};
 use crate::request::{Caller, Outcome};
 use crate::time::moment;
 
-/// The reason of a call that was not looked at because the session at the server has ended.
-pub const SESSION_GONE: &str = "its session has ended";
-
 /// A call on behalf of somebody.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -101,7 +98,7 @@ impl Link {
                         self.limits.max_in_flight, self.server
                     ),
                 },
-                Refused::Closed(_) => self.lost("its connection was closed"),
+                Refused::Closed(_) => self.untaken("its connection was closed"),
             })
     }
 
@@ -178,13 +175,13 @@ impl Link {
         self.pending.with(id, |call| call.exchange.pause());
     }
 
-    /// The server has forgotten our session, so the request was not looked at: it may be sent again
-    /// over a new connection.
-    pub(super) fn session_gone(&self) -> Refusal {
+    /// The server has not looked at the request, because the connection was gone before: it may be
+    /// sent at once over a new one.
+    pub(super) fn untaken(&self, why: &str) -> Refusal {
         Refusal::NotReady {
             server: self.server.clone(),
             state: "restarting",
-            reason: Some(SESSION_GONE.to_owned()),
+            reason: Some(why.to_owned()),
             retry_after_ms: Some(0),
         }
     }

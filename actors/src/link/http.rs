@@ -12,6 +12,7 @@ use http::{Method, StatusCode, Uri};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
+use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{Client, ClientError, Response};
 
 use super::Link;
@@ -92,15 +93,21 @@ impl HttpWire {
         id: u64,
         frame: Bytes,
     ) -> Result<(), Refusal> {
-        let response = self.post(frame).await.map_err(|e| broken(link, &e))?;
+        let response = self.post(frame).await.map_err(|e| unsent(link, &e))?;
         self.judge(link, &response)?;
         let kind = response.headers.get(CONTENT_TYPE);
         if is(kind, "text/event-stream") {
             return self.follow(link, id, response).await;
         }
-        let body = mgp_transports::http::client::read_json(response.body, link.limits.max_frame)
-            .await
-            .map_err(|e| link.lost(&e.to_string()))?;
+        let body =
+            mgp_transports::http::client::read_json(response.body, link.limits.max_frame).await;
+        let body = match body {
+            Err(BodyError::TooLarge { .. }) => {
+                link.overrun(&[], Some(id));
+                return Ok(());
+            }
+            body => body.map_err(|e| link.lost(&e.to_string()))?,
+        };
         link.receive(&body, Some(id));
         if link.awaits(id) {
             return Err(link.lost("its HTTP answer holds no answer to the request"));
@@ -123,7 +130,7 @@ impl HttpWire {
         if status == StatusCode::NOT_FOUND && self.has_session {
             let why = "its session has ended (HTTP 404)".to_owned();
             link.upward.broken(&link.server, link.number, why);
-            return Err(link.session_gone());
+            return Err(link.untaken("its session has ended"));
         }
         let words = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -180,6 +187,18 @@ impl HttpWire {
                 .request(Method::DELETE, &self.url, self.headers(), None)
                 .await;
         }
+    }
+}
+
+/// Without a connection the server has not seen the request.
+fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
+    let lost = broken(link, error);
+    match error {
+        ClientError::Dial(why) => link.untaken(&why.to_string()),
+        ClientError::BadUrl { .. }
+        | ClientError::Redirected { .. }
+        | ClientError::Closed { .. }
+        | ClientError::NotHttp { .. } => lost,
     }
 }
 

@@ -92,7 +92,8 @@ impl Link {
     pub fn receive_frame(self: &Arc<Self>, frame: Frame) {
         match frame {
             Frame::Line(line) => self.receive(&line, None),
-            Frame::Oversized { head, tail, len } => self.oversized(&head, &tail, len),
+            Frame::Overrun { head } => self.overrun(&head, None),
+            Frame::Oversized { tail, len } => self.oversized(&tail, len),
         }
     }
 
@@ -145,17 +146,33 @@ impl Link {
         }
     }
 
-    /// A message over the limit: whoever waits for it learns it, the others never notice.
-    fn oversized(&self, head: &[u8], tail: &[u8], len: u64) {
+    /// A message has passed the limit: whoever waits for it learns it at once, the others never
+    /// notice. `via` is the call on whose own stream it comes.
+    pub(super) fn overrun(&self, head: &[u8], via: Option<u64>) {
         self.counts.oversized.fetch_add(1, Ordering::Relaxed);
-        let limit = self.limits.max_frame as u64;
         self.log.note(&format!(
-            "a message of {len} bytes was dropped, the limit is {limit} (max_frame_bytes)"
+            "a message of more than {} bytes is dropped (max_frame_bytes)",
+            self.limits.max_frame
         ));
-        let id = id_near(head, tail).or_else(|| self.only_call());
-        if let Some(id) = id {
-            let server = self.server.clone();
-            self.settle(id, Err(Refusal::TooLarge { server, len, limit }));
+        let asks = memchr::memmem::find(head, b"\"method\"").is_some();
+        let whose = via.or_else(|| id_in(head)).or_else(|| self.only_call());
+        if let Some(id) = whose.filter(|_| !asks) {
+            self.settle(id, Err(self.too_large()));
+        }
+    }
+
+    /// It has ended; some servers put the id last.
+    fn oversized(&self, tail: &[u8], len: u64) {
+        self.log.note(&format!("it was {len} bytes long"));
+        if let Some(id) = id_at_end(tail) {
+            self.settle(id, Err(self.too_large()));
+        }
+    }
+
+    fn too_large(&self) -> Refusal {
+        Refusal::TooLarge {
+            server: self.server.clone(),
+            limit: self.limits.max_frame as u64,
         }
     }
 
@@ -297,42 +314,41 @@ pub(super) enum Origin {
     Several,
 }
 
-/// The id of an answer of which only the ends are left. Looks only at the top level's usual places:
-/// right after the start, or right before the end.
-fn id_near(head: &[u8], tail: &[u8]) -> Option<u64> {
+/// The id of an answer of which only the start is there, when it stands before the result.
+fn id_in(head: &[u8]) -> Option<u64> {
     let head = String::from_utf8_lossy(head);
+    let (before, id) = head.split_once("\"id\":")?;
+    if before.contains("\"result\"") || before.contains("\"error\"") {
+        return None;
+    }
+    let digits = id
+        .trim_start()
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?;
+    digits.parse().ok()
+}
+
+/// The id of an answer of which only the end is there, when it stands last.
+fn id_at_end(tail: &[u8]) -> Option<u64> {
     let tail = String::from_utf8_lossy(tail);
-    let early = head
-        .split_once("\"id\":")
-        .filter(|(before, _)| !before.contains("\"result\"") && !before.contains("\"error\""));
-    let late = tail
-        .trim_end()
-        .strip_suffix('}')
-        .and_then(|t| t.rsplit_once("\"id\":"))
-        .filter(|(_, id)| id.trim().bytes().all(|b| b.is_ascii_digit()));
-    let text = early.or(late)?.1.trim_start();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    text[..digits].parse().ok()
+    let (_, id) = tail.trim_end().strip_suffix('}')?.rsplit_once("\"id\":")?;
+    id.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::id_near;
+    use super::{id_at_end, id_in};
 
     #[test]
     fn the_id_of_a_dropped_answer_is_found_at_either_end() {
         assert_eq!(
-            id_near(br#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#, b"}}"),
+            id_in(br#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#),
             Some(7)
         );
-        assert_eq!(
-            id_near(
-                br#"{"result":{"id":3,"x":"#,
-                br#"x"},"jsonrpc":"2.0","id":12}"#
-            ),
-            Some(12)
-        );
-        assert_eq!(id_near(br#"{"result":{"id":3,"x":"#, br#"x"}}"#), None);
-        assert_eq!(id_near(b"xxxxxxxx", b"xxxx"), None);
+        assert_eq!(id_in(br#"{"result":{"id":3,"x":"#), None);
+        assert_eq!(id_in(b"xxxxxxxx"), None);
+        assert_eq!(id_at_end(br#"x"},"jsonrpc":"2.0","id":12}"#), Some(12));
+        assert_eq!(id_at_end(br#"x","id":3}}"#), None);
+        assert_eq!(id_at_end(b"xxxx"), None);
     }
 }

@@ -73,6 +73,9 @@ fn refused(link: &Link, error: SendError) -> Refusal {
         SendError::Full => Refusal::Overloaded {
             what: format!("the queue to server {}, which does not read,", link.server),
         },
-        SendError::Closed => link.lost("its stdin is closed"),
+        SendError::Closed => {
+            link.upward.unusable(link.number);
+            link.untaken("its stdin is closed")
+        }
     }
 }

@@ -8,6 +8,7 @@ use mgp_protocol::mcp::{self, logging, resources};
 use mgp_protocol::refusal::Refusal;
 
 use super::{Relay, nothing, required, text};
+use crate::levels;
 use crate::request::{Caller, Outcome, Request};
 
 /// How long a level may take to reach the servers before the agent is answered anyway: a hung server
@@ -67,7 +68,7 @@ impl Relay {
         })?;
         request.caller.back.set_level(level);
         let links = self.links(&request.caller.view);
-        let telling = links.iter().map(|link| self.tell_level(link));
+        let telling = links.iter().map(|link| levels::tell(&self.directory, link));
         let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
         Ok(nothing())
     }
@@ -82,18 +83,6 @@ impl Relay {
             if link.asks_roots() && self.directory.rooted(&link.server, 3).len() < 3 {
                 link.notify("notifications/roots/list_changed", None);
             }
-        }
-    }
-
-    /// Tells one server the most verbose level anybody wants of it.
-    pub async fn tell_level(&self, link: &std::sync::Arc<crate::link::Link>) {
-        let can = link.peer().is_some_and(|p| p.capabilities.logging);
-        let Some(floor) = self.directory.floor(&link.server).filter(|_| can) else {
-            return;
-        };
-        let params = format!(r#"{{"level":"{}"}}"#, floor.as_str());
-        if let Err(error) = link.ask("logging/setLevel", Some(&params)).await {
-            link.log.note(&format!("logging/setLevel: {error}"));
         }
     }
 }

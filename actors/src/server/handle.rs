@@ -108,12 +108,11 @@ impl ServerHandle {
         if let Some(link) = self.link.get() {
             return Ok(link);
         }
-        if !matches!(self.state(), State::Connecting | State::Restarting) {
+        if !comes_up(self.state()) {
             return Err(self.not_ready());
         }
         let mut status = self.status.subscribe();
-        let settled =
-            status.wait_for(|s| !matches!(s.state, State::Connecting | State::Restarting));
+        let settled = status.wait_for(|s| !comes_up(s.state));
         tokio::select! {
             biased;
             link = self.link.filled() => Ok(link),
@@ -229,9 +228,18 @@ impl ServerHandle {
     }
 
     pub(super) fn fill(&self, link: Arc<Link>) {
-        let tenancy = self.link.fill(link);
         let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(tenancy);
+        *place = Some(self.link.fill(link));
+    }
+
+    /// Hands the connection with this number to nobody any more; a newer one stays.
+    pub(crate) fn retire(&self, number: u64) {
+        let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.link.get().is_some_and(|link| link.number == number)
+            && let Some(tenancy) = place.take()
+        {
+            self.link.vacate(tenancy);
+        }
     }
 
     pub(super) fn vacate(&self) {
@@ -248,6 +256,15 @@ impl ServerHandle {
     pub(super) fn publish(&self, status: Status) {
         self.status.send_replace(status);
     }
+}
+
+/// A connection is there or may soon be. One that is `connected` without it has just lost it, and
+/// will be told what comes next.
+fn comes_up(state: State) -> bool {
+    matches!(
+        state,
+        State::Connecting | State::Connected | State::Restarting
+    )
 }
 
 fn ms(duration: Duration) -> u64 {

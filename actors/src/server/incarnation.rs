@@ -9,11 +9,12 @@ use mgp_engine::restart::Exit;
 use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_transports::child::{self, ChildSpec, How};
-use mgp_transports::lines::{self, QueueLimits};
+use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
+use tokio::task::JoinHandle;
 
 use super::lists::Lists;
-use super::{Connector, ServerActor, ServerMsg, handshake};
+use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
 use crate::link::{self, HttpWire, Link, Opened, Upward, Wire};
@@ -54,12 +55,13 @@ impl Incarnation {
             orders: orders.clone(),
             connector: actor.connector.clone(),
             guard: actor.guard.clone(),
+            handle: actor.handle.clone(),
             log: actor.log().clone(),
-            upward: Arc::new(
-                actor
-                    .catalog
-                    .upward(me.clone(), actor.subscriptions.clone()),
-            ),
+            upward: Arc::new(actor.catalog.upward(
+                actor.handle.clone(),
+                me.clone(),
+                actor.subscriptions.clone(),
+            )),
             me,
         };
         tokio::spawn(life.live());
@@ -104,6 +106,7 @@ struct Life {
     orders: Arc<Orders>,
     connector: Arc<Connector>,
     guard: GuardHandle,
+    handle: Arc<ServerHandle>,
     log: ServerLog,
     upward: Arc<dyn Upward>,
     me: Mailbox<ServerMsg>,
@@ -134,27 +137,18 @@ impl Life {
             .take_stdin()
             .zip(child.take_stdout())
             .expect("both are piped");
-        let writing = tokio::spawn(writer.run(stdin, STALL));
+        let mut writing = tokio::spawn(writer.run(stdin, STALL));
         let reader = link.clone();
         let max_frame = self.spec.limits.max_frame;
         let reading = lines::read(stdout, max_frame, move |frame| {
             reader.receive_frame(frame);
         });
-        let mut reading = std::pin::pin!(tokio::spawn(reading));
+        let mut reading = tokio::spawn(reading);
         let why = tokio::select! {
             why = self.serve(&link, handshake::shake(&link, &self.connector.version)) => why,
-            read = &mut reading => {
-                // Its stdout is closed; give it a moment to exit by itself and say how.
-                match tokio::time::timeout(self.spec.limits.stop_grace, child.wait()).await {
-                    Ok(()) => End::ByItself,
-                    Err(_) => End::Failed(match read {
-                        Ok(lines::ReadEnd::Runaway) => "it wrote without end and without a newline".into(),
-                        Ok(_) | Err(_) => "it closed its stdout".into(),
-                    }),
-                }
-            }
+            why = self.fallen(&mut child, &mut reading, &mut writing) => why,
         };
-        link.lose(&why.words());
+        self.lose(&link, &why);
         let exit = child.stop(self.spec.limits.stop_grace).await;
         self.guard.unwatch(pid);
         writing.abort();
@@ -164,6 +158,35 @@ impl Life {
             End::Failed(why) if exit.how == How::ByItself => End::Failed(format!("{why}; {exit}")),
             End::Failed(_) | End::Stopped | End::Exited(_) => why,
         }
+    }
+
+    /// Resolves when one of the pipes is closed: usually the process has ended. It gets a moment to
+    /// do so and to say how, and what it said before is still read.
+    async fn fallen(
+        &self,
+        child: &mut child::Child,
+        reading: &mut JoinHandle<ReadEnd>,
+        writing: &mut JoinHandle<WriteEnd>,
+    ) -> End {
+        let grace = self.spec.limits.stop_grace;
+        let read = tokio::select! {
+            read = &mut *reading => Some(read),
+            _ = writing => tokio::time::timeout(grace, reading).await.ok(),
+        };
+        match tokio::time::timeout(grace, child.wait()).await {
+            Ok(()) => End::ByItself,
+            Err(_) => End::Failed(match read {
+                Some(Ok(ReadEnd::Runaway)) => "it wrote without end and without a newline".into(),
+                Some(_) => "it closed its stdout".into(),
+                None => "it does not read its stdin".into(),
+            }),
+        }
+    }
+
+    /// The connection is over: nobody is given it any more, and who waits for an answer is told.
+    fn lose(&self, link: &Link, end: &End) {
+        self.handle.retire(link.number);
+        link.lose(&end.words());
     }
 
     fn child_spec(&self) -> ChildSpec {
@@ -210,7 +233,7 @@ impl Life {
                 let listening = tokio::spawn(wire.listen(link.clone(), stream));
                 let shake = handshake::shake(&link, &self.connector.version);
                 let end = self.serve(&link, shake).await;
-                link.lose(&end.words());
+                self.lose(&link, &end);
                 listening.abort();
                 end
             }
@@ -239,7 +262,7 @@ impl Life {
             };
             self.serve(&link, listening).await
         };
-        link.lose(&end.words());
+        self.lose(&link, &end);
         let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
         end
     }

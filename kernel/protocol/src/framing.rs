@@ -7,11 +7,15 @@ use bytes::{Buf, Bytes, BytesMut};
 pub enum Frame {
     /// One line, without its newline.
     Line(Bytes),
-    /// A line over the limit was thrown away. `head` and `tail` are what is needed to find out whose
-    /// answer it was.
-    Oversized {
+    /// A line has passed the limit and is thrown away as it comes: said at once, for it may never
+    /// end. [`Frame::Oversized`] follows when it does. Its ends are kept to find out whose answer it
+    /// is.
+    Overrun {
         /// The first [`KEPT`] bytes.
         head: Bytes,
+    },
+    /// The end of a line that was thrown away.
+    Oversized {
         /// The last [`KEPT`] bytes.
         tail: Bytes,
         /// Length of the whole line, in bytes.
@@ -30,9 +34,8 @@ pub struct Framer {
     dropping: Option<Dropping>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Dropping {
-    head: Bytes,
     tail: Vec<u8>,
     len: u64,
 }
@@ -81,12 +84,12 @@ impl Framer {
     }
 
     fn throw_away(&mut self, buffer: &mut BytesMut, newline: Option<usize>) -> Option<Frame> {
+        let Some(mut drop) = self.dropping.take() else {
+            self.dropping = Some(Dropping::default());
+            let head = Bytes::copy_from_slice(&buffer[..buffer.len().min(KEPT)]);
+            return Some(Frame::Overrun { head });
+        };
         let part = buffer.split_to(newline.unwrap_or(buffer.len()));
-        let mut drop = self.dropping.take().unwrap_or_else(|| Dropping {
-            head: Bytes::copy_from_slice(&part[..part.len().min(KEPT)]),
-            tail: Vec::new(),
-            len: 0,
-        });
         drop.len += part.len() as u64;
         drop.tail
             .extend_from_slice(&part[part.len().saturating_sub(KEPT)..]);
@@ -97,7 +100,6 @@ impl Framer {
         }
         buffer.advance(1);
         Some(Frame::Oversized {
-            head: drop.head,
             tail: drop.tail.into(),
             len: drop.len,
         })
@@ -133,16 +135,27 @@ mod tests {
     fn an_oversized_line_is_dropped_and_the_next_one_survives() {
         let long = vec![b'x'; 5000];
         let frames = cut(64, &[b"head", &long, &long, b"tail\n{}\n"]);
-        match &frames[0] {
-            Frame::Oversized { head, tail, len } => {
-                assert_eq!(*len, 10_008);
-                assert!(head.starts_with(b"head"));
-                assert!(tail.ends_with(b"tail"));
-                assert_eq!(tail.len(), KEPT);
-            }
-            Frame::Line(line) => panic!("{line:?}"),
-        }
-        assert_eq!(frames[1], Frame::Line(Bytes::from_static(b"{}")));
+        let [
+            Frame::Overrun { head },
+            Frame::Oversized { tail, len },
+            Frame::Line(line),
+        ] = &frames[..]
+        else {
+            panic!("{frames:?}");
+        };
+        assert_eq!(*len, 10_008);
+        assert!(head.starts_with(b"headx"));
+        assert!(tail.ends_with(b"xtail"));
+        assert_eq!((head.len(), tail.len()), (KEPT, KEPT));
+        assert_eq!(line.as_ref(), b"{}");
+    }
+
+    #[test]
+    fn an_oversized_line_is_told_before_it_ends() {
+        assert_eq!(cut(64, &[&[b'x'; 64]]), []);
+        let frames = cut(64, &[&[b'x'; 65], &[b'x'; 9999]]);
+        let head = Bytes::from_static(&[b'x'; 65]);
+        assert_eq!(frames, [Frame::Overrun { head }]);
     }
 
     #[test]
@@ -151,6 +164,6 @@ mod tests {
             cut(4, &[b"abcd\n"]),
             vec![Frame::Line(Bytes::from_static(b"abcd"))]
         );
-        assert!(matches!(cut(4, &[b"abcde\n"])[0], Frame::Oversized { .. }));
+        assert!(matches!(cut(4, &[b"abcde\n"])[0], Frame::Overrun { .. }));
     }
 }

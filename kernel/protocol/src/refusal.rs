@@ -40,7 +40,7 @@ pub enum Refusal {
     #[error("Invalid cursor: ask for the list again from its start")]
     BadCursor,
     /// Arguments that do not fit the tool's `inputSchema`; the call did not leave the kernel.
-    #[error("Invalid arguments for tool {tool} at {path}: {message}")]
+    #[error("Invalid arguments for tool {tool}{}: {message}", at(.path))]
     BadArguments {
         /// As the caller named it.
         tool: String,
@@ -53,7 +53,7 @@ pub enum Refusal {
     },
     /// A structured result that does not fit the tool's `outputSchema`.
     #[error(
-        "Server {server} answered tool {tool} against its own outputSchema at {path}: {message}"
+        "Server {server} answered tool {tool} against its own outputSchema{}: {message}", at(.path)
     )]
     BadResult {
         /// Who answered.
@@ -105,15 +105,14 @@ pub enum Refusal {
         /// Which queue, in words.
         what: String,
     },
-    /// An answer over the frame limit was thrown away.
+    /// An answer over the frame limit was thrown away; said as soon as the limit is passed, so its
+    /// length is not known.
     #[error(
-        "Server {server} sent a message of {len} bytes, over the limit of {limit} (`max_frame_bytes` of that server)"
+        "Server {server} sent a message of more than {limit} bytes, the limit (`max_frame_bytes` of that server)"
     )]
     TooLarge {
         /// Who sent it.
         server: ServerId,
-        /// Its length in bytes.
-        len: u64,
         /// The limit in bytes.
         limit: u64,
     },
@@ -129,6 +128,14 @@ pub enum Refusal {
     /// The peer's own error, relayed as it is.
     #[error("{}", .0.get())]
     Peer(Box<RawValue>),
+}
+
+/// Where in a value; the value itself needs no place.
+fn at(path: &str) -> String {
+    match path {
+        "" => String::new(),
+        path => format!(" at {path}"),
+    }
 }
 
 fn because(reason: Option<&str>) -> String {
@@ -222,9 +229,7 @@ impl Refusal {
             Self::TimedOut { server, after_ms } => {
                 Some(json!({"server": server, "timeoutMs": after_ms}))
             }
-            Self::TooLarge { server, len, limit } => {
-                Some(json!({"server": server, "bytes": len, "limit": limit}))
-            }
+            Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
             Self::UnknownMethod(_)
             | Self::BadParams(_)
             | Self::BadRequest(_)

@@ -109,17 +109,17 @@ fn pump(socket: &UnixStream, mut input: File, mut output: File) -> Result<(), Fa
     let (mut writer, mut reader) = (socket.try_clone()?, socket.try_clone()?);
     let ended_too = ended.clone();
     thread::spawn(move || {
-        let side = match io::copy(&mut input, &mut writer) {
-            Ok(_) => Ended::Client,
+        let side = match copy(&mut input, &mut writer) {
+            Ok(()) => Ended::Client,
             Err(_) => Ended::Kernel,
         };
         // The receiver is gone when the other side ended first.
         let _ = ended.send(side);
     });
     thread::spawn(move || {
-        let side = match io::copy(&mut reader, &mut output) {
+        let side = match copy(&mut reader, &mut output) {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => Ended::Client,
-            Ok(_) | Err(_) => Ended::Kernel,
+            Ok(()) | Err(_) => Ended::Kernel,
         };
         let _ = ended_too.send(side);
     });
@@ -132,6 +132,12 @@ fn pump(socket: &UnixStream, mut input: File, mut output: File) -> Result<(), Fa
             Ok(())
         }
     }
+}
+
+/// Copies until the end. Behind `dyn`, so that nothing is spliced: a splice that waits for more holds
+/// the pipe, and the client at its other end is stuck in a read or write that must not block.
+fn copy(reader: &mut dyn Read, writer: &mut dyn Write) -> io::Result<()> {
+    io::copy(reader, writer).map(drop)
 }
 
 #[cfg(test)]

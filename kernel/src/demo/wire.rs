@@ -39,6 +39,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                     eprintln!("passed over a line of {len} bytes");
                     continue;
                 }
+                Some(Frame::Overrun { .. }) => continue,
                 None => {}
             }
             if self.input.read_buf(&mut self.buffer).await? == 0 {

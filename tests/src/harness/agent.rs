@@ -23,8 +23,8 @@ pub struct Agent {
     wire: Wire,
     frames: mpsc::Receiver<String>,
     answers: HashMap<String, Value>,
-    /// Answers that came while another one was waited for.
-    early: Vec<(String, Value)>,
+    /// Answers that came and were not taken yet.
+    answered: Vec<(String, Value)>,
     heard: Vec<Value>,
     asked: Vec<Value>,
     last_id: u64,
@@ -68,7 +68,7 @@ impl Agent {
             wire,
             frames,
             answers: HashMap::new(),
-            early: Vec::new(),
+            answered: Vec::new(),
             heard: Vec::new(),
             asked: Vec::new(),
             last_id: 0,
@@ -136,15 +136,17 @@ impl Agent {
     /// # Panics
     /// When none comes by the deadline, or the other side leaves.
     pub async fn answer_to(&mut self, id: &Value) -> Answer {
-        loop {
-            if let Some(at) = self.early.iter().position(|(_, frame)| frame["id"] == *id) {
-                let (frame, _) = self.early.swap_remove(at);
-                return Answer { frame };
+        let what = format!("the answer to {id}");
+        let answer = async {
+            loop {
+                if let Some(at) = self.answered.iter().position(|(_, f)| f["id"] == *id) {
+                    let (frame, _) = self.answered.swap_remove(at);
+                    return Answer { frame };
+                }
+                self.next(&what).await;
             }
-            let frame = self.next_frame(&format!("the answer to {id}")).await;
-            let answer = self.take_in(frame).await;
-            self.early.extend(answer);
-        }
+        };
+        within(&what, DEADLINE, answer).await
     }
 
     /// Waits for a notification of this method that was not taken yet, and takes it.
@@ -152,13 +154,15 @@ impl Agent {
     /// # Panics
     /// When none comes by the deadline.
     pub async fn hears(&mut self, method: &str) -> Value {
-        loop {
-            if let Some(at) = self.heard.iter().position(|n| n["method"] == method) {
-                return self.heard.remove(at);
+        let notification = async {
+            loop {
+                if let Some(at) = self.heard.iter().position(|n| n["method"] == method) {
+                    return self.heard.remove(at);
+                }
+                self.next(method).await;
             }
-            let frame = self.next_frame(method).await;
-            self.take_in(frame).await;
-        }
+        };
+        within(method, DEADLINE, notification).await
     }
 
     /// The notifications of this method that came and were not taken yet.
@@ -220,13 +224,10 @@ impl Agent {
         }
     }
 
-    async fn next_frame(&mut self, what: &str) -> String {
-        let frame = within(what, DEADLINE, self.frames.recv()).await;
-        frame.unwrap_or_else(|| panic!("the other side left before {what}"))
-    }
-
-    /// Keeps a notification, answers a request; gives a response back.
-    async fn take_in(&mut self, text: String) -> Option<(String, Value)> {
+    /// Takes the next frame in: keeps a response or a notification, answers a request.
+    async fn next(&mut self, what: &str) {
+        let text = self.frames.recv().await;
+        let text = text.unwrap_or_else(|| panic!("the other side left before {what}"));
         let frame: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         match (frame.get("method"), frame.get("id")) {
             (Some(_), None) => self.heard.push(frame),
@@ -235,9 +236,8 @@ impl Agent {
                 self.asked.push(frame);
                 self.send(&answer.to_string()).await;
             }
-            (None, _) => return Some((text, frame)),
+            (None, _) => self.answered.push((text, frame)),
         }
-        None
     }
 
     fn canned(&self, method: &str, id: &Value) -> Value {

@@ -71,7 +71,11 @@ impl HttpClient {
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = self.headers.clone();
-        let answer = within("the head of an answer", DEADLINE, self.client.request(request));
+        let answer = within(
+            "the head of an answer",
+            DEADLINE,
+            self.client.request(request),
+        );
         let (head, body) = answer.await?.into_parts();
         Ok(HttpAnswer {
             status: head.status,

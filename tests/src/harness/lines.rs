@@ -9,9 +9,9 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::Program;
 use super::agent::IN_FLIGHT;
 use super::wait::within;
+use super::{DEADLINE, Program};
 
 /// A line each way. Dropping it ends the child, when there is one.
 pub(super) struct LineWire {
@@ -51,13 +51,11 @@ impl LineWire {
         let writer = self.writer.as_mut().expect("the wire is open");
         let line = format!("{frame}\n");
         let sent = async {
-            (
-                writer.write_all(line.as_bytes()).await,
-                writer.flush().await,
-            )
+            writer.write_all(line.as_bytes()).await?;
+            writer.flush().await
         };
-        let (written, flushed) = sent.await;
-        written.and(flushed).expect("the other side reads");
+        let sent = within("the other side reads", DEADLINE, sent).await;
+        sent.expect("the other side is there");
     }
 
     /// Closes the way out and waits for the child to end.

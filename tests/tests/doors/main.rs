@@ -3,7 +3,18 @@
 #![allow(clippy::unwrap_used)]
 
 mod auth;
+mod cancelling;
+mod changes;
+mod errors;
 mod headers;
+mod logging;
+mod names;
+mod paging;
+mod progress;
+mod prompts;
+mod replay;
+mod resources;
 mod scene;
 mod sessions;
+mod verbatim;
 mod versions;

@@ -47,8 +47,13 @@ pub(crate) async fn socket_agent(kernel: &Kernel, capabilities: &str) -> Agent {
 
 /// A raw client that has opened a session at everything.
 pub(crate) async fn session(kernel: &Kernel, version: &str) -> HttpClient {
+    session_with(kernel, version, "{}").await
+}
+
+/// The same, of a client that can do `capabilities` (JSON).
+pub(crate) async fn session_with(kernel: &Kernel, version: &str, capabilities: &str) -> HttpClient {
     let mut client = HttpClient::new(kernel.url());
-    client.open_session(version, "{}").await;
+    client.open_session(version, capabilities).await;
     client
 }
 

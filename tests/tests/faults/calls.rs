@@ -6,7 +6,7 @@ use mgp_tests::harness::Kernel;
 use mgp_tests::harness::wait::within;
 use serde_json::{Value, json};
 
-use crate::scene::{AT_ONCE, begin, echoes, in_flight, owner, server, shown, told, until};
+use crate::scene::{AT_ONCE, begin, cancelled, echoes, in_flight, owner, server, shown, until};
 
 /// Restarts so quickly that a story goes on at once.
 const QUICK: &str = "backoff_base_ms = 20";
@@ -68,9 +68,7 @@ async fn a_call_that_is_never_answered_times_out_and_is_cancelled_at_the_server(
     assert_eq!(answer.error()["data"]["timeoutMs"], 1000);
     let words = answer.error()["message"].to_string();
     assert!(words.contains("call_timeout_secs"), "{words}");
-    let counted = told(&agent.call("it__count", json!({})).await);
-    assert_eq!(counted["cancelled"]["hang"], 1, "{counted:#}");
-    assert_eq!(counted["methods"]["notifications/cancelled"], 1);
+    cancelled(&mut agent, "it", "hang", 1).await;
 }
 
 /// Progress is a sign of life: three times the limit pass, never once without a word for as long.

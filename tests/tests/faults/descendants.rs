@@ -48,7 +48,7 @@ async fn a_crash_leaves_nothing_behind() {
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
     let family = family(&mut agent, "it").await;
-    agent.call("it__crash", json!({})).await.error();
+    assert_eq!(agent.call("it__crash", json!({})).await.code(), -32603);
     echoes(&mut agent, "it").await;
     let left: Vec<_> = family.iter().filter(|pid| runs(**pid)).collect();
     assert!(left.is_empty(), "{left:?} run on beside the new process");

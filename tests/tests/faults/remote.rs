@@ -7,7 +7,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::scene::{
-    AT_ONCE, begin, echoes, in_flight, in_state, listed, owner, server, shown, told, until,
+    AT_ONCE, begin, cancelled, echoes, in_flight, in_state, listed, owner, server, shown, told,
+    until,
 };
 
 /// Comes back so quickly that a story goes on at once.
@@ -47,42 +48,61 @@ async fn a_restarted_server_is_used_on_out_of_sight() {
     drop(again);
 }
 
-/// Down is told with the reason, and up again is noticed without anybody's help.
+/// A call in flight when its server goes down is told; one made meanwhile waits, and is answered
+/// when the server is back soon; nobody else waits.
 #[tokio::test]
-async fn a_server_that_is_down_says_so_and_is_found_when_it_is_back() {
+async fn a_server_that_is_down_is_found_when_it_is_back() {
     let mut upstream = Upstream::start(&[]).await;
     let servers = remote_entry("far", &upstream.url()) + QUICK + &server("calm", &[], "");
     let kernel = Kernel::start(&servers).await;
     kernel.connected(&["far", "calm"]).await;
-    let mut agent = owner(&kernel).await;
-    let (waiting, mut other) = (
-        begin(&mut agent, "far__hang", json!({})).await,
-        owner(&kernel).await,
-    );
+    let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);
+    let in_time = begin(&mut agent, "far__hang", json!({})).await;
     in_flight(&mut other, "far", 1).await;
     upstream.process().signal(Signal::SIGKILL);
-    let lost = agent.answer_to(&waiting).await;
+    upstream.process().end(DEADLINE).await;
+    let lost = agent.answer_to(&in_time).await;
     assert_eq!(lost.error()["data"]["outcome"], "unknown");
-    until(&mut agent, "far", "is tried again", |far| {
-        far["restarts"].as_u64() > Some(1)
-    })
-    .await;
+    let meanwhile = begin(&mut agent, "far__echo", json!({"text": "hi"})).await;
+    let tried = |far: &Value| far["restarts"].as_u64() > Some(1);
+    until(&mut other, "far", "is tried again", tried).await;
     let far = listed(&kernel, "far").await;
-    assert!(
-        ["restarting", "error"].contains(&far["state"].as_str().unwrap()),
-        "{far:#}"
-    );
     assert!(
         far["reason"]
             .to_string()
             .contains(&upstream.port().to_string()),
         "{far:#}"
     );
-    within("an echo", AT_ONCE, echoes(&mut agent, "calm")).await;
+    within("an echo", AT_ONCE, echoes(&mut other, "calm")).await;
     let again = again(upstream.port(), &[]).await;
-    in_state(&mut agent, "far", "connected").await;
-    echoes(&mut agent, "far").await;
+    assert_eq!(agent.answer_to(&meanwhile).await.text(), "hi");
+    in_state(&mut other, "far", "connected").await;
     drop(again);
+}
+
+/// A call of a server that is down and stays so is told why, and that it was not made.
+#[tokio::test]
+async fn a_call_of_a_server_that_stays_down_is_told_why() {
+    let mut upstream = Upstream::start(&[]).await;
+    let far = remote_entry("far", &upstream.url()) + "restart_policy = \"never\"\n";
+    let kernel = Kernel::start(&far).await;
+    kernel.connected(&["far"]).await;
+    let mut agent = owner(&kernel).await;
+    upstream.process().signal(Signal::SIGKILL);
+    upstream.process().end(DEADLINE).await;
+    let refused = within(
+        "a refusal",
+        AT_ONCE,
+        agent.call("far__echo", json!({"text": "x"})),
+    )
+    .await;
+    let error = refused.error();
+    assert_eq!(
+        (&error["code"], &error["data"]["state"]),
+        (&json!(-32603), &json!("error"))
+    );
+    let words = error["message"].to_string();
+    assert!(words.contains(&upstream.port().to_string()), "{words}");
 }
 
 /// A server that is not there when the kernel starts is used once it is.
@@ -169,13 +189,7 @@ async fn a_call_over_http_that_is_never_answered_times_out_and_is_cancelled() {
     let mut agent = owner(&kernel).await;
     let answer = agent.call("far__hang", json!({})).await;
     assert_eq!(answer.error()["data"]["timeoutMs"], 1000);
-    let cancelled = async {
-        let mut counted = Value::Null;
-        while counted["cancelled"]["hang"] != 1 {
-            counted = told(&agent.call("far__count", json!({})).await);
-        }
-    };
-    within("the server hears of it", DEADLINE, cancelled).await;
+    cancelled(&mut agent, "far", "hang", 1).await;
 }
 
 /// An answer over the limit is refused whichever way it comes, and the next one is not.

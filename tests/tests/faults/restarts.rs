@@ -118,10 +118,10 @@ async fn the_policy_decides_who_comes_back() {
     kernel.connected(&cases.map(|(id, ..)| id)).await;
     let mut agent = owner(&kernel).await;
     for (id, _, code, _) in cases {
-        agent
+        let lost = agent
             .call(&format!("{id}__crash"), json!({"code": code}))
-            .await
-            .error();
+            .await;
+        assert_eq!(lost.error()["data"]["outcome"], "unknown");
     }
     for ((id, _, code, comes_back), spawns) in cases.iter().zip(&spawns) {
         if *comes_back {

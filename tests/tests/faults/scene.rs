@@ -51,6 +51,16 @@ pub(crate) fn told(answer: &Answer) -> Value {
     answer.result()["structuredContent"].clone()
 }
 
+/// Waits until the server has seen so many calls of a tool cancelled.
+pub(crate) async fn cancelled(agent: &mut Agent, id: &str, tool: &str, calls: u64) {
+    let count = format!("{id}__count");
+    let what = format!("{id} has seen {calls} calls of {tool} cancelled");
+    wait_until(&what, DEADLINE, async || {
+        told(&agent.call(&count, json!({})).await)["cancelled"][tool] == calls
+    })
+    .await;
+}
+
 /// A server as the owner is shown it.
 pub(crate) async fn shown(owner: &mut Agent, id: &str) -> Value {
     let listed = owner.request("mgp/servers/list", json!({})).await.result();

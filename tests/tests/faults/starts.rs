@@ -91,7 +91,8 @@ async fn a_call_waits_for_the_restart_of_its_own_server_only() {
     let kernel = Kernel::start(&servers).await;
     kernel.connected(&["late", "calm"]).await;
     let (mut patient, mut hasty) = (owner(&kernel).await, owner(&kernel).await);
-    patient.call("late__crash", json!({})).await.error();
+    let lost = patient.call("late__crash", json!({})).await;
+    assert_eq!(lost.error()["data"]["outcome"], "unknown");
     let begun = Instant::now();
     tokio::join!(echoes(&mut patient, "late"), async {
         echoes(&mut hasty, "calm").await;

@@ -16,7 +16,8 @@ async fn what_is_stored_through_one_door_is_recalled_through_the_other() {
     let database = folder.path().join("memory.db").display().to_string();
     let server = peers
         .python_command("cpersona", &[])
-        .env("CPERSONA_DB_PATH", database);
+        .env("CPERSONA_DB_PATH", database)
+        .env("CPERSONA_UPDATE_CHECK", "false");
     let mut both = BothWays::start(&server).await;
 
     both.same_items("tools/list", "tools").await;

@@ -5,16 +5,22 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use mgp_protocol::framing::{Frame, Framer};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::time::timeout;
 
 /// Room for one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
 pub const READ_AHEAD: usize = 128 << 10;
 
 /// How many times `max_frame` one line may grow before the stream is given up.
 pub const RUNAWAY: u64 = 16;
+
+/// How long a peer may pause within a line over the limit. Until the line ends all it says is lost,
+/// and others wait for their answers.
+pub const PAUSE: Duration = Duration::from_secs(5);
 
 /// The first read after a pause goes through the stack, in bytes: thousands of idle streams then
 /// hold no buffer at all, and the frames of a small read share one allocation of just their size.
@@ -28,7 +34,8 @@ const LEFTOVER: usize = 4 << 10;
 pub enum ReadEnd {
     /// The peer closed its side. A last line without newline was still handed out.
     Eof,
-    /// A line grew beyond [`RUNAWAY`] times the limit: the peer speaks no newlines.
+    /// A line over the limit grew beyond [`RUNAWAY`] times the limit, or did not go on for
+    /// [`PAUSE`]: the peer speaks no newlines.
     Runaway,
     /// The stream broke.
     Failed(io::Error),
@@ -36,7 +43,8 @@ pub enum ReadEnd {
 
 /// Reads until the stream ends and hands every frame to `on`.
 ///
-/// A line over `max_frame` bytes is dropped and reported as [`Frame::Oversized`]; blank lines are
+/// A line over `max_frame` bytes is dropped and reported as [`Frame::Overrun`] as soon as it is, and
+/// as [`Frame::Oversized`] at its end; blank lines are
 /// passed over (CMCP-015). Frames are slices of what was read and keep it alive.
 pub async fn read<R: AsyncRead + Unpin>(
     mut stream: R,
@@ -47,9 +55,14 @@ pub async fn read<R: AsyncRead + Unpin>(
     let mut framer = Framer::new(max_frame);
     let mut buffer = Buffer::default();
     loop {
-        let ended = match buffer.fill(&mut stream).await {
-            Ok(count) => count == 0,
-            Err(error) => return ReadEnd::Failed(error),
+        let filled = match framer.dropped() {
+            0 => Ok(buffer.fill(&mut stream).await),
+            _ => timeout(PAUSE, buffer.fill(&mut stream)).await,
+        };
+        let ended = match filled {
+            Ok(Ok(count)) => count == 0,
+            Ok(Err(error)) => return ReadEnd::Failed(error),
+            Err(_) => return ReadEnd::Runaway,
         };
         if ended {
             buffer.bytes.extend_from_slice(b"\n");
@@ -129,7 +142,7 @@ mod tests {
     fn line(frame: &Frame) -> &[u8] {
         match frame {
             Frame::Line(line) => line,
-            Frame::Oversized { .. } => panic!("{frame:?}"),
+            Frame::Overrun { .. } | Frame::Oversized { .. } => panic!("{frame:?}"),
         }
     }
 
@@ -169,16 +182,26 @@ mod tests {
     async fn an_oversized_line_is_reported_and_the_next_one_read() {
         let input = [&vec![b'x'; 100_000][..], b"\n{}\n"].concat();
         let (frames, _) = frames_of(&input, 65_536).await;
-        assert!(matches!(frames[0], Frame::Oversized { len: 100_000, .. }));
-        assert_eq!(line(&frames[1]), b"{}");
+        assert!(matches!(frames[0], Frame::Overrun { .. }));
+        assert!(matches!(frames[1], Frame::Oversized { len: 100_000, .. }));
+        assert_eq!(line(&frames[2]), b"{}");
     }
 
     #[tokio::test]
     async fn a_line_without_end_ends_the_read() {
-        let mut frames = 0;
-        let end = read(tokio::io::repeat(b'x'), 1024, |_| frames += 1).await;
+        let mut frames = Vec::new();
+        let endless = tokio::io::repeat(b'x');
+        let end = read(endless, 1024, |frame| frames.push(frame)).await;
         assert!(matches!(end, ReadEnd::Runaway));
-        assert_eq!(frames, 0);
+        assert!(matches!(frames[..], [Frame::Overrun { .. }]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_oversized_line_that_is_not_ended_ends_the_read() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        far.write_all(&[b'x'; 2000]).await.unwrap();
+        let end = read(near, 1024, |_| {}).await;
+        assert!(matches!(end, ReadEnd::Runaway));
     }
 
     #[tokio::test]

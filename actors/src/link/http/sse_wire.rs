@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
-use mgp_transports::http::client::{Client, Events};
+use mgp_transports::http::client::{Client, Events, EventsError};
 
 use super::MAX_TELLS;
 use crate::exchange::Flag;
@@ -84,6 +84,7 @@ impl SseWire {
                 match stream.next().await {
                     Ok(Some(event)) => link.receive(&event.data, None),
                     Ok(None) => return "its event stream ended".to_owned(),
+                    Err(EventsError::TooLarge(_)) => link.overrun(&[], None),
                     Err(error) => return error.to_string(),
                 }
             }

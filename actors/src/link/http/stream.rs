@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use mgp_protocol::refusal::Refusal;
+use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Events, EventsError, Response, events};
 use mgp_transports::sse::Event;
 
@@ -69,7 +70,9 @@ impl HttpWire {
             tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
             resumes += 1;
             let response = self.get(&place).await.map_err(|e| broken(link, &e))?;
-            self.judge(link, &response)?;
+            // The request itself was taken, so it must not be sent again.
+            let judged = self.judge(link, &response);
+            judged.map_err(|e| link.lost(&e.to_string()))?;
             stream = events(response.body, link.limits.max_frame);
         }
     }
@@ -81,17 +84,23 @@ impl HttpWire {
         via: Option<u64>,
         stream: &mut Events,
         place: &mut Place,
-    ) -> Result<(), EventsError> {
-        while let Some(event) = stream.next().await? {
-            place.at(&event);
-            if !event.data.is_empty() {
-                link.receive(&event.data, via);
-                if via.is_some_and(|id| !link.awaits(id)) {
-                    return Ok(());
+    ) -> Result<(), BodyError> {
+        loop {
+            match stream.next().await {
+                Ok(Some(event)) => {
+                    place.at(&event);
+                    if !event.data.is_empty() {
+                        link.receive(&event.data, via);
+                    }
                 }
+                Ok(None) => return Ok(()),
+                Err(EventsError::TooLarge(_)) => link.overrun(&[], via),
+                Err(EventsError::Broken(why)) => return Err(why),
+            }
+            if via.is_some_and(|id| !link.awaits(id)) {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     async fn get(&self, place: &Place) -> Result<Response, ClientError> {

@@ -56,9 +56,9 @@ impl Frames {
         loop {
             match self.framer.next(&mut self.buffer) {
                 Some(Frame::Line(line)) => return Ok(line),
-                Some(Frame::Oversized { len, .. }) => {
+                Some(Frame::Overrun { .. } | Frame::Oversized { .. }) => {
                     return Err(Failure::Other(format!(
-                        "an answer of {len} bytes is too long"
+                        "an answer of more than {MAX_FRAME} bytes is too long"
                     )));
                 }
                 None => {}

@@ -1,0 +1,110 @@
+//! Prompts, and the completion of arguments.
+
+use mgp_tests::harness::Agent;
+use serde_json::{Value, json};
+
+use crate::scene::{self, NEWEST, counts};
+
+/// MCP-043, MCP-044, MCP-046, CMCP-081: prompts with their arguments, and messages of every kind.
+#[tokio::test]
+async fn a_prompt_is_rendered_by_the_server_whose_it_is() {
+    let kernel = scene::kernel().await;
+    let mut direct = Agent::over_stdio(&mgp_tests::harness::Program::fixture(&[]));
+    direct.initialize(NEWEST, "{}").await.result();
+    let mut agent = scene::http_agent(&kernel, None, "{}").await;
+    for (name, arguments) in [
+        ("test_simple_prompt", json!({})),
+        (
+            "test_prompt_with_arguments",
+            json!({"arg1": "é", "arg2": "\"2\""}),
+        ),
+        (
+            "test_prompt_with_embedded_resource",
+            json!({"resourceUri": "test://x"}),
+        ),
+        ("test_prompt_with_image", json!({})),
+    ] {
+        let ask = |name: String| json!({"arguments": arguments, "name": name});
+        let wanted = direct.request("prompts/get", ask(name.to_owned())).await;
+        for name in [format!("it__{name}"), format!("it:{name}"), name.to_owned()] {
+            let got = agent.request("prompts/get", ask(name.clone())).await;
+            assert_eq!(got.result_text(), wanted.result_text(), "{name}");
+        }
+    }
+}
+
+/// MCP-045, CMCP-043: an argument that is required and missing is refused.
+#[tokio::test]
+async fn a_missing_argument_of_a_prompt_is_refused() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::http_agent(&kernel, None, "{}").await;
+    let params = json!({"name": "test_prompt_with_arguments", "arguments": {"arg1": "x"}});
+    let refused = agent.request("prompts/get", params).await;
+    assert_eq!(refused.code(), -32602);
+    assert!(
+        refused.error()["message"]
+            .as_str()
+            .unwrap()
+            .contains("arg2")
+    );
+}
+
+/// MCP-058: an argument is completed by the server whose prompt or template it belongs to.
+#[tokio::test]
+async fn an_argument_is_completed_by_the_server_it_belongs_to() {
+    let kernel = scene::kernel_of_two().await;
+    let mut agent = scene::http_agent(&kernel, None, "{}").await;
+    let mut alone = scene::http_agent(&kernel, Some("two"), "{}").await;
+    let complete = async |agent: &mut Agent, reference: Value| {
+        let params = json!({"argument": {"value": "par", "name": "arg1"}, "ref": reference});
+        agent.request("completion/complete", params).await
+    };
+    let prompt = |name: &str| json!({"type": "ref/prompt", "name": name});
+    let template = |uri: &str| json!({"uri": uri, "type": "ref/resource"});
+    for reference in [
+        prompt("two__test_prompt_with_arguments"),
+        prompt("two:test_prompt_with_arguments"),
+        template("mcpk://two/test://template/{id}/data"),
+    ] {
+        let completion = complete(&mut agent, reference.clone()).await.result();
+        assert_eq!(
+            completion["completion"]["values"],
+            json!(["paris", "park", "party"])
+        );
+        let heard = scene::received(&mut agent, "two:received").await;
+        let own = heard
+            .iter()
+            .rev()
+            .find(|frame| frame.contains("completion/complete"));
+        let own: Value = serde_json::from_str(own.unwrap()).unwrap();
+        let own = &own["params"]["ref"];
+        let known = [
+            prompt("test_prompt_with_arguments"),
+            template("test://template/{id}/data"),
+        ];
+        assert!(known.contains(own), "{reference}: {own}");
+    }
+    complete(&mut alone, template("test://template/{id}/data"))
+        .await
+        .result();
+    complete(&mut alone, prompt("test_prompt_with_arguments"))
+        .await
+        .result();
+    assert_eq!(
+        counts(&mut agent, "one:count").await["methods"].get("completion/complete"),
+        None
+    );
+    for (reference, code) in [
+        (prompt("test_prompt_with_arguments"), -32602),
+        (prompt("no_such"), -32602),
+        (template("no://such/{x}"), -32002),
+        (json!({"type": "ref/other"}), -32602),
+        (json!({"type": "ref/prompt"}), -32602),
+    ] {
+        assert_eq!(
+            complete(&mut agent, reference.clone()).await.code(),
+            code,
+            "{reference}"
+        );
+    }
+}
