@@ -170,7 +170,7 @@ impl Actor for CatalogActor {
                     state.publish_soon();
                 }
             }
-            CatalogMsg::Publish => self.publish(state),
+            CatalogMsg::Publish => self.publish(state).await,
         }
         Ok(())
     }
@@ -190,12 +190,18 @@ impl CatalogState {
 }
 
 impl CatalogActor {
-    fn publish(&self, state: &mut CatalogState) {
+    async fn publish(&self, state: &mut CatalogState) {
         state.due = false;
         let before = self.shown.load();
         let offers: Vec<_> = state.offers.values().cloned().collect();
-        let catalog = Arc::new(before.catalog.next(&offers));
-        let changed = changes(&before.catalog, &catalog);
+        // With thousands of tools this takes milliseconds, so it is no work for the threads that carry
+        // calls; what comes meanwhile waits in the mailbox.
+        let merging = tokio::task::spawn_blocking(move || {
+            let catalog = Arc::new(before.catalog.next(&offers));
+            let changed = changes(&before.catalog, &catalog);
+            (catalog, changed)
+        });
+        let (catalog, changed) = merging.await.expect("merging offers does not panic");
         self.shown.store(Arc::new(Shown {
             catalog,
             peers: state.peers.clone(),

@@ -19,7 +19,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use self::incarnation::Incarnation;
-use self::lists::Lists;
+use self::lists::{Fresh, Lists};
 use crate::catalog::CatalogHandle;
 use crate::directory::Directory;
 use crate::guard::GuardHandle;
@@ -47,7 +47,7 @@ pub enum ServerMsg {
     /// Its entry in the configuration changed.
     Reconfigure(Box<ServerSpec>),
     /// An attempt shook hands and has its first lists.
-    Connected(u64, Arc<Link>, Box<Lists>),
+    Connected(u64, Arc<Link>, Box<Fresh>),
     /// Agents see the first lists of an attempt.
     Shown(u64),
     /// An attempt ended.
@@ -55,7 +55,7 @@ pub enum ServerMsg {
     /// A list changed at the server.
     ListChanged(List),
     /// A list was fetched again.
-    Fetched(List, u64, Box<Lists>),
+    Fetched(List, u64, Box<Fresh>),
     /// The connection is of no use any more.
     Broken(u64, String),
     /// The backoff is over.
@@ -224,12 +224,13 @@ impl ServerActor {
     /// Starts one attempt; it reports back as `Connected` and `Ended`.
     fn attempt(&self, state: &mut ServerState) {
         state.attempts += 1;
-        let (number, spec, me) = (state.attempts, state.spec.clone(), state.me.clone());
-        state.current = Some(Incarnation::begin(self, number, spec, me));
+        let (spec, offer) = (state.spec.clone(), state.offer.clone());
+        let life = Incarnation::begin(self, state.attempts, spec, offer, state.me.clone());
+        state.current = Some(life);
         self.publish(state, None);
     }
 
-    fn connected(&self, state: &mut ServerState, attempt: u64, link: &Arc<Link>, lists: Lists) {
+    fn connected(&self, state: &mut ServerState, attempt: u64, link: &Arc<Link>, lists: Fresh) {
         let Some(current) = state.current.as_mut().filter(|c| c.attempt == attempt) else {
             return;
         };
@@ -264,7 +265,7 @@ impl ServerActor {
     fn offer(
         &self,
         state: &mut ServerState,
-        mut lists: Lists,
+        mut lists: Fresh,
         link: &Link,
     ) -> oneshot::Receiver<()> {
         state.notes = std::mem::take(&mut lists.notes);
@@ -408,14 +409,14 @@ impl ServerActor {
             return;
         }
         state.fetching.push((list, false));
-        let me = state.me.clone();
+        let (me, before) = (state.me.clone(), state.offer.clone());
         tokio::spawn(async move {
-            let lists = Lists::fetch_one(&link, list).await;
+            let lists = Lists::fetch_one(&link, list, before).await;
             let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
         });
     }
 
-    fn fetched(&self, state: &mut ServerState, list: List, number: u64, lists: Lists) {
+    fn fetched(&self, state: &mut ServerState, list: List, number: u64, lists: Fresh) {
         let link = state.current.as_ref().and_then(|c| c.link.clone());
         let Some(link) = link.filter(|l| l.number == number) else {
             return;

@@ -51,6 +51,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mgp_engine::catalog::Offer;
 use mgp_engine::restart::Exit;
 use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::jsonrpc::{self, Message};
@@ -46,12 +47,14 @@ impl Incarnation {
         actor: &ServerActor,
         attempt: u64,
         spec: ServerSpec,
+        before: Offer,
         me: Mailbox<ServerMsg>,
     ) -> Self {
         let orders = Arc::new(Orders::default());
         let life = Life {
             attempt,
             spec,
+            before,
             orders: orders.clone(),
             connector: actor.connector.clone(),
             guard: actor.guard.clone(),
@@ -103,6 +106,8 @@ impl Drop for Incarnation {
 struct Life {
     attempt: u64,
     spec: ServerSpec,
+    /// What the server offered in its last life.
+    before: Offer,
     orders: Arc<Orders>,
     connector: Arc<Connector>,
     guard: GuardHandle,
@@ -285,7 +290,7 @@ impl Life {
     ) -> End {
         let start = async {
             shake.await?;
-            Lists::fetch(link).await
+            Lists::fetch(link, self.before.clone()).await
         };
         let start = tokio::time::timeout(self.spec.limits.start_timeout, start);
         let lists = tokio::select! {

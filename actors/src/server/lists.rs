@@ -15,43 +15,67 @@ const MAX_PAGES: usize = 1_000;
 /// Definitions taken of one list; the engine keeps no more.
 const MAX_ITEMS: usize = 10_000;
 
-/// Freshly fetched lists: definitions as the server sent them.
-#[derive(Debug, Default)]
-pub struct Lists {
-    lists: Vec<(Kind, Vec<ByteString>)>,
+/// Freshly fetched lists, read and compiled.
+#[derive(Debug)]
+pub struct Fresh {
+    offer: Offer,
+    kinds: Vec<Kind>,
     /// What was odd about them.
     pub notes: Vec<String>,
 }
 
+impl Fresh {
+    /// The offer with these lists in the place of its old ones.
+    #[must_use]
+    pub fn over(&self, offer: Offer) -> Offer {
+        let kinds = self.kinds.iter();
+        kinds.fold(offer, |offer, kind| offer.taking(*kind, &self.offer))
+    }
+}
+
+/// Freshly fetched lists: definitions as the server sent them.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    lists: Vec<(Kind, Vec<ByteString>)>,
+    notes: Vec<String>,
+}
+
 impl Lists {
-    /// Everything the server says it has.
+    /// Everything the server says it has; what is as in `before` is not compiled anew.
     ///
     /// # Errors
     /// In words, which list could not be fetched and why.
-    pub async fn fetch(link: &Arc<Link>) -> Result<Self, String> {
+    pub(super) async fn fetch(link: &Arc<Link>, before: Offer) -> Result<Fresh, String> {
         let mut lists = Self::default();
         for list in [List::Tools, List::Prompts, List::Resources] {
             lists.fill(link, list).await?;
         }
-        Ok(lists)
+        Ok(lists.read(before).await)
     }
 
     /// One list again; it stays as it was when it cannot be had.
-    pub async fn fetch_one(link: &Arc<Link>, list: List) -> Self {
+    pub(super) async fn fetch_one(link: &Arc<Link>, list: List, before: Offer) -> Fresh {
         let mut lists = Self::default();
         if let Err(why) = lists.fill(link, list).await {
             link.log.note(&why);
             lists.notes.push(why);
         }
-        lists
+        lists.read(before).await
     }
 
-    /// The offer with these lists in the place of its old ones.
-    #[must_use]
-    pub fn over(self, offer: Offer) -> Offer {
-        self.lists
-            .iter()
-            .fold(offer, |offer, (kind, list)| offer.with(*kind, list))
+    /// Schemas take their time to compile, so this is no work for the threads that carry calls.
+    async fn read(self, before: Offer) -> Fresh {
+        let kinds = self.lists.iter().map(|(kind, _)| *kind).collect();
+        let Self { lists, notes } = self;
+        let reading = tokio::task::spawn_blocking(move || {
+            let lists = lists.iter();
+            lists.fold(before, |offer, (kind, list)| offer.with(*kind, list))
+        });
+        Fresh {
+            offer: reading.await.expect("reading lists does not panic"),
+            kinds,
+            notes,
+        }
     }
 
     async fn fill(&mut self, link: &Arc<Link>, list: List) -> Result<(), String> {

@@ -54,6 +54,13 @@ pub(super) fn raise_file_limit() {
     }
 }
 
+/// Threads that carry calls: half of the cores, because the servers and agents of this machine run on
+/// the same ones, and a call that stays on one thread costs a third of one that changes threads.
+pub(super) fn threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / 2).max(1)
+}
+
 /// Bytes nobody can guess.
 pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -1,5 +1,7 @@
 //! `tools/call`: small and large, from few and many clients, directly and through.
 
+use std::thread::available_parallelism;
+
 use mgp_tests::harness::{Kernel, Program, Upstream, program};
 use mgp_tests::load::{Bounds, Cell, Nginx, PipeLoad, Request, Table};
 
@@ -90,15 +92,16 @@ async fn kernel(upstream: &Upstream) -> Kernel {
     kernel
 }
 
-/// nginx with one worker and with one a core, where it is installed.
-async fn hops(upstream: &Upstream) -> Vec<(&'static str, Option<Nginx>)> {
+/// nginx with one worker and with one for each core, where it is installed.
+async fn hops(upstream: &Upstream) -> Vec<(String, Option<Nginx>)> {
+    let cores = available_parallelism().map_or(1, usize::from);
     let mut hops = Vec::new();
-    for workers in ["1", "auto"] {
+    for workers in [1, cores] {
         let nginx = match Nginx::version() {
             Some(_) => Some(Nginx::start(upstream.port(), workers).await),
             None => None,
         };
-        hops.push((workers, nginx));
+        hops.push((format!("nginx, workers: {workers}, HTTP to HTTP"), nginx));
     }
     hops
 }
@@ -106,7 +109,7 @@ async fn hops(upstream: &Upstream) -> Vec<(&'static str, Option<Nginx>)> {
 async fn subjects(
     upstream: &Upstream,
     kernel: Option<&Kernel>,
-    hops: &[(&str, Option<Nginx>)],
+    hops: &[(String, Option<Nginx>)],
 ) -> Vec<Subject> {
     let far = upstream.pid();
     let pipe = PipeLoad::start(&Program::fixture(&[])).await;
@@ -122,14 +125,13 @@ async fn subjects(
         subject("direct stdio", Way::Pipe(pipe), vec![], pid),
         subject("direct HTTP", Way::Http(upstream.url()), vec![], far),
     ];
-    for (workers, nginx) in hops {
-        let name = format!("nginx ({workers}), HTTP to HTTP");
+    for (name, nginx) in hops {
         let way = match nginx {
             Some(nginx) => Way::Http(nginx.url()),
             None => Way::Not("not installed".to_owned()),
         };
         let pids = nginx.as_ref().map(Nginx::pids).unwrap_or_default();
-        all.push(subject(&name, way, pids, far));
+        all.push(subject(name, way, pids, far));
     }
     if let Some(kernel) = kernel {
         let child = kernel.child("mgp-fixture");

@@ -41,7 +41,7 @@ pub(crate) async fn table(options: &Options) -> Table {
             false => None,
         };
         let nginx = match Nginx::version() {
-            Some(_) => Some(Nginx::start(upstream.port(), "1").await),
+            Some(_) => Some(Nginx::start(upstream.port(), 1).await),
             None => None,
         };
         let mut subjects = subjects(&upstream, kernel.as_ref(), nginx.as_ref());
@@ -121,7 +121,7 @@ fn subjects(upstream: &Upstream, kernel: Option<&Kernel>, nginx: Option<&Nginx>)
         |nginx| Way::Http(nginx.url()),
     );
     let pids = nginx.map(Nginx::pids).unwrap_or_default();
-    all.push(subject("nginx (1), HTTP to HTTP", hop, pids));
+    all.push(subject("nginx, workers: 1, HTTP to HTTP", hop, pids));
     if let Some(kernel) = kernel {
         let pid = || vec![kernel.pid()];
         all.push(subject(

@@ -32,11 +32,11 @@ impl Nginx {
         Some(said.trim().trim_start_matches("nginx version: ").to_owned())
     }
 
-    /// Starts it in front of a loopback port, with so many workers (`auto`: one a core).
+    /// Starts it in front of a loopback port, with so many workers.
     ///
     /// # Panics
-    /// When it is not installed or does not listen by the deadline.
-    pub async fn start(upstream: u16, workers: &str) -> Self {
+    /// When it is not installed or is not up by the deadline.
+    pub async fn start(upstream: u16, workers: usize) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let port = free_port();
         let config = folder.path().join("nginx.conf");
@@ -50,8 +50,10 @@ impl Nginx {
         let config = config.display().to_string();
         let nginx = Program::new(program, ["-p", &prefix, "-e", "stderr", "-c", &config]);
         let process = Process::start("nginx", &nginx);
-        wait_until("nginx listens", Duration::from_secs(10), async || {
-            TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+        // It listens before it has workers, and those are what is measured.
+        wait_until("nginx is up", Duration::from_secs(10), async || {
+            let listens = TcpStream::connect(("127.0.0.1", port)).await.is_ok();
+            listens && below(process.pid()).len() == workers
         })
         .await;
         Self {
@@ -87,7 +89,7 @@ fn free_port() -> u16 {
 
 /// A hop with everything switched off that costs time and is not the hop. Connections to the
 /// upstream are kept; bodies of 64 KiB stay in memory; nothing is written outside the folder.
-fn configuration(folder: &Path, port: u16, upstream: u16, workers: &str) -> String {
+fn configuration(folder: &Path, port: u16, upstream: u16, workers: usize) -> String {
     let at = folder.display();
     format!(
         "daemon off;

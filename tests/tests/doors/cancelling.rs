@@ -160,18 +160,14 @@ async fn a_call_whose_question_is_open_can_be_cancelled() {
 #[tokio::test]
 async fn a_call_that_is_cancelled_while_it_waits_is_never_made() {
     let kernel = scene::kernel().await;
-    let mut watcher = scene::http_agent(&kernel, None, "{}").await;
     let mut first = scene::socket_agent(&kernel, r#"{"roots":{}}"#).await;
     let mut second = scene::socket_agent(&kernel, "{}").await;
     first.answers("roots/list", json!({"roots": []}));
     // The server asks, so from now on it gets the calls of one agent at a time.
     first.call("it:ask_roots", json!({})).await.result();
-    let holding = first
-        .start(
-            "tools/call",
-            json!({"name": "it:test_slow", "arguments": {"seconds": 0.5}}),
-        )
-        .await;
+    let slow = json!({"name": "it:test_slow", "arguments": {"seconds": 0.5}});
+    let holding = first.start("tools/call", slow).await;
+    reached(&mut first, "test_slow", 1).await;
     let waiting = second
         .start("tools/call", json!({"name": "it:greet"}))
         .await;
@@ -182,6 +178,6 @@ async fn a_call_that_is_cancelled_while_it_waits_is_never_made() {
         second.call("it:echo", json!({"text": "next"})).await.text(),
         "next"
     );
-    let counted = counts(&mut watcher, "it:count").await;
+    let counted = counts(&mut first, "it:count").await;
     assert_eq!(counted["calls"]["greet"], Value::Null, "{counted}");
 }

@@ -84,6 +84,18 @@ impl Offer {
         self
     }
 
+    /// The same offer with the list of one kind that `other` has.
+    #[must_use]
+    pub fn taking(mut self, kind: Kind, other: &Self) -> Self {
+        match kind {
+            Kind::Tools => self.tools = other.tools.clone(),
+            Kind::Prompts => self.prompts = other.prompts.clone(),
+            Kind::Resources => self.resources = other.resources.clone(),
+            Kind::Templates => self.templates = other.templates.clone(),
+        }
+        self
+    }
+
     /// Whose offer it is.
     #[must_use]
     pub fn server(&self) -> &ServerId {
