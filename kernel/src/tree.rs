@@ -33,6 +33,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{BrokenServer, Loaded};
 use crate::source::Source;
 
+/// Why the supervisor of a server that was taken out ends.
+const REMOVED: &str = "removed";
+
 /// The way to the tree.
 #[derive(Debug, Clone)]
 pub struct TreeHandle(Mailbox<TreeMsg>);
@@ -208,7 +211,9 @@ impl TreeActor {
         let Some(spec) = state.specs.get(&id).cloned().filter(|_| !state.stopping) else {
             return;
         };
-        tracing::error!(server = %id, why, "its supervisor failed and is started again");
+        if why != REMOVED {
+            tracing::error!(server = %id, why, "its supervisor failed and is started again");
+        }
         self.supervise(me, state, spec).await;
     }
 
@@ -240,7 +245,7 @@ impl TreeActor {
             }
         }
         for spec in diff.added {
-            self.supervise(me, state, spec).await;
+            self.add(me, state, spec).await;
         }
         for spec in diff.changed {
             let handle = self.servers.load().get(&spec.id).cloned();
@@ -250,6 +255,15 @@ impl TreeActor {
             }
         }
         self.forget_broken(state);
+    }
+
+    /// A server that was taken out a moment ago may still be ending: it is started when it has.
+    async fn add(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, spec: ServerSpec) {
+        if !state.supervisors.values().any(|id| *id == spec.id) {
+            return self.supervise(me, state, spec).await;
+        }
+        self.show(ServerHandle::new(spec.id.clone(), ServerLog::new()));
+        state.specs.insert(spec.id.clone(), spec);
     }
 
     async fn supervise(
@@ -299,7 +313,7 @@ impl TreeActor {
             let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
             tokio::spawn(async move {
                 let _ = stopped.await;
-                supervisor.stop("removed");
+                supervisor.stop(REMOVED);
             });
         }
     }

@@ -102,13 +102,16 @@ impl Step {
     }
 
     fn run_now(&mut self) -> (End, Option<Tally>) {
-        let (succeeded, tally) = match tee::run(&mut self.command) {
+        let (succeeded, mut tally) = match tee::run(&mut self.command) {
             Ok(ended) => ended,
             Err(error) => {
                 println!("{:?}: {error}", self.command);
                 (false, Tally::default())
             }
         };
+        if !succeeded {
+            tally.at_least_one_failed();
+        }
         let end = match (succeeded, self.optional) {
             (true, _) => End::Passed,
             (false, true) => End::NotRun("not all could be installed, see above".to_owned()),

@@ -23,6 +23,12 @@ impl Tally {
         }
         self.returned_early += u64::from(line.starts_with("SKIPPED: "));
     }
+
+    /// The command failed: a test program that prints no result, or that was not even built, counts
+    /// as one.
+    pub(crate) fn at_least_one_failed(&mut self) {
+        self.failed = self.failed.max(1);
+    }
 }
 
 impl AddAssign for Tally {

@@ -41,6 +41,7 @@ pub struct ServerHandle {
     tenancy: Mutex<Option<Tenancy>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
+    life: tokio::sync::Mutex<()>,
 }
 
 /// What a supervisor publishes of its server.
@@ -85,6 +86,7 @@ impl ServerHandle {
             tenancy: Mutex::new(None),
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
+            life: tokio::sync::Mutex::new(()),
         })
     }
 
@@ -251,6 +253,12 @@ impl ServerHandle {
         if let Some(tenancy) = tenancy {
             self.link.vacate(tenancy);
         }
+    }
+
+    /// Held by each life of the server, so that the end of one, which sweeps up all that carries the
+    /// server's mark, never reaches into the next.
+    pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.life.lock().await
     }
 
     pub(super) fn publish(&self, status: Status) {

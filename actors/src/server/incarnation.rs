@@ -119,13 +119,21 @@ struct Life {
 
 impl Life {
     async fn live(self) {
-        let end = match &self.spec.reach {
-            Reach::Stdio { .. } => self.child().await,
-            Reach::Http { url, headers } => self.remote(url, headers).await,
-        };
-        let (exit, how) = end.exit();
+        let (exit, how) = self.alone().await.exit();
         self.log.note(&format!("ended: {how}"));
         let _ = self.me.tell(ServerMsg::Ended(self.attempt, exit, how));
+    }
+
+    /// Begins when the life before has ended, which a supervisor that failed did not wait for.
+    async fn alone(&self) -> End {
+        let _alone = tokio::select! {
+            alone = self.handle.alone() => alone,
+            end = self.ordered() => return end,
+        };
+        match &self.spec.reach {
+            Reach::Stdio { .. } => self.child().await,
+            Reach::Http { url, headers } => self.remote(url, headers).await,
+        }
     }
 
     async fn child(&self) -> End {

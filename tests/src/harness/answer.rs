@@ -42,11 +42,10 @@ impl Answer {
         serde_json::from_str(self.result_text()).expect("a raw value is JSON")
     }
 
-    /// The error.
+    /// The error; calling it only to see that there is one is fine too.
     ///
     /// # Panics
     /// When it is a result.
-    #[must_use]
     pub fn error(&self) -> Value {
         let error = self.parts().error;
         error.unwrap_or_else(|| panic!("no error: {}", self.frame))

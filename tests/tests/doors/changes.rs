@@ -150,7 +150,7 @@ async fn a_server_that_died_takes_its_lists_along() {
     };
     wait_until("it is back", DEADLINE, back).await;
     assert_eq!(heard(&mut agent).await, [""; 0]);
-    agent.call("mortal:crash", json!({})).await.error();
+    assert_eq!(agent.call("mortal:crash", json!({})).await.code(), -32603);
     let since = Instant::now();
     for list in ["tools", "prompts", "resources"] {
         agent

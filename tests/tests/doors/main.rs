@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod auth;
+mod bodies;
 mod cancelling;
 mod changes;
+mod crowd;
 mod errors;
 mod headers;
 mod logging;
@@ -12,9 +14,12 @@ mod names;
 mod paging;
 mod progress;
 mod prompts;
+mod questions;
 mod replay;
 mod resources;
 mod scene;
 mod sessions;
+mod strangers;
 mod verbatim;
 mod versions;
+mod wire;

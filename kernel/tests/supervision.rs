@@ -1,0 +1,203 @@
+//! What happens when an actor fails: a tree like that of `mgp up`, with real children.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_actors::agents::AgentsActor;
+use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_actors::directory::Directory;
+use mgp_actors::exchange::{Exchange, Way};
+use mgp_actors::guard::{GuardActor, GuardHandle};
+use mgp_actors::mailbox::Mailbox;
+use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
+use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_discovery::config::{ConfigFile, Kind};
+use mgp_engine::catalog::{Catalog, Paging};
+use mgp_engine::cursor::CursorKey;
+use mgp_engine::lifecycle::State;
+use mgp_kernel::config;
+use mgp_kernel::source::Source;
+use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
+use mgp_protocol::ids::ServerId;
+use mgp_sync::Snapshot;
+use mgp_transports::http::{client::Client, tls::Tls};
+use ractor::{Actor, ActorCell};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take before it counts as broken.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// PRJ-002: a supervisor that panics takes its own server along and is started again with it; the
+/// others go on, with the same process and the call they are working on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_supervisor_that_panics_takes_nobody_else_along() {
+    let kernel = Kernel::grow(&["one", "other"]).await;
+    let (one, other) = (kernel.server("one"), kernel.server("other"));
+    let first = connected(&one, 0).await;
+    let stays = connected(&other, 0).await;
+    let job = tokio::spawn({
+        let other = other.clone();
+        async move { call(&other, "slow_job", r#"{"steps":10,"step_ms":100}"#).await }
+    });
+
+    one.tell(ServerMsg::Panic).unwrap();
+    let second = connected(&one, first).await;
+    assert!(!Path::new(&format!("/proc/{}", first)).exists());
+    assert!(call(&one, "time", "{}").await.contains("content"));
+
+    let done = tokio::time::timeout(DEADLINE, job).await.unwrap().unwrap();
+    assert!(done.contains("content"), "{done}");
+    assert_eq!(pid(&other.status()), stays);
+    let status = one.status();
+    assert_eq!(
+        (pid(&status), status.restarts),
+        (second, 0),
+        "nothing of the old life reaches into the new one"
+    );
+    assert!(!kernel.closing.is_cancelled());
+    kernel.tree.stop_servers().await;
+}
+
+/// What everybody leans on cannot be replaced: when it falls the kernel ends in good order.
+#[tokio::test]
+async fn a_pillar_that_falls_ends_the_kernel() {
+    for fallen in 0..4 {
+        let kernel = Kernel::grow(&[]).await;
+        kernel.pillars[fallen].stop(Some("told to".into()));
+        let closing = kernel.closing.cancelled();
+        tokio::time::timeout(DEADLINE, closing).await.unwrap();
+    }
+}
+
+struct Kernel {
+    servers: Arc<ServerTable>,
+    tree: TreeHandle,
+    closing: CancellationToken,
+    pillars: Vec<ActorCell>,
+    _folder: TempDir,
+}
+
+impl Kernel {
+    /// A tree with demo servers of these names.
+    async fn grow(servers: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("mgp.toml");
+        std::fs::write(&path, entries(servers)).unwrap();
+        let file = ConfigFile {
+            path,
+            kind: Kind::Override,
+            present: true,
+        };
+        let loaded = config::read(vec![file], &|_| None);
+        assert!(loaded.is_usable(), "{loaded:?}");
+        let (parts, pillars) = parts().await;
+        let actor = TreeActor {
+            parts,
+            servers: Arc::new(ServerTable::new(BTreeMap::new())),
+            source: Arc::new(Source::new(None, &loaded)),
+            closing: CancellationToken::new(),
+            pillars: pillars.clone(),
+        };
+        Self {
+            servers: actor.servers.clone(),
+            closing: actor.closing.clone(),
+            pillars,
+            _folder: folder,
+            tree: actor.grow(&loaded).await.unwrap(),
+        }
+    }
+
+    fn server(&self, id: &str) -> Arc<ServerHandle> {
+        self.servers.load()[&ServerId::new(id)].clone()
+    }
+}
+
+fn entries(servers: &[&str]) -> String {
+    let program = env!("CARGO_BIN_EXE_mgp");
+    let entry = |id: &&str| {
+        format!("[[servers]]\nid = {id:?}\ncommand = {program:?}\nargs = [\"__demo-server\"]\n")
+    };
+    servers.iter().map(entry).collect()
+}
+
+/// What supervisors need, and the actors behind it.
+async fn parts() -> (ServerParts, Vec<ActorCell>) {
+    let mark = format!("test-{}", std::process::id());
+    let directory = Arc::new(Directory::default());
+    let shown = Arc::new(Snapshot::new(Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: NonZeroUsize::MIN,
+            key: CursorKey::new([7; 32]),
+        })),
+        peers: BTreeMap::new(),
+    }));
+    let guard = GuardActor {
+        exe: env!("CARGO_BIN_EXE_mgp").into(),
+        args: vec!["__guard".into()],
+        mark: mark.clone(),
+    };
+    let (guard, _) = Actor::spawn(None, guard, ()).await.unwrap();
+    let subscriptions = SubscriptionsActor {
+        directory: directory.clone(),
+        servers: Arc::new(OnceLock::new()),
+        shown: shown.clone(),
+    };
+    let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
+    let catalog = CatalogActor {
+        shown: shown.clone(),
+        directory: directory.clone(),
+    };
+    let (catalog, _) = Actor::spawn(None, catalog, ()).await.unwrap();
+    let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
+    let pillars = vec![
+        guard.get_cell(),
+        subscriptions.get_cell(),
+        catalog.get_cell(),
+        agents.get_cell(),
+    ];
+    let parts = ServerParts {
+        catalog: CatalogHandle::new(Mailbox::new(catalog), shown, directory.clone()),
+        subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
+        directory,
+        guard: GuardHandle::new(Mailbox::new(guard)),
+        connector: Arc::new(Connector {
+            client: Client::new(Tls::system()),
+            version: "test".into(),
+            mark,
+            folder: std::env::temp_dir(),
+            drain: Duration::from_secs(5),
+        }),
+    };
+    (parts, pillars)
+}
+
+/// Waits until a server is connected in another process than `before`; gives its number.
+async fn connected(server: &ServerHandle, before: i32) -> i32 {
+    let mut status = server.follow();
+    let there = |status: &Status| status.state == State::Connected && pid(status) != before;
+    let waiting = status.wait_for(there);
+    let status = tokio::time::timeout(DEADLINE, waiting).await.unwrap();
+    pid(&status.unwrap())
+}
+
+fn pid(status: &Status) -> i32 {
+    let pid = status.pid.as_ref();
+    pid.map_or(0, |pid| pid.load(Ordering::Relaxed))
+}
+
+/// Calls a tool of a server; gives the result as text.
+async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
+    let link = server
+        .connection(&Exchange::new(Way::Nowhere))
+        .await
+        .unwrap();
+    let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);
+    let result = link.ask("tools/call", Some(&params)).await.unwrap();
+    String::from_utf8(result.to_vec()).unwrap()
+}

@@ -1,0 +1,296 @@
+//! What servers ask while they are called: sampling, forms, addresses, roots; and who is asked.
+
+use futures_util::future::{join, join_all};
+use http::StatusCode;
+use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::events::Events;
+use mgp_tests::harness::wait::within;
+use mgp_tests::harness::{Agent, DEADLINE};
+use serde_json::{Value, json};
+
+use crate::scene::{self, NEWEST};
+
+/// A call of the tool that asks anything.
+fn ask(method: &str, params: Value) -> Value {
+    json!({"method": method, "params": params})
+}
+
+fn sampled(words: &str) -> Value {
+    let content = json!({"type": "text", "text": words});
+    json!({"role": "assistant", "content": content, "model": "m", "stopReason": "endTurn"})
+}
+
+/// The next message on a stream.
+async fn message(events: &mut Events) -> Value {
+    loop {
+        let event = within("an event", DEADLINE, events.next()).await;
+        let event = event.expect("the stream goes on");
+        if !event.data.is_empty() {
+            return serde_json::from_str(&event.data).unwrap();
+        }
+    }
+}
+
+/// MCP-048, MCP-049, MCP-050, CMCP-086: everything a server may say of a completion reaches the
+/// client, and all of its answer the server.
+#[tokio::test]
+async fn sampling_reaches_the_caller_whole() {
+    let kernel = scene::kernel().await;
+    let preferences = json!({
+        "hints": [{"name": "claude"}, {"name": "x"}],
+        "costPriority": 0.1,
+        "speedPriority": 1,
+        "intelligencePriority": 0.25,
+    });
+    for context in ["none", "thisServer", "allServers"] {
+        let params = json!({
+            "messages": [{"role": "user", "content": {"type": "text", "text": "two and two"}}],
+            "modelPreferences": preferences,
+            "systemPrompt": "Be brief.",
+            "includeContext": context,
+            "maxTokens": 9,
+            "x-unknown": [1.0, null],
+        });
+        for agent in [
+            &mut scene::http_agent(&kernel, None, FULL).await,
+            &mut scene::socket_agent(&kernel, FULL).await,
+        ] {
+            agent.answers("sampling/createMessage", sampled("four"));
+            let answer = agent
+                .call("it:ask", ask("sampling/createMessage", params.clone()))
+                .await;
+            assert_eq!(answer.result()["structuredContent"], sampled("four"));
+            assert_eq!(agent.asked().len(), 1);
+            assert_eq!(agent.asked()[0]["params"], params);
+        }
+    }
+}
+
+/// CMCP-087, CMCP-089: a form reaches the caller, with the empty schema when it has none, and every
+/// kind of answer the server.
+#[tokio::test]
+async fn a_form_is_accepted_declined_and_cancelled() {
+    let kernel = scene::kernel().await;
+    let mut alone = scene::http_agent(&kernel, Some("it"), FULL).await;
+    let mut everything = scene::http_agent(&kernel, None, FULL).await;
+    for answer in [
+        json!({"action": "accept", "content": {"name": "Ada", "n": 1.0}}),
+        json!({"action": "decline"}),
+        json!({"action": "cancel", "_meta": {"why": "x"}}),
+    ] {
+        for (agent, shown) in [(&mut alone, "Who?"), (&mut everything, "[it] Who?")] {
+            agent.answers("elicitation/create", answer.clone());
+            let form = ask("elicitation/create", json!({"message": "Who?"}));
+            let told = agent.call("ask", form).await;
+            assert_eq!(told.result()["structuredContent"], answer);
+            let asked = &agent.asked().last().unwrap()["params"];
+            assert_eq!(asked["message"], shown);
+            assert_eq!(asked["requestedSchema"]["type"], "object");
+        }
+    }
+}
+
+/// CMCP-090: an address is shown as it is, to those alone who can open one; a flat `elicitation`
+/// means forms alone.
+#[tokio::test]
+async fn an_address_is_for_those_who_can_open_one() {
+    let kernel = scene::kernel().await;
+    let url = json!({"mode": "url", "message": "Sign in", "url": "https://example.com/?a=b&c", "elicitationId": "e-1"});
+    let form = json!({"mode": "form", "message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+    for (capabilities, forms, addresses) in [
+        (r#"{"elicitation":{}}"#, true, false),
+        (r#"{"elicitation":{"form":{}}}"#, true, false),
+        (r#"{"elicitation":{"url":{}}}"#, false, true),
+        (r#"{"elicitation":{"form":{},"url":{}}}"#, true, true),
+        (r#"{"sampling":{}}"#, false, false),
+    ] {
+        let mut agent = scene::http_agent(&kernel, Some("it"), capabilities).await;
+        agent.answers("elicitation/create", json!({"action": "accept"}));
+        for (params, can) in [(&form, forms), (&url, addresses)] {
+            let answer = agent
+                .call("ask", ask("elicitation/create", params.clone()))
+                .await;
+            match can {
+                true => {
+                    assert_eq!(answer.result()["structuredContent"]["action"], "accept");
+                    assert_eq!(agent.asked().last().unwrap()["params"], *params);
+                }
+                false => assert_eq!(answer.code(), -32601, "{capabilities} {params}"),
+            }
+        }
+        let asked = usize::from(forms) + usize::from(addresses);
+        assert_eq!(agent.asked().len(), asked, "{capabilities}");
+    }
+}
+
+/// MCP-052, MCP-064, CMCP-065 to CMCP-068, CMCP-084, CMCP-088: who did not say it can be asked is
+/// not asked; the server hears -32601, also for what nobody knows.
+#[tokio::test]
+async fn who_cannot_be_asked_is_not_asked() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
+    for method in [
+        "sampling/createMessage",
+        "elicitation/create",
+        "roots/list",
+        "foo/bar",
+    ] {
+        let refused = agent
+            .call("it:ask", ask(method, json!({"message": "?"})))
+            .await;
+        assert_eq!(refused.code(), -32601, "{method}");
+    }
+    let mut able = scene::socket_agent(&kernel, FULL).await;
+    let refused = able.call("it:ask", ask("foo/bar", json!({}))).await;
+    assert_eq!(refused.code(), -32601);
+    assert!(agent.asked().is_empty() && able.asked().is_empty());
+}
+
+/// MCP-067: each caller's own roots, however many there are; nobody sees another's.
+#[tokio::test]
+async fn roots_are_those_of_the_caller() {
+    let kernel = scene::kernel().await;
+    let mut agents = Vec::new();
+    for n in 0..6 {
+        let mut agent = match n % 2 {
+            0 => scene::http_agent(&kernel, None, FULL).await,
+            _ => scene::socket_agent(&kernel, FULL).await,
+        };
+        let root = json!({"uri": format!("file:///home/{n}"), "name": "home"});
+        agent.answers("roots/list", json!({"roots": [root]}));
+        agents.push(agent);
+    }
+    // Known to ask, the server gets one agent's calls at a time.
+    agents[0].call("it:ask_roots", json!({})).await.result();
+    let calling = agents.iter_mut().enumerate().map(async |(n, agent)| {
+        let asked = agent.asked().len();
+        for _ in 0..5 {
+            let seen = agent.call("it:ask_roots", json!({})).await.text();
+            assert_eq!(seen, format!("file:///home/{n}"));
+        }
+        assert_eq!(agent.asked().len(), asked + 5);
+    });
+    join_all(calling).await;
+}
+
+/// Two agents at once at a shared server that is known to ask, over one pipe: each is asked its own
+/// question and gets what comes of its own answer.
+#[tokio::test]
+async fn agents_at_a_shared_server_are_asked_their_own_questions() {
+    let kernel = scene::kernel().await;
+    let mut one = scene::http_agent(&kernel, None, FULL).await;
+    let mut two = scene::http_agent(&kernel, None, FULL).await;
+    one.answers(
+        "elicitation/create",
+        json!({"action": "accept", "content": {}}),
+    );
+    two.answers("elicitation/create", json!({"action": "decline"}));
+    one.answers("roots/list", json!({"roots": []}));
+    one.call("it:ask_roots", json!({})).await.result();
+    let told = async |agent: &mut Agent, message: &str| {
+        for _ in 0..5 {
+            let arguments = json!({"message": message});
+            let told = agent.call("it:test_elicitation", arguments).await;
+            let action = if message == "one?" {
+                "action=accept"
+            } else {
+                "action=decline"
+            };
+            assert!(told.text().contains(action), "{}", told.frame);
+        }
+        let own = format!("[it] {message}");
+        let asked = agent.asked().iter();
+        let forms = asked.filter(|q| q["method"] == "elicitation/create");
+        let forms: Vec<&Value> = forms.map(|q| &q["params"]["message"]).collect();
+        assert_eq!(forms, [&own; 5]);
+    };
+    join(told(&mut one, "one?"), told(&mut two, "two?")).await;
+}
+
+/// CMCP-074: a question that waits for its answer holds up nothing else of the same agent.
+#[tokio::test]
+async fn an_open_question_holds_up_nothing_else() {
+    let kernel = scene::kernel().await;
+    let client = scene::session_with(&kernel, NEWEST, FULL).await;
+    let call = scene::call("asking", "test_elicitation", json!({"message": "?"}));
+    let mut events = client.post(call).await.events();
+    let question = message(&mut events).await;
+    let echo = client
+        .post(scene::call(2, "echo", json!({"text": "meanwhile"})))
+        .await;
+    assert!(echo.frames().await.last().unwrap().contains("meanwhile"));
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}});
+    assert_eq!(
+        client.post(answer.to_string()).await.status,
+        StatusCode::ACCEPTED
+    );
+    assert_eq!(message(&mut events).await["id"], "asking");
+}
+
+/// CMCP-101, CMCP-008: a question comes on the stream of its call and nowhere else; its answer is
+/// POSTed and told 202 without a body; equal ids in both directions do not meet.
+#[tokio::test]
+async fn a_question_comes_on_the_stream_of_its_call() {
+    let kernel = scene::kernel().await;
+    let client = scene::session_with(&kernel, "2025-06-18", FULL).await;
+    let mut standing = client.get(None).await.events();
+    let call = scene::call(1, "test_sampling", json!({"prompt": "hi"}));
+    let mut events = client.post(call).await.events();
+    let question = message(&mut events).await;
+    assert_eq!(question["method"], "sampling/createMessage");
+    assert_eq!(question["id"], 1);
+    let stray = json!({"jsonrpc": "2.0", "id": 77, "result": sampled("to nobody")});
+    assert_eq!(
+        client.post(stray.to_string()).await.status,
+        StatusCode::ACCEPTED
+    );
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": sampled("hello")});
+    let told = client.post(answer.to_string()).await;
+    assert_eq!(told.status, StatusCode::ACCEPTED);
+    assert_eq!(told.text().await, "");
+    let twice = client.post(answer.to_string()).await;
+    assert_eq!(twice.status, StatusCode::ACCEPTED);
+    let result = message(&mut events).await;
+    assert_eq!(result["id"], 1);
+    assert_eq!(
+        result["result"]["content"][0]["text"],
+        "LLM response: hello"
+    );
+    client.delete().await;
+    while let Some(event) = within("the end", DEADLINE, standing.next()).await {
+        assert_eq!(event.data, "");
+    }
+}
+
+/// The error of a client is told to the server as it is.
+#[tokio::test]
+async fn the_error_of_a_client_reaches_the_server() {
+    let kernel = scene::kernel().await;
+    let client = scene::session_with(&kernel, NEWEST, FULL).await;
+    let call = scene::call(1, "test_sampling", json!({"prompt": "hi"}));
+    let mut events = client.post(call).await.events();
+    let question = message(&mut events).await;
+    let error = json!({"code": -1, "message": "User rejected sampling request", "data": [1]});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "error": error});
+    client.post(answer.to_string()).await;
+    assert_eq!(message(&mut events).await["error"], error);
+}
+
+/// An agent that leaves with a question open leaves its server free for the next one.
+#[tokio::test]
+async fn an_agent_that_leaves_with_a_question_open_holds_up_nobody() {
+    let kernel = scene::kernel().await;
+    let client = scene::session_with(&kernel, NEWEST, FULL).await;
+    let call = scene::call(1, "test_elicitation", json!({"message": "?"}));
+    let mut events = client.post(call).await.events();
+    assert_eq!(message(&mut events).await["method"], "elicitation/create");
+    let mut next = scene::http_agent(&kernel, None, "{}").await;
+    let echo = next
+        .start(
+            "tools/call",
+            json!({"name": "it:echo", "arguments": {"text": "my turn"}}),
+        )
+        .await;
+    client.delete().await;
+    assert_eq!(next.answer_to(&echo).await.text(), "my turn");
+}
