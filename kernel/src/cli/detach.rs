@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status, Stop};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use serde_json::json;
 
 use super::client::{LATE, Opening, read};
@@ -56,7 +58,9 @@ pub(super) fn down(context: &Context) -> Result<(), Failure> {
     })?;
     let mut progress = Progress::of("stopping the kernel");
     let mut wait = Wait::until(Instant::now() + PATIENCE, &mut progress);
-    while status(context).is_ok_and(|status| status.is_some_and(|s| s.pid == running.pid)) {
+    // It stops answering before its servers have stopped; what counts is its end.
+    let process = Pid::from_raw(running.pid.cast_signed());
+    while kill(process, None).is_ok() {
         if !wait.a_little() {
             return Err(Failure::Other(format!(
                 "the kernel (process {}) is still there after {} s",
