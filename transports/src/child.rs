@@ -26,6 +26,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -190,23 +191,25 @@ impl Child {
 
     /// Signals what is left until nothing is, and answers whether that came in time.
     async fn leftovers_gone(&self, signal: Signal, patience: Duration) -> bool {
+        // However many others look first: without one look nobody is signalled.
+        let mut living = self.living().await;
         let ending = async {
-            loop {
-                let living = self.living().await;
-                if living.is_empty() {
-                    return;
-                }
+            while !living.is_empty() {
                 self.kin.signal(&living, signal);
                 while living.iter().any(Process::lives) {
                     sleep(LOOK_AGAIN).await;
                 }
+                living = self.living().await;
             }
         };
         timeout(patience, ending).await.is_ok()
     }
 
-    /// Looks through the process table, which takes some milliseconds, off the runtime's threads.
+    /// Looks through the process table, which takes some milliseconds: off the runtime's threads,
+    /// and one look at a time, so that many servers that end together do not take every core.
     async fn living(&self) -> Vec<Process> {
+        static LOOKS: Semaphore = Semaphore::const_new(1);
+        let _look = LOOKS.acquire().await;
         let kin = self.kin.clone();
         let looking = tokio::task::spawn_blocking(move || kin.living());
         looking.await.unwrap_or_default()

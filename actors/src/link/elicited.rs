@@ -25,11 +25,11 @@ struct Elicitation {
 #[derive(Deserialize)]
 struct Required {
     code: i64,
-    data: RequiredData,
+    data: Needs,
 }
 
 #[derive(Deserialize)]
-struct RequiredData {
+struct Needs {
     elicitations: Vec<Elicitation>,
 }
 

@@ -25,6 +25,9 @@ use crate::mailbox::Mailbox;
 /// not read. Calls have timed out long before.
 const STALL: Duration = Duration::from_secs(300);
 
+/// How long the last words of a process that has ended may take to be read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// The supervisor's hold on one life of its server. Dropping it ends that life.
 #[derive(Debug)]
 pub(super) struct Incarnation {
@@ -173,8 +176,9 @@ impl Life {
         }
     }
 
-    /// Resolves when one of the pipes is closed: usually the process has ended. It gets a moment to
-    /// do so and to say how, and what it said before is still read.
+    /// Resolves when the process has ended, or one of its pipes is closed: then it gets a moment to
+    /// end and to say how. What it said before is still read, but who else holds its stdout open is
+    /// not waited for.
     async fn fallen(
         &self,
         child: &mut child::Child,
@@ -185,6 +189,10 @@ impl Life {
         let read = tokio::select! {
             read = &mut *reading => Some(read),
             _ = writing => tokio::time::timeout(grace, reading).await.ok(),
+            () = child.wait() => {
+                let _ = tokio::time::timeout(LAST_WORDS, reading).await;
+                return End::ByItself;
+            }
         };
         match tokio::time::timeout(grace, child.wait()).await {
             Ok(()) => End::ByItself,

@@ -213,7 +213,7 @@ async fn an_answer_over_the_limit_is_refused_over_http_too() {
     let mut agent = owner(&kernel).await;
     for id in ["events", "json", "old"] {
         let huge = format!("{id}__huge");
-        let refused = agent.call(&huge, json!({"bytes": 50 << 20})).await;
+        let refused = agent.call(&huge, json!({"bytes": 5 << 20})).await;
         assert_eq!(refused.code(), -32603, "{id}");
         let words = refused.error()["message"].to_string();
         assert!(

@@ -29,6 +29,9 @@ pub(crate) struct Kin {
     groups: Vec<Pid>,
     /// What an entry of the environment begins with; nobody is marked when it is empty.
     mark: Vec<u8>,
+    /// When the first of them started, in clock ticks: who is older is none of them, and is not
+    /// looked at any closer.
+    since: u64,
 }
 
 impl Kin {
@@ -37,6 +40,7 @@ impl Kin {
         Self {
             groups: vec![leader],
             mark: format!("{MARK_VARIABLE}={kernel_mark}:{id}\0").into(),
+            since: Process::read(leader).map_or(0, |process| process.started),
         }
     }
 
@@ -46,6 +50,7 @@ impl Kin {
         Self {
             groups,
             mark: mark.unwrap_or_default().into(),
+            since: 0,
         }
     }
 
@@ -57,6 +62,7 @@ impl Kin {
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|number| *number != own)
             .filter_map(|number| Process::read(Pid::from_raw(number)))
+            .filter(|process| process.started >= self.since)
             .filter(|process| self.groups.contains(&process.group) || self.marked(process.pid))
             .collect()
     }

@@ -18,6 +18,12 @@ pub use reply::Reply;
 /// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
 const TRUSTED: usize = 1 << 20;
 
+/// Most bytes of a refused body that are read all the same.
+const PATIENCE_BYTES: usize = 64 << 20;
+
+/// How long a refused body is read all the same.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Why a body could not be taken whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
@@ -50,18 +56,36 @@ impl BodyError {
     }
 }
 
-/// Takes a body of at most `limit` bytes whole. What came in one piece is not copied.
+/// Takes a body of at most `limit` bytes whole. What came in one piece is not copied. Of a longer one
+/// the rest is passed over, up to a bound: a client that still writes when its connection is closed
+/// never reads why.
 ///
 /// # Errors
 /// [`BodyError`]; `within` is the time for the whole body, however busily it trickles.
-pub async fn collect<B>(body: B, limit: usize, within: Duration) -> Result<Bytes, BodyError>
+pub async fn collect<B>(mut body: B, limit: usize, within: Duration) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    match timeout(within, gather(body, limit)).await {
-        Ok(done) => done,
-        Err(_) => Err(BodyError::TooSlow { within }),
+    let taken = timeout(within, gather(&mut body, limit)).await;
+    let taken = taken.unwrap_or(Err(BodyError::TooSlow { within }));
+    if let Err(BodyError::TooLarge { .. }) = taken {
+        let _ = timeout(PATIENCE, pass_over(&mut body)).await;
+    }
+    taken
+}
+
+async fn pass_over<B>(body: &mut B)
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    let mut left = PATIENCE_BYTES;
+    while let Ok(Some(bytes)) = next(body).await {
+        match left.checked_sub(bytes.len()) {
+            Some(less) => left = less,
+            None => return,
+        }
     }
 }
 

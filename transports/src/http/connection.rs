@@ -133,8 +133,12 @@ async fn opens_with_http2(stream: &TcpStream) -> io::Result<bool> {
         Ok(first[..len] == *HTTP2)
     };
     loop {
-        stream.readable().await?;
+        let ready = stream.ready(Interest::READABLE).await?;
         match stream.try_io(Interest::READABLE, peek) {
+            // It will never be more: a beginning of neither, which HTTP/1 turns away.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
+                return Ok(false);
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             decided => return decided,
         }
