@@ -278,7 +278,7 @@ impl Agent {
             return;
         }
         match &self.outward {
-            Outward::Line(sink) => send_line(sink, frame),
+            Outward::Line(sink) => pass_line(sink, frame, class),
             Outward::Session(streams) => streams.push(GET, frame, class),
         }
     }
@@ -368,6 +368,14 @@ impl Drop for Forget<'_> {
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
             self.exchange.send(frame.into(), Class::Kept);
         }
+    }
+}
+
+/// Sends a line that may be lost when its reader lags behind, or one that may not.
+pub fn pass_line(sink: &LineSink, frame: Bytes, class: Class) {
+    match class {
+        Class::Lossy => drop(sink.offer(frame)),
+        Class::Kept => send_line(sink, frame),
     }
 }
 

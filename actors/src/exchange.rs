@@ -69,7 +69,7 @@ impl Exchange {
             return;
         }
         match &self.way {
-            Way::Line(sink) => crate::agent::send_line(sink, frame),
+            Way::Line(sink) => crate::agent::pass_line(sink, frame, class),
             Way::Stream { streams, lane, .. } => {
                 self.prime();
                 streams.push(*lane, frame, class);

@@ -59,15 +59,19 @@ impl Streams {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Puts a message on a stream. When readers lag too far behind, a lossy one is dropped; for a
-    /// kept one the slowest reader is let go, and comes back for what is left.
+    /// Puts a message on a stream. When readers lag too far behind, a lossy one is dropped; a kept
+    /// one has room reserved, and when that is used up too, the slowest reader is let go, and comes
+    /// back for what is left.
     pub fn push(&self, lane: Lane, frame: Bytes, class: Class) {
         let weight = frame.len();
-        let Err(Refused::Full(frame)) = self.ring.push(lane.0, frame, weight) else {
-            return;
-        };
-        if class == Class::Kept && self.ring.detach_slowest().is_some() {
+        if class == Class::Lossy {
             let _ = self.ring.push(lane.0, frame, weight);
+            return;
+        }
+        if let Err(Refused::Full(frame)) = self.ring.push_kept(lane.0, frame, weight)
+            && self.ring.detach_slowest().is_some()
+        {
+            let _ = self.ring.push_kept(lane.0, frame, weight);
         }
     }
 
@@ -143,16 +147,20 @@ impl futures_util::Stream for Stream {
         if std::mem::take(&mut self.retry) {
             return Poll::Ready(Some(sse::retry(RETRY_MS)));
         }
-        match self.reader.poll_next(cx) {
-            Poll::Ready(Next::Event { seq, item }) => {
-                if self.lane == GET {
-                    self.streams.taken.fetch_max(seq, Ordering::Relaxed);
+        loop {
+            return match self.reader.poll_next(cx) {
+                Poll::Ready(Next::Event { seq, item }) => {
+                    if self.lane == GET {
+                        self.streams.taken.fetch_max(seq, Ordering::Relaxed);
+                    }
+                    Poll::Ready(Some(sse::event(Some(seq.into()), &item)))
                 }
-                Poll::Ready(Some(sse::event(Some(seq.into()), &item)))
-            }
-            // A gap is told by ending the stream: the client sees that it broke.
-            Poll::Ready(Next::End | Next::Detached | Next::Lost) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+                // Gone before this client came to listen: it gets what is left.
+                Poll::Ready(Next::Lost) => continue,
+                // Too slow: that its stream ends tells the client to come back.
+                Poll::Ready(Next::End | Next::Detached) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            };
         }
     }
 }

@@ -11,16 +11,22 @@ fn root() -> PathBuf {
         .unwrap()
 }
 
-/// Our own crates that a package depends on.
+/// Our own crates that a package depends on, wherever its manifest says so.
 fn imports(package: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap();
     let manifest: toml::Table = text.parse().unwrap();
-    let dependencies = manifest["dependencies"].as_table();
-    let names = dependencies.into_iter().flat_map(|table| table.keys());
-    names
-        .filter(|name| name.starts_with("mgp-"))
-        .cloned()
-        .collect()
+    let targets = manifest.get("target").and_then(|t| t.as_table());
+    let targets = targets.into_iter().flat_map(|all| all.values());
+    let tables = targets
+        .filter_map(|t| t.as_table())
+        .chain([&manifest])
+        .flat_map(|t| ["dependencies", "dev-dependencies", "build-dependencies"].map(|k| t.get(k)));
+    let names = tables
+        .flatten()
+        .filter_map(|t| t.as_table())
+        .flat_map(|t| t.keys());
+    let ours = names.filter(|name| name.starts_with("mgp-"));
+    ours.cloned().collect()
 }
 
 /// Every Rust file of ours, by its path from the root.
@@ -82,6 +88,23 @@ fn imports_point_down() {
         }
     }
     assert!(imports("kernel/sync").is_empty());
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let workspace: toml::Table = workspace.parse().unwrap();
+    for member in workspace["workspace"]["members"].as_array().unwrap() {
+        let member = member.as_str().unwrap();
+        let importing = imports(member).contains(&"mgp-kernel".to_owned());
+        assert!(
+            !importing || member == "tests",
+            "{member} imports the kernel"
+        );
+        let placed = floors
+            .iter()
+            .any(|floor| floor.iter().any(|(at, _)| *at == member));
+        assert!(
+            placed || ["tests", "xtask"].contains(&member),
+            "{member} has no floor"
+        );
+    }
 }
 
 /// Engines are told the time: nothing that has a clock, a thread or a socket is within their reach.
@@ -194,10 +217,17 @@ fn no_file_says_what_it_should_not() {
     let empty_names = [
         "Manager", "Service", "Helper", "Util", "Impl", "Data", "Info",
     ];
+    let machine = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
+    let naps = [concat!("thread::", "sleep"), concat!("time::", "sleep")];
     for (file, text) in sources() {
-        for word in unfinished {
+        for word in unfinished.iter().chain(&machine) {
             assert!(!text.contains(word), "{file} says {word}");
         }
+        let test = file.starts_with("tests/tests/");
+        assert!(
+            !test || !naps.iter().any(|nap| text.contains(nap)),
+            "{file} sleeps"
+        );
         assert!(
             text.lines().count() <= 600,
             "{file} is too long for one noun"

@@ -11,6 +11,7 @@ use crate::config::{self, KernelConfig};
 use crate::paths::Bases;
 
 /// Where the kernel is and how to print.
+#[derive(Clone)]
 pub(super) struct Context {
     /// Print JSON.
     pub(super) json: bool,
@@ -44,6 +45,14 @@ impl Context {
             look_up,
             bases,
         })
+    }
+
+    /// The same for the kernel at another socket.
+    pub(super) fn at(&self, socket: PathBuf) -> Self {
+        Self {
+            socket,
+            ..self.clone()
+        }
     }
 
     /// The folder for what lasts: as named on the command line, as configured, or the user's.

@@ -84,9 +84,17 @@ const FIRST_SERVERS: Duration = Duration::from_secs(10);
 
 /// Waits until every server of a kernel that was just started has connected or failed.
 pub(super) fn settled(context: &Context) {
+    wait_while(context, &["connecting"]);
+}
+
+/// Waits until no server is in one of these states.
+pub(super) fn wait_while(context: &Context, states: &[&str]) {
     let mut progress = Progress::of("waiting for the servers");
     let mut wait = Wait::until(Instant::now() + FIRST_SERVERS, &mut progress);
-    let starting = |status: KernelStatus| status.servers.iter().any(|s| s.state == "connecting");
+    let starting = |status: KernelStatus| {
+        let mut servers = status.servers.iter();
+        servers.any(|server| states.contains(&server.state.as_str()))
+    };
     while status(context).is_ok_and(|status| status.is_some_and(starting)) && wait.a_little() {}
 }
 

@@ -6,10 +6,12 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use mgp_discovery::config::LookUp;
 
 use super::context::Context;
+use super::detach;
 use super::failure::Failure;
 use super::output::say;
 use crate::config::{self, Loaded};
@@ -113,10 +115,15 @@ pub(super) fn demo(context: &Context, parts: &Parts) -> Result<(), Failure> {
         .clone()
         .unwrap_or_else(|| demo.socket());
     let data_dir = demo.data_dir();
+    let there = context.at(socket.clone());
     let opened = move |doors: &Doors| {
         let greeting = demo::greeting(&program, doors);
-        // Nobody may be reading; the kernel is up all the same.
-        let _ = say(greeting);
+        thread::spawn(move || {
+            // The lines work from the moment they are read.
+            detach::wait_while(&there, &["registered", "connecting"]);
+            // Nobody may be reading; the kernel is up all the same.
+            let _ = say(greeting);
+        });
     };
     let options = UpOptions {
         loaded: demo.loaded,

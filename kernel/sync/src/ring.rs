@@ -31,7 +31,7 @@ pub struct Ring<T> {
 
 /// How much a ring holds.
 ///
-/// Memory is bounded by `bytes` for replay plus `undelivered` events of whatever an event may
+/// Memory is bounded by `bytes` for replay plus twice `undelivered` events of whatever an event may
 /// weigh. Lanes are bounded by the caller, who closes each when its stream ends: a lane is
 /// forgotten when it is closed and has neither an event nor a reader left.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,8 @@ pub struct Limits {
     /// The sum of their weights, at most, in bytes. An event above it leaves nothing for replay,
     /// neither itself nor what was before.
     pub bytes: usize,
-    /// Older events that are held only because an attached reader has not taken one yet, at most.
+    /// Older events that are held only because an attached reader has not taken one yet, at most;
+    /// there is room for as many again, which [`Ring::push_kept`] alone may use.
     pub undelivered: usize,
 }
 
@@ -95,9 +96,30 @@ impl<T> Ring<T> {
     /// [`Refused::Full`] when `undelivered` events are held for readers that do not take them (see
     /// [`detach_slowest`](Self::detach_slowest)); [`Refused::Closed`] when the lane or the ring is.
     pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, Refused<T>> {
+        self.add(lane, item, weight, self.limits.undelivered)
+    }
+
+    /// Adds an event that must not be lost: however many others wait, there is room reserved for it.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push), but [`Refused::Full`] only at twice `undelivered`.
+    pub fn push_kept(&self, lane: u64, item: T, weight: usize) -> Result<u64, Refused<T>> {
+        self.add(
+            lane,
+            item,
+            weight,
+            self.limits.undelivered.saturating_mul(2),
+        )
+    }
+
+    fn add(&self, lane: u64, item: T, weight: usize, most: usize) -> Result<u64, Refused<T>> {
         let weight = weight.min(MOST);
         let event = Event { lane, weight, item };
-        let (seq, waker) = self.log.lock().push(event, &self.limits)?;
+        let limits = Limits {
+            undelivered: most,
+            ..self.limits
+        };
+        let (seq, waker) = self.log.lock().push(event, &limits)?;
         waker.into_iter().for_each(Waker::wake);
         Ok(seq)
     }

@@ -79,18 +79,9 @@ async fn those_who_stall_cost_little_and_are_dropped_at_their_deadline() {
         wait_until(what, DEADLINE, async || {
             most = most.max(memory(&kernel));
             others_are_served(&mut other).await;
-            if begun.elapsed() > Duration::from_secs(35) && wire.is_held() {
-                return true;
-            }
             !wire.is_held()
         })
         .await;
-    }
-    if deaf.is_held() {
-        let st = kernel.mgp_json(&["status"]).await;
-        eprintln!("{st:#}");
-        let c = deaf.until("zzzz").await;
-        eprintln!("XXX {} {}", c.len(), &c[..c.len().min(3000)]);
     }
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(25), "{took:?}");

@@ -91,3 +91,26 @@ async fn agents_with_the_same_token_hear_their_own_progress() {
         assert_eq!(steps(agent), expected);
     }
 }
+
+/// A server that reports faster than its caller reads may lose some steps; the caller loses nothing
+/// else, whichever door it came in by.
+#[tokio::test]
+async fn a_flood_of_progress_cuts_nobody_off() {
+    let kernel = scene::kernel().await;
+    for agent in [
+        &mut scene::http_agent(&kernel, None, "{}").await,
+        &mut scene::socket_agent(&kernel, "{}").await,
+    ] {
+        for _ in 0..3 {
+            let arguments = json!({"steps": 20_000});
+            let meta = json!({"progressToken": "flood"});
+            let params = json!({"name": "it:progress", "arguments": arguments, "_meta": meta});
+            let answer = agent.request("tools/call", params).await;
+            assert_eq!(answer.text(), "20000 steps");
+            let heard = steps(agent);
+            let numbers: Vec<u64> = heard.iter().map(|(_, step)| *step).collect();
+            assert!(!numbers.is_empty() && numbers.is_sorted_by(|a, b| a < b));
+            agent.forget();
+        }
+    }
+}

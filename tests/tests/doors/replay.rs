@@ -166,6 +166,36 @@ async fn without_a_listener_nothing_blocks_and_the_newest_events_stay() {
     assert_eq!(numbers(&mut events, 200).await, Vec::from_iter(1301..=1500));
 }
 
+/// CMCP-026: who comes late, and never listened before, gets the newest events and then what comes.
+#[tokio::test]
+async fn a_listener_that_comes_late_gets_the_newest_events() {
+    let kernel = scene::kernel().await;
+    let (client, mut changer) = follower(&kernel, UNPRIMED).await;
+    change(&mut changer, 400).await;
+    let mut events = client.get(None).await.events();
+    change(&mut changer, 1).await;
+    assert_eq!(numbers(&mut events, 257).await, Vec::from_iter(145..=401));
+}
+
+/// A call that floods its stream before anybody can read it is answered all the same.
+#[tokio::test]
+async fn a_flood_of_progress_does_not_wash_the_answer_away() {
+    let kernel = scene::kernel().await;
+    let client = scene::session(&kernel, NEWEST).await;
+    for n in 0..50 {
+        let meta = json!({"progressToken": n});
+        let arguments = json!({"steps": 3000});
+        let params = json!({"name": "progress", "arguments": arguments, "_meta": meta});
+        let frames = client
+            .post(request(n, "tools/call", params))
+            .await
+            .frames()
+            .await;
+        let last = frames.last().expect("a stream with an answer");
+        assert!(last.contains("3000 steps"), "{n}: {last}");
+    }
+}
+
 /// CMCP-029: a client that loses its connection again and again, in the middle of everything, sees
 /// every event once and in order.
 #[tokio::test]

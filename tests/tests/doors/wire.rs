@@ -54,7 +54,7 @@ impl Wire {
                 came.push_str(&String::from_utf8_lossy(&part[..n]));
             }
         };
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(3), reading).await;
+        within(text, DEADLINE, reading).await;
         came
     }
 

@@ -65,7 +65,22 @@ impl LineSink {
     /// # Errors
     /// [`SendError`]: the queue is full, or the stream has ended.
     pub fn send(&self, frame: Bytes) -> Result<(), SendError> {
-        self.0.0.push(on_one_line(frame))
+        let queue = &self.0.0;
+        queue.push(on_one_line(frame), queue.limits)
+    }
+
+    /// Queues a frame that may be lost, as [`send`](Self::send) does, but takes no more than half of
+    /// the queue: the other half is for those that may not.
+    ///
+    /// # Errors
+    /// [`SendError`]: half of the queue is full, or the stream has ended.
+    pub fn offer(&self, frame: Bytes) -> Result<(), SendError> {
+        let queue = &self.0.0;
+        let half = QueueLimits {
+            frames: queue.limits.frames / 2,
+            bytes: queue.limits.bytes / 2,
+        };
+        queue.push(on_one_line(frame), half)
     }
 
     /// Lets the writer finish what is queued, then end the stream. Later frames are refused.
@@ -173,13 +188,13 @@ impl State {
 }
 
 impl Queue {
-    fn push(&self, frame: Bytes) -> Result<(), SendError> {
+    fn push(&self, frame: Bytes, limits: QueueLimits) -> Result<(), SendError> {
         let mut state = self.lock();
         if state.closed {
             return Err(SendError::Closed);
         }
         let bytes = state.load.bytes.saturating_add(frame.len());
-        if state.load.frames >= self.limits.frames || bytes > self.limits.bytes {
+        if state.load.frames >= limits.frames || bytes > limits.bytes {
             return Err(SendError::Full);
         }
         state.load.frames += 1;
@@ -242,17 +257,26 @@ mod tests {
         let refill = |written: &mut Load, batch: &mut VecDeque<Bytes>| {
             outlet.poll_refill(batch, written, &mut Context::from_waker(Waker::noop()))
         };
-        queue.push(frame(4)).unwrap();
-        queue.push(frame(4)).unwrap();
+        queue.push(frame(4), SMALL).unwrap();
+        queue.push(frame(4), SMALL).unwrap();
         assert_eq!(refill(&mut Load::default(), &mut batch), Poll::Ready(true));
-        assert_eq!(queue.push(frame(1)), Err(SendError::Full));
+        assert_eq!(queue.push(frame(1), SMALL), Err(SendError::Full));
         batch.clear();
         let mut written = Load {
             frames: 2,
             bytes: 8,
         };
         assert_eq!(refill(&mut written, &mut batch), Poll::Pending);
-        assert_eq!(queue.push(frame(10)), Ok(()));
+        assert_eq!(queue.push(frame(10), SMALL), Ok(()));
+    }
+
+    #[test]
+    fn what_may_be_lost_leaves_room_for_what_may_not() {
+        let (sink, _writer) = sink(SMALL);
+        assert_eq!(sink.offer(frame(6)), Err(SendError::Full));
+        assert_eq!(sink.offer(frame(5)), Ok(()));
+        assert_eq!(sink.offer(frame(0)), Err(SendError::Full));
+        assert_eq!(sink.send(frame(5)), Ok(()));
     }
 
     #[test]

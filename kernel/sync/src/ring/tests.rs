@@ -144,6 +144,24 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
 }
 
 #[test]
+fn a_kept_event_has_room_that_others_cannot_take() {
+    let limits = Limits {
+        events: 1,
+        undelivered: 1,
+        ..ROOMY
+    };
+    let ring = ring(limits);
+    let mut reader = ring.attach(7, 0);
+    (1..)
+        .zip([7, 7])
+        .for_each(|(seq, lane)| push(&ring, lane, seq));
+    assert!(matches!(ring.push(7, 3, 10), Err(Refused::Full(3))));
+    assert_eq!(ring.push_kept(7, 3, 10).unwrap(), 3);
+    assert!(matches!(ring.push_kept(7, 4, 10), Err(Refused::Full(4))));
+    assert_eq!(read(&mut reader), [event(1), event(2), event(3)]);
+}
+
+#[test]
 fn without_an_allowance_nothing_awaited_is_overdue() {
     let limits = Limits {
         events: 1,

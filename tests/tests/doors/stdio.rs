@@ -1,0 +1,195 @@
+//! `mgp stdio`: what a client starts.
+
+use std::io::Write;
+
+use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process, Program};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scene::{self, NEWEST, call};
+
+/// A running `mgp stdio` of this kernel.
+fn joined(kernel: &Kernel) -> Process {
+    Process::start("mgp stdio", &kernel.program(&["stdio"]))
+}
+
+/// Every line it wrote, each a message.
+fn lines(process: &Process) -> Vec<Value> {
+    let out = process.stdout();
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    out.lines().map(parse).collect()
+}
+
+/// MCP-021: the end of input ends it with success, after what was asked has been answered.
+#[tokio::test]
+async fn the_end_of_input_ends_it_once_everything_is_answered() {
+    let kernel = scene::kernel().await;
+    let mut process = joined(&kernel);
+    let mut stdin = process.take_stdin().unwrap();
+    let slow = |id: u32| call(id, "it:slow", json!({"ms": 300}));
+    let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let said = [
+        initialize(NEWEST, "{}"),
+        ready.to_owned(),
+        slow(1),
+        slow(2),
+        call(3, "it:echo", json!({"text": "x"})),
+    ];
+    stdin.write_all(said.join("\n").as_bytes()).unwrap();
+    stdin.write_all(b"\n").unwrap();
+    drop(stdin);
+    assert!(process.end(DEADLINE).await.success());
+    let mut ids: Vec<u64> = lines(&process)
+        .iter()
+        .map(|m| m["id"].as_u64().unwrap())
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [0, 1, 2, 3]);
+    let silent = joined(&kernel).take_stdin();
+    drop(silent);
+    let mut silent = joined(&kernel);
+    drop(silent.take_stdin());
+    assert!(silent.end(DEADLINE).await.success());
+    assert_eq!(silent.stdout(), "");
+}
+
+/// MCP-068, MCP-069, CMCP-015, CMCP-016: answers, progress and questions of many calls at once never
+/// mix, and blank lines are nothing.
+#[tokio::test]
+async fn every_line_is_one_message_however_many_write_at_once() {
+    let kernel = scene::kernel().await;
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    agent.send("").await;
+    agent.send("  \r").await;
+    let mut ids = Vec::new();
+    for n in 0..64 {
+        let text = format!("{n}:\n") + &"é\"\\\u{1F980}".repeat(2000);
+        let steps = json!({"steps": 50});
+        let params =
+            json!({"name": "it:progress", "arguments": steps, "_meta": {"progressToken": n}});
+        let echo = json!({"name": "it:echo", "arguments": {"text": text}});
+        agent.start("tools/call", params).await;
+        ids.push((agent.start("tools/call", echo).await, text));
+    }
+    for (id, text) in ids {
+        assert_eq!(agent.answer_to(&id).await.text(), text);
+    }
+    assert!(agent.close().await.unwrap().success());
+}
+
+/// A kernel that went away is told on stderr, and is no success.
+#[tokio::test]
+async fn the_end_of_the_kernel_is_told() {
+    let kernel = scene::kernel().await;
+    let mut process = joined(&kernel);
+    let mut stdin = process.take_stdin().unwrap();
+    writeln!(stdin, "{}", initialize(NEWEST, "{}")).unwrap();
+    process
+        .says("its welcome", DEADLINE, |out| {
+            out.contains("protocolVersion").then_some(())
+        })
+        .await;
+    let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+    assert_eq!(process.end(DEADLINE).await.code(), Some(1));
+    assert!(
+        process
+            .stderr()
+            .contains("the kernel closed the connection"),
+        "{}",
+        process.stderr()
+    );
+    lines(&process);
+    drop(folder);
+}
+
+/// A place without a kernel. Dropping it ends the kernel that was started there, by its process id.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let config = format!(
+            "[http]\nlisten = \"127.0.0.1:0\"\n{}",
+            Program::fixture(&[]).entry("it")
+        );
+        std::fs::write(folder.path().join("mgp.toml"), config).unwrap();
+        Self(folder)
+    }
+
+    fn program(&self, args: &[&str]) -> Program {
+        let at = |name: &str| self.0.path().join(name).display().to_string();
+        Program::ours("mgp", args.iter().copied())
+            .env("MGP_SOCKET", at("mgp.sock"))
+            .env("MGP_DATA_DIR", at("data"))
+            .env("MGP_CONFIG_PATH", at("mgp.toml"))
+    }
+
+    async fn status(&self) -> Value {
+        let output = self.program(&["status", "--json"]).output(DEADLINE).await;
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    fn pid(&self) -> Option<i32> {
+        let lock = std::fs::read_to_string(self.0.path().join("data/kernel.lock")).ok()?;
+        lock.trim().parse().ok()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            // It may have ended already, as it should have.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+    }
+}
+
+/// `mgp stdio` starts a kernel when none runs, one for all who start at once; the kernel outlives
+/// them, its first client finds the tools of its servers, and `mgp down` ends it.
+#[tokio::test]
+async fn it_starts_a_kernel_when_none_runs_and_only_one() {
+    let place = Place::new();
+    assert_eq!(place.status().await, Value::Null);
+    let mut agents: Vec<Agent> = (0..4)
+        .map(|_| Agent::over_stdio(&place.program(&["stdio"])))
+        .collect();
+    for agent in &mut agents {
+        agent.initialize(NEWEST, "{}").await.result();
+        assert_eq!(
+            agent.call("it:echo", json!({"text": "hi"})).await.text(),
+            "hi"
+        );
+    }
+    let status = place.status().await;
+    let pid = status["pid"].as_i64().unwrap();
+    assert_eq!(place.pid().map(i64::from), Some(pid));
+    assert_eq!(status["actors"]["connection"], 5, "{status:#}");
+    for agent in agents {
+        assert!(agent.close().await.unwrap().success());
+    }
+    assert_eq!(place.status().await["pid"], pid);
+    let down = place.program(&["down"]).output(DEADLINE).await;
+    assert!(
+        down.status.success(),
+        "{}",
+        String::from_utf8_lossy(&down.stderr)
+    );
+    assert_eq!(place.status().await, Value::Null);
+}
+
+/// A configuration the kernel cannot start with is told on stderr, with its place; stdout stays
+/// clean.
+#[tokio::test]
+async fn a_kernel_that_cannot_start_is_told_on_stderr_alone() {
+    let place = Place::new();
+    std::fs::write(place.0.path().join("mgp.toml"), "[http]\nlisten = 7\n").unwrap();
+    let output = place.program(&["stdio"]).output(DEADLINE).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("mgp.toml:2:10"), "{told}");
+}
