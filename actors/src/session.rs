@@ -164,8 +164,16 @@ impl Sessions {
         let (actor, _) = Actor::spawn_linked(None, actor, (), agents)
             .await
             .map_err(|_| NoSession::Stopping)?;
-        self.write()
-            .insert(session.id.clone(), (session.clone(), Mailbox::new(actor)));
+        {
+            let mut table = self.write();
+            // Others may have come while the actor started.
+            if table.len() >= self.limits.max {
+                actor.stop(None);
+                return Err(NoSession::Full(self.limits.max));
+            }
+            let entry = (session.clone(), Mailbox::new(actor));
+            table.insert(session.id.clone(), entry);
+        }
         self.reception.directory.enter(session.caller.back.clone());
         Ok(session)
     }

@@ -28,6 +28,13 @@ const STALL: Duration = Duration::from_secs(300);
 /// How long the last words of a process that has ended may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// Messages that may wait for a child to read them: all that two agents may have under way, and the
+/// cancellation of each, so that one agent that floods and goes leaves room for the others.
+const QUEUE: QueueLimits = QueueLimits {
+    frames: 4 * crate::agent::MAX_OPEN,
+    bytes: 64 << 20,
+};
+
 /// The supervisor's hold on one life of its server. Dropping it ends that life.
 #[derive(Debug)]
 pub(super) struct Incarnation {
@@ -147,7 +154,7 @@ impl Life {
         let pid = child.pid();
         self.orders.pid.store(pid, Ordering::Relaxed);
         self.guard.watch(pid);
-        let (sink, writer) = lines::sink(QueueLimits::default());
+        let (sink, writer) = lines::sink(QUEUE);
         let link = self.link(Wire::Child(sink));
         let (stdin, stdout) = child
             .take_stdin()

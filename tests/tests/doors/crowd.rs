@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use mgp_tests::load::usage::Usage;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
@@ -193,7 +193,7 @@ async fn a_listener_that_is_gone_is_let_go_within_a_second() {
     assert_eq!(client.post(request(1, "ping", json!({}))).await.status, 200);
 }
 
-/// CMCP-052, CMCP-053: ten thousand calls leave no more behind than the first thousand, and each
+/// MCP-007, CMCP-006, CMCP-052, CMCP-053: ten thousand calls leave no more behind than the first thousand, and each
 /// was made once.
 #[tokio::test]
 async fn ten_thousand_calls_leave_nothing_behind() {
@@ -226,6 +226,10 @@ async fn ten_thousand_calls_leave_nothing_behind() {
     assert!(grown < 8 * MIB, "{} KiB", grown / 1024);
     let counted = scene::counts(&mut owner, "it:count").await;
     assert_eq!(counted["calls"]["structured_echo"], 10_000);
+    let heard = scene::received(&mut owner, "it:received").await;
+    let id = |frame: &String| serde_json::from_str::<Value>(frame).unwrap()["id"].as_u64();
+    let ids: Vec<u64> = heard.iter().filter_map(id).collect();
+    assert!(ids.len() > 900 && ids.is_sorted_by(|a, b| a < b));
 }
 
 /// CMCP-051, CMCP-056: calls that never end keep nobody from beginning, asking and being answered.

@@ -143,3 +143,19 @@ async fn the_number_of_sessions_is_bounded() {
     first.delete().await;
     assert_eq!(third.post(initialize(NEWEST, "{}")).await.status, 200);
 }
+
+/// The bound holds for those who come at the same moment, too.
+#[tokio::test]
+async fn a_rush_does_not_pass_the_bound() {
+    let config = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\nmax_sessions = 5\n";
+    let kernel = Kernel::with_config(config).await;
+    let rush = (0..60).map(async |_| {
+        let client = HttpClient::new(kernel.url());
+        client.post(initialize(NEWEST, "{}")).await.status
+    });
+    let statuses = join_all(rush).await;
+    let opened = statuses.iter().filter(|status| **status == StatusCode::OK);
+    assert_eq!(opened.count(), 5, "{statuses:?}");
+    let status = kernel.mgp_json(&["status"]).await;
+    assert_eq!(status["actors"]["session"], 5);
+}

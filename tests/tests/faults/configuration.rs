@@ -130,24 +130,23 @@ async fn a_server_taken_out_and_put_back_runs_once() {
     assert_eq!(spawns.count(), 2);
 }
 
-/// Ten changes in a row end with what the last one said.
+/// Ten changes in a row, most of them while the server finishes its last call, end with what the
+/// last one said.
 #[tokio::test]
 async fn the_last_of_many_changes_counts() {
-    let kernel = Kernel::start(&server("it", &["--name", "n0"], "stop_grace_ms = 200")).await;
+    let named = |name: u32| server("it", &["--name", &format!("n{name}")], "");
+    let kernel = Kernel::start(&named(0)).await;
     kernel.connected(&["it"]).await;
-    let mut agent = owner(&kernel).await;
-    for n in 1..=10 {
-        kernel.rewrite(&server(
-            "it",
-            &["--name", &format!("n{n}")],
-            "stop_grace_ms = 200",
-        ));
-        // In the midst of a restart, as often as not.
-        shown(&mut agent, "it").await;
-    }
+    let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);
+    let waiting = begin(&mut agent, "it__slow", json!({"ms": 2000})).await;
+    in_flight(&mut other, "it", 1).await;
+    kernel.rewrite(&named(1));
+    in_state(&mut other, "it", "draining").await;
+    (2..=10).for_each(|name| kernel.rewrite(&named(name)));
+    assert_eq!(agent.answer_to(&waiting).await.text(), "slept");
     let last = |server: &Value| server["server_info"] == "n10 1.0.0";
-    until(&mut agent, "it", "is the last one", last).await;
-    echoes(&mut agent, "it").await;
+    until(&mut other, "it", "is the last one", last).await;
+    echoes(&mut other, "it").await;
 }
 
 async fn pids<const N: usize>(agent: &mut Agent, ids: [&str; N]) -> [u32; N] {
