@@ -58,6 +58,17 @@ async fn a_server_that_never_gets_ready_is_in_error_with_the_reason() {
     }
 }
 
+/// A start may take longer than a call: programs are fetched before they run.
+#[tokio::test]
+async fn a_start_has_a_time_of_its_own() {
+    let late = server("late", &["--slow-start", "2500"], "call_timeout_secs = 1");
+    let kernel = Kernel::start(&late).await;
+    kernel.connected(&["late"]).await;
+    let mut agent = owner(&kernel).await;
+    echoes(&mut agent, "late").await;
+    assert_eq!(listed(&kernel, "late").await["restarts"], 0);
+}
+
 /// Who asks for a server that is just being started waits for it, and for nothing else.
 #[tokio::test]
 async fn only_who_asks_for_a_slow_server_waits_for_it() {
