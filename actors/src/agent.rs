@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::exchange::{Class, Exchange, Flag, Way};
 use crate::link::Link;
 use crate::relay::progress_token;
-use crate::request::Caller;
+use crate::request::{Back, Caller};
 use crate::streams::{GET, Lane, Streams};
 
 /// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
@@ -127,7 +127,8 @@ impl Agent {
             view,
             version: Version::negotiate(&hello.protocol_version),
             capabilities: ClientCapabilities::read(hello.capabilities),
-            back: self.clone(),
+            declared: hello.capabilities.map_or("{}", |c| c.get()).into(),
+            back: Back::Standing(self.clone()),
         });
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())

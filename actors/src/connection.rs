@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Agent, Outward, send_line};
 use crate::agents::Reception;
 use crate::mailbox::{Alive, Kind};
-use crate::request::{Caller, Outcome, Request, answer_frame};
+use crate::request::{Back, Caller, Outcome, Request, answer_frame};
 
 /// Longest message an agent may send.
 pub const MAX_FRAME: usize = 8 << 20;
@@ -226,7 +226,8 @@ impl Inbound {
                 view: View::All,
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
-                back: self.agent.clone(),
+                declared: "{}".into(),
+                back: Back::Standing(self.agent.clone()),
             })
         })
     }

@@ -68,7 +68,10 @@ pub async fn put(
         return missing;
     }
     let params = dressed(&link.server, caller, method, params);
-    let asked = caller.back.ask(exchange, link, method, params.as_deref());
+    let Some(agent) = caller.standing() else {
+        return orphaned();
+    };
+    let asked = agent.ask(exchange, link, method, params.as_deref());
     match asked.await {
         Ok(answer) => answer,
         Err(why) => refused(INTERNAL_ERROR, &why.to_string()),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::catalog::View;
+use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;
@@ -32,8 +33,42 @@ pub struct Caller {
     pub version: Version,
     /// What it can be asked for.
     pub capabilities: ClientCapabilities,
+    /// The same as it declared it, as JSON text: told to servers that are told with each request.
+    pub declared: Box<str>,
     /// The way back to it.
-    pub back: Arc<Agent>,
+    pub back: Back,
+}
+
+/// The way back to a caller.
+#[derive(Debug)]
+pub enum Back {
+    /// A connection or session that stands: it can be asked and told.
+    Standing(Arc<Agent>),
+    /// A request that stands alone: what belongs to it travels with it.
+    Alone {
+        /// The least severe log level it wants; `None` wants no log.
+        level: Option<Level>,
+    },
+}
+
+impl Caller {
+    /// The connection or session it has, when it has one.
+    #[must_use]
+    pub fn standing(&self) -> Option<&Arc<Agent>> {
+        match &self.back {
+            Back::Standing(agent) => Some(agent),
+            Back::Alone { .. } => None,
+        }
+    }
+
+    /// The least severe log level it wants; `None` wants no log.
+    #[must_use]
+    pub fn level(&self) -> Option<Level> {
+        match &self.back {
+            Back::Standing(agent) => Some(agent.level()),
+            Back::Alone { level } => *level,
+        }
+    }
 }
 
 /// One request. Method and params are slices of the frame it came in.

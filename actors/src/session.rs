@@ -23,6 +23,8 @@ pub struct Session {
     pub id: SessionId,
     /// Who it is.
     pub caller: Arc<Caller>,
+    /// The way back to it.
+    pub agent: Arc<Agent>,
     /// Its event streams.
     pub streams: Arc<Streams>,
     used: AtomicU64,
@@ -144,6 +146,7 @@ impl Sessions {
     pub async fn open(
         self: &Arc<Self>,
         caller: Arc<Caller>,
+        agent: Arc<Agent>,
         streams: Arc<Streams>,
     ) -> Result<Arc<Session>, NoSession> {
         if self.len() >= self.limits.max {
@@ -152,6 +155,7 @@ impl Sessions {
         let session = Arc::new(Session {
             id: new_id(),
             caller,
+            agent,
             streams,
             used: AtomicU64::new(moment().since_start().as_secs()),
             standing: AtomicUsize::new(0),
@@ -174,7 +178,7 @@ impl Sessions {
             let entry = (session.clone(), Mailbox::new(actor));
             table.insert(session.id.clone(), entry);
         }
-        self.reception.directory.enter(session.caller.back.clone());
+        self.reception.directory.enter(session.agent.clone());
         Ok(session)
     }
 
@@ -195,7 +199,7 @@ impl Sessions {
     pub fn close(&self, id: &SessionId) {
         let entry = self.write().remove(id);
         if let Some((session, mailbox)) = entry {
-            session.caller.back.disconnect();
+            session.agent.disconnect();
             mailbox.stop("closed");
         }
     }
@@ -291,9 +295,9 @@ impl Actor for SessionActor {
     ) -> Result<(), ActorProcessingErr> {
         let reception = &self.sessions.reception;
         let connection = self.session.caller.connection;
-        self.session.caller.back.disconnect();
+        self.session.agent.disconnect();
         reception.directory.leave(connection);
-        reception.routes.farewell(&self.session.caller.back);
+        reception.routes.farewell(&self.session.agent);
         Ok(())
     }
 }

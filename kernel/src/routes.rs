@@ -45,7 +45,11 @@ impl Routes for Table {
 
     fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>) {
         match method {
-            "notifications/progress" => caller.back.progressed(params.unwrap_or("{}")),
+            "notifications/progress" => {
+                if let Some(agent) = caller.standing() {
+                    agent.progressed(params.unwrap_or("{}"));
+                }
+            }
             "notifications/initialized" | "notifications/roots/list_changed" => {
                 self.relay.roots_changed(caller);
             }

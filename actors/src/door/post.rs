@@ -118,7 +118,7 @@ async fn initialize(
         }
     };
     let welcome = door.reception.routes.welcome(caller.clone()).await;
-    let session = match door.sessions.open(caller.clone(), streams).await {
+    let session = match door.sessions.open(caller.clone(), agent, streams).await {
         Ok(session) => session,
         Err(no @ (NoSession::Full(_) | NoSession::Stopping)) => {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, &no.to_string());
@@ -175,7 +175,7 @@ async fn request(
         );
     }
     let lane = session.streams.lane();
-    let exchange = match session.caller.back.open(&id, Some(lane)) {
+    let exchange = match session.agent.open(&id, Some(lane)) {
         Ok(exchange) => exchange,
         Err(refusal) => {
             return json(
@@ -226,7 +226,7 @@ impl Future for Work {
             .expect("not polled after it was answered");
         let outcome = std::task::ready!(answering.as_mut().poll(cx));
         self.answering = None;
-        self.session.caller.back.done(&self.id);
+        self.session.agent.done(&self.id);
         Poll::Ready(outcome)
     }
 }
@@ -287,7 +287,7 @@ impl Work {
         );
         tokio::spawn(async move {
             let outcome = answering.await;
-            session.caller.back.done(&id);
+            session.agent.done(&id);
             exchange.end();
             if exchange.is_cancelled() {
                 session.streams.end(lane);
@@ -308,7 +308,7 @@ impl Drop for Work {
 }
 
 fn note(door: &HttpDoor, session: &Session, method: &str, params: Option<&str>) {
-    let agent = &session.caller.back;
+    let agent = &session.agent;
     match method {
         "notifications/cancelled" => {
             if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
@@ -334,10 +334,7 @@ fn settle(
 ) {
     let Some(id) = id else { return };
     let bytes = |raw: &RawValue| text.slice_ref(raw.get()).into_bytes();
-    session
-        .caller
-        .back
-        .settle(&id, outcome.map(bytes).map_err(bytes));
+    session.agent.settle(&id, outcome.map(bytes).map_err(bytes));
 }
 
 /// A batch of 2025-03-26: all answers in one JSON array, notifications and answers taken as they are.
@@ -376,7 +373,7 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
             if method == "ping" {
                 return Some(jsonrpc::result(id.as_json(), "{}").into());
             }
-            let exchange = match session.caller.back.open(&id, None) {
+            let exchange = match session.agent.open(&id, None) {
                 Ok(exchange) => exchange,
                 Err(refusal) => return Some(refusal.answer(id.as_json(), version).into()),
             };
@@ -387,7 +384,7 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
                 params: params.map(|p| text.slice_ref(p.get())),
             });
             let outcome = answering.await;
-            session.caller.back.done(&id);
+            session.agent.done(&id);
             (!exchange.is_cancelled()).then(|| answer_frame(id.as_json(), &outcome, version))
         }
     }

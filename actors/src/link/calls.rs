@@ -49,8 +49,10 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
-                if let (Err(Refusal::Peer(error)), Some(caller)) = (&outcome, call.caller) {
-                    self.elicited.refused(error.get(), &caller.back);
+                if let (Err(Refusal::Peer(error)), Some(caller)) = (&outcome, call.caller)
+                    && let Some(agent) = caller.standing()
+                {
+                    self.elicited.refused(error.get(), agent);
                 }
                 outcome
             }

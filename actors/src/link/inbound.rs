@@ -242,7 +242,7 @@ impl Link {
         let level = message.level.parse().unwrap_or(Level::Info);
         match self.origin(via) {
             Origin::Call(caller, exchange) => {
-                if level.passes(caller.back.level()) {
+                if caller.level().is_some_and(|floor| level.passes(floor)) {
                     let frame = crate::directory::log_frame(&self.server, &caller.view, params);
                     exchange.send(frame, Class::Lossy);
                 }

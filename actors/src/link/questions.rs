@@ -65,8 +65,10 @@ impl Link {
             changed.as_mut().enable();
             match self.origin(via) {
                 Origin::Call(caller, exchange) => {
-                    if method == "elicitation/create" {
-                        self.elicited.asked(params, &caller.back);
+                    if let Some(agent) = caller.standing()
+                        && method == "elicitation/create"
+                    {
+                        self.elicited.asked(params, agent);
                     }
                     return question::put(self, &caller, &exchange, method, params).await;
                 }

@@ -66,7 +66,9 @@ impl Relay {
                 wanted.level
             ))
         })?;
-        request.caller.back.set_level(level);
+        if let Some(agent) = request.caller.standing() {
+            agent.set_level(level);
+        }
         let links = self.links(&request.caller.view);
         let telling = links.iter().map(|link| levels::tell(&self.directory, link));
         let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
