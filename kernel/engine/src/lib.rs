@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attribution;
+pub mod calendar;
 pub mod catalog;
 pub mod cursor;
 pub mod env;
@@ -22,4 +23,5 @@ pub mod schema;
 pub mod seal;
 pub mod spec;
 pub mod subscriptions;
+pub mod tasks;
 pub mod uris;
