@@ -1,7 +1,6 @@
 //! Who is there: the configuration, the command line and the kernel itself.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod calendar;
 pub mod cli;
 pub mod config;
 pub mod demo;

@@ -6,18 +6,22 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attribution;
+pub mod calendar;
 pub mod catalog;
 pub mod cursor;
 pub mod env;
+pub mod freshness;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;
 pub mod names;
 pub mod parked;
+pub mod questions;
 pub mod reload;
 pub mod restart;
 pub mod schema;
 pub mod seal;
 pub mod spec;
 pub mod subscriptions;
+pub mod tasks;
 pub mod uris;

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
 use super::words::plain;
-use crate::calendar::rfc3339;
+use mgp_engine::calendar::rfc3339;
 
 pub(super) fn show(context: &Context, logs: command::Logs) -> Result<(), Failure> {
     let params = Logs {

@@ -14,6 +14,17 @@ pub fn rfc3339(unix: i64, offset_minutes: i32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}")
 }
 
+/// A moment in Greenwich to the millisecond: `2026-11-21T14:03:07.045Z`. `unix_ms` is in milliseconds
+/// since 1970; beyond the year 9999 it has more digits.
+#[must_use]
+pub fn rfc3339_ms(unix_ms: u64) -> String {
+    let seconds = i64::try_from(unix_ms / 1000).expect("a thousandth of a u64 fits");
+    let mut text = rfc3339(seconds, 0);
+    let zone = text.pop();
+    debug_assert_eq!(zone, Some('Z'));
+    format!("{text}.{:03}Z", unix_ms % 1000)
+}
+
 /// `Z`, `+05:30`, `-08:00`.
 #[must_use]
 pub fn offset(minutes: i32) -> String {
@@ -75,6 +86,7 @@ mod tests {
 
     #[test]
     fn moments_are_written_as_seen_from_a_place() {
+        assert_eq!(rfc3339_ms(951_782_400_045), "2000-02-29T00:00:00.045Z");
         assert_eq!(rfc3339(0, 0), "1970-01-01T00:00:00Z");
         assert_eq!(rfc3339(-1, 0), "1969-12-31T23:59:59Z");
         assert_eq!(rfc3339(951_782_400, 0), "2000-02-29T00:00:00Z");

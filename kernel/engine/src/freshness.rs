@@ -1,0 +1,148 @@
+//! How long a list may be kept, and by whom (SEP-2549: `ttlMs` and `cacheScope`).
+
+use std::time::Duration;
+
+use mgp_protocol::splice::members;
+
+/// Longest time promised, in milliseconds: a day. Servers come and go at this kernel whatever one of
+/// them promised.
+pub const TTL_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// Who may keep a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Anyone on the way, for everyone.
+    Public,
+    /// Only whom it was given to.
+    #[default]
+    Private,
+}
+
+impl Scope {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Private => "private",
+        }
+    }
+}
+
+/// How long a result is good, and for whom. The default is what a legacy server's results are: stale
+/// at once, and private.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freshness {
+    /// Milliseconds for which it need not be asked for again, at most [`TTL_MAX`].
+    pub ttl_ms: u64,
+    /// Who may keep it.
+    pub scope: Scope,
+}
+
+impl Freshness {
+    /// Reads it from the JSON text of a result. What is not there or makes no sense is the default;
+    /// of fractions of a millisecond nothing is left.
+    #[must_use]
+    pub fn read(result: &str) -> Self {
+        let mut read = Self::default();
+        for (name, value) in members(result).unwrap_or_default() {
+            match &*name {
+                "ttlMs" => read.ttl_ms = milliseconds(value.get()),
+                "cacheScope" if value.get() == "\"public\"" => read.scope = Scope::Public,
+                "cacheScope" => read.scope = Scope::Private,
+                _ => {}
+            }
+        }
+        read
+    }
+
+    /// Of a result that is made of both: the shorter time, and public only when both are.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let scope = match (self.scope, other.scope) {
+            (Scope::Public, Scope::Public) => Scope::Public,
+            (Scope::Private, _) | (_, Scope::Private) => Scope::Private,
+        };
+        Self {
+            ttl_ms: self.ttl_ms.min(other.ttl_ms),
+            scope,
+        }
+    }
+
+    /// What is left of it when the result was got `age` ago.
+    #[must_use]
+    pub fn remaining(self, age: Duration) -> Self {
+        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            ttl_ms: self.ttl_ms.saturating_sub(age),
+            scope: self.scope,
+        }
+    }
+}
+
+fn milliseconds(json: &str) -> u64 {
+    let whole = json.parse::<u64>().ok();
+    // A conversion to u64 keeps within its bounds: negative becomes 0.
+    let other = || json.parse::<f64>().ok().map(|ms| ms as u64);
+    whole.or_else(other).unwrap_or(0).min(TTL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh(ttl_ms: u64, scope: Scope) -> Freshness {
+        Freshness { ttl_ms, scope }
+    }
+
+    /// SEP-2549: whatever a server writes there, the result is at worst asked for too often.
+    #[test]
+    fn what_makes_no_sense_is_stale_and_private() {
+        for (ttl, want) in [
+            ("60000", 60_000),
+            ("0", 0),
+            ("6.5e1", 65),
+            ("1.9", 1),
+            ("-5", 0),
+            ("-1.5", 0),
+            ("\"60000\"", 0),
+            ("null", 0),
+            ("{}", 0),
+            ("99999999999999999999999", TTL_MAX),
+        ] {
+            let read = Freshness::read(&format!(r#"{{"tools":[],"ttlMs": {ttl} }}"#));
+            assert_eq!(read, fresh(want, Scope::Private), "{ttl}");
+        }
+        for (scope, want) in [
+            ("\"public\"", Scope::Public),
+            ("\"private\"", Scope::Private),
+            ("\"PUBLIC\"", Scope::Private),
+            ("true", Scope::Private),
+        ] {
+            let read = Freshness::read(&format!(r#"{{"cacheScope":{scope}}}"#));
+            assert_eq!(read, fresh(0, want), "{scope}");
+        }
+        for nothing in ["{}", "[]", "", "null"] {
+            assert_eq!(Freshness::read(nothing), Freshness::default());
+        }
+    }
+
+    #[test]
+    fn a_whole_is_as_fresh_as_its_worst_part() {
+        use Scope::{Private, Public};
+        let (long, short) = (fresh(9, Public), fresh(4, Public));
+        assert_eq!(long.and(short), short);
+        assert_eq!(short.and(fresh(9, Private)), fresh(4, Private));
+        assert_eq!(fresh(9, Private).and(short), fresh(4, Private));
+    }
+
+    #[test]
+    fn freshness_runs_out() {
+        let minute = fresh(60_000, Scope::Public);
+        let left = |ms| minute.remaining(Duration::from_millis(ms));
+        assert_eq!(left(0), minute);
+        assert_eq!(left(59_999), fresh(1, Scope::Public));
+        assert_eq!(left(60_001), fresh(0, Scope::Public));
+        assert_eq!(minute.remaining(Duration::MAX), fresh(0, Scope::Public));
+    }
+}
