@@ -35,6 +35,11 @@ pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// A number for a connection, or for a request that stands alone.
+pub(crate) fn next_connection() -> ConnectionId {
+    ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// Where an agent's messages go.
 #[derive(Debug)]
 pub enum Outward {
@@ -97,7 +102,7 @@ impl Agent {
     #[must_use]
     pub fn new(id: AgentId, operator: bool, outward: Outward) -> Arc<Self> {
         Arc::new(Self {
-            connection: ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            connection: next_connection(),
             id,
             operator,
             outward,
@@ -127,7 +132,6 @@ impl Agent {
             view,
             version: Version::negotiate(&hello.protocol_version),
             capabilities: ClientCapabilities::read(hello.capabilities),
-            declared: hello.capabilities.map_or("{}", |c| c.get()).into(),
             back: Back::Standing(self.clone()),
         });
         self.caller.set(caller.clone()).map_err(|_| {
@@ -193,6 +197,15 @@ impl Agent {
                 primed: false,
             },
         });
+        self.enroll(id, exchange.clone())?;
+        Ok(exchange)
+    }
+
+    /// Notes a request that stands alone as under way, so that it can be taken back by its id.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn enroll(&self, id: &RequestId, exchange: Arc<Exchange>) -> Result<(), Refusal> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
             return Err(Refusal::Overloaded {
@@ -204,8 +217,8 @@ impl Agent {
                 "a request with id {id} is still under way"
             )));
         }
-        open.insert(id.clone(), exchange.clone());
-        Ok(exchange)
+        open.insert(id.clone(), exchange);
+        Ok(())
     }
 
     /// For what the kernel asks outside the agent's own requests.

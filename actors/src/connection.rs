@@ -226,7 +226,6 @@ impl Inbound {
                 view: View::All,
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
-                declared: "{}".into(),
                 back: Back::Standing(self.agent.clone()),
             })
         })

@@ -2,12 +2,16 @@
 //! the agent took it back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 
 use bytes::Bytes;
+use mgp_engine::levels::Level;
 use mgp_transports::lines::LineSink;
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
+use crate::attempts::Attempts;
+use crate::request::Caller;
 use crate::streams::{Lane, Streams};
 
 /// May a message be dropped when its reader lags behind?
@@ -26,6 +30,7 @@ pub struct Exchange {
     primer: Once,
     needs_stream: Flag,
     paused: Flag,
+    missing: OnceLock<Box<RawValue>>,
     cancelled: Flag,
     ended: Flag,
 }
@@ -45,6 +50,8 @@ pub enum Way {
         /// For clients that know the empty event.
         primed: bool,
     },
+    /// The requests of a stateless client.
+    Attempts(Attempts),
     /// Nobody listens: the kernel's own requests.
     Nowhere,
 }
@@ -58,6 +65,7 @@ impl Exchange {
             primer: Once::new(),
             needs_stream: Flag::default(),
             paused: Flag::default(),
+            missing: OnceLock::new(),
             cancelled: Flag::default(),
             ended: Flag::default(),
         })
@@ -75,7 +83,40 @@ impl Exchange {
                 streams.push(*lane, frame, class);
                 self.needs_stream.raise();
             }
+            Way::Attempts(attempts) => {
+                if !attempts.send(frame, class) {
+                    self.cancel();
+                }
+            }
             Way::Nowhere => {}
+        }
+    }
+
+    /// The requests by which a stateless client follows this call; `None` for every other caller.
+    #[must_use]
+    pub fn attempts(&self) -> Option<&Attempts> {
+        match &self.way {
+            Way::Attempts(attempts) => Some(attempts),
+            Way::Line(_) | Way::Stream { .. } | Way::Nowhere => None,
+        }
+    }
+
+    /// The least severe log level wanted of this call; `None` wants no log.
+    #[must_use]
+    pub fn level(&self, caller: &Caller) -> Option<Level> {
+        match (&self.way, caller.standing()) {
+            (Way::Attempts(attempts), _) => attempts.level(),
+            (Way::Line(_) | Way::Stream { .. } | Way::Nowhere, agent) => agent.map(|a| a.level()),
+        }
+    }
+
+    /// The token under which the client wants to hear of progress now, if it does; `first` is the
+    /// one its first request gave.
+    #[must_use]
+    pub fn progress_token(&self, first: Box<str>) -> Option<Box<str>> {
+        match &self.way {
+            Way::Attempts(attempts) => attempts.token(),
+            Way::Line(_) | Way::Stream { .. } | Way::Nowhere => Some(first),
         }
     }
 
@@ -112,6 +153,19 @@ impl Exchange {
     /// Resolves when [`Self::pause`] was said.
     pub async fn paused(&self) {
         self.paused.raised().await;
+    }
+
+    /// The call cannot go on, because its client did not say that it has these capabilities; it is
+    /// taken back.
+    pub fn lacks(&self, capabilities: Box<RawValue>) {
+        let _ = self.missing.set(capabilities);
+        self.cancel();
+    }
+
+    /// What the client would have to be able to do.
+    #[must_use]
+    pub fn lacking(&self) -> Option<&RawValue> {
+        self.missing.get().map(|missing| &**missing)
     }
 
     /// The request has its answer.

@@ -6,20 +6,24 @@
 
 pub mod agent;
 pub mod agents;
+pub mod attempts;
 pub mod catalog;
 pub mod connection;
 pub mod directory;
 pub mod door;
+pub mod errand;
 pub mod exchange;
 pub mod guard;
 pub mod levels;
 pub mod link;
 pub mod mailbox;
+pub mod parked;
 pub mod question;
 pub mod relay;
 pub mod request;
 pub mod server;
 pub mod session;
+pub mod stateless;
 pub mod streams;
 pub mod subscriptions;
 pub mod time;

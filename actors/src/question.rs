@@ -8,11 +8,12 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
 use mgp_protocol::splice::{Splice, member, quoted};
+use serde_json::value::RawValue;
 
-use crate::agent::ClientAnswer;
+use crate::agent::{ClientAnswer, Unanswered};
 use crate::exchange::Exchange;
 use crate::link::Link;
-use crate::request::Caller;
+use crate::request::{Back, Caller};
 
 /// How long a question may wait until it is clear whose call it belongs to.
 pub const ATTRIBUTION: Duration = Duration::from_secs(30);
@@ -64,15 +65,22 @@ pub async fn put(
     method: &str,
     params: Option<&str>,
 ) -> ClientAnswer {
-    if let Err(missing) = able(&caller.capabilities, method, params) {
+    let can = exchange
+        .attempts()
+        .map_or(caller.capabilities, |attempts| attempts.capabilities());
+    if let Err(missing) = able(&can, method, params) {
+        if caller.standing().is_none() {
+            exchange.lacks(required(method, params));
+        }
         return missing;
     }
     let params = dressed(&link.server, caller, method, params);
-    let Some(agent) = caller.standing() else {
-        return orphaned();
+    let asked = match (&caller.back, exchange.attempts()) {
+        (Back::Standing(agent), _) => agent.ask(exchange, link, method, params.as_deref()).await,
+        (Back::Alone, Some(attempts)) => attempts.ask(exchange, method, params.as_deref()).await,
+        (Back::Alone, None) => Err(Unanswered::Gone),
     };
-    let asked = agent.ask(exchange, link, method, params.as_deref());
-    match asked.await {
+    match asked {
         Ok(answer) => answer,
         Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
     }
@@ -81,7 +89,7 @@ pub async fn put(
 /// CMCP-088, CMCP-090: a client is never asked for what it did not declare.
 fn able(can: &ClientCapabilities, method: &str, params: Option<&str>) -> Result<(), ClientAnswer> {
     let ok = match method {
-        "sampling/createMessage" => can.sampling,
+        "sampling/createMessage" => can.sampling && (can.sampling_tools || !has_tools(params)),
         "roots/list" => can.roots,
         _ => match mcp::read::<elicitation::Create<'_>>(params) {
             Ok(create) if create.mode.as_deref() == Some("url") => can.elicitation_url,
@@ -96,6 +104,24 @@ fn able(can: &ClientCapabilities, method: &str, params: Option<&str>) -> Result<
         METHOD_NOT_FOUND,
         &format!("the client that called does not support {method}"),
     ))
+}
+
+fn has_tools(params: Option<&str>) -> bool {
+    params.is_some_and(|params| member(params, "tools").is_some())
+}
+
+/// The capabilities a question takes, as a `ClientCapabilities` object.
+fn required(method: &str, params: Option<&str>) -> Box<RawValue> {
+    let text = match method {
+        "sampling/createMessage" if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
+        "sampling/createMessage" => r#"{"sampling":{}}"#,
+        "roots/list" => r#"{"roots":{}}"#,
+        _ if params.and_then(|p| member(p, "mode")) == Some("\"url\"") => {
+            r#"{"elicitation":{"url":{}}}"#
+        }
+        _ => r#"{"elicitation":{"form":{}}}"#,
+    };
+    RawValue::from_string(text.into()).expect("literals are JSON")
 }
 
 /// Where many servers share one door a person must see which of them asks; a form without a schema

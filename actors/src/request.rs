@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;
@@ -33,8 +32,6 @@ pub struct Caller {
     pub version: Version,
     /// What it can be asked for.
     pub capabilities: ClientCapabilities,
-    /// The same as it declared it, as JSON text: told to servers that are told with each request.
-    pub declared: Box<str>,
     /// The way back to it.
     pub back: Back,
 }
@@ -45,10 +42,7 @@ pub enum Back {
     /// A connection or session that stands: it can be asked and told.
     Standing(Arc<Agent>),
     /// A request that stands alone: what belongs to it travels with it.
-    Alone {
-        /// The least severe log level it wants; `None` wants no log.
-        level: Option<Level>,
-    },
+    Alone,
 }
 
 impl Caller {
@@ -57,16 +51,7 @@ impl Caller {
     pub fn standing(&self) -> Option<&Arc<Agent>> {
         match &self.back {
             Back::Standing(agent) => Some(agent),
-            Back::Alone { .. } => None,
-        }
-    }
-
-    /// The least severe log level it wants; `None` wants no log.
-    #[must_use]
-    pub fn level(&self) -> Option<Level> {
-        match &self.back {
-            Back::Standing(agent) => Some(agent.level()),
-            Back::Alone { level } => *level,
+            Back::Alone => None,
         }
     }
 }

@@ -224,7 +224,9 @@ impl Link {
                 .clone()
                 .map(|token| (token, call.exchange.clone()))
         });
-        if let Some(Some((token, exchange))) = way {
+        if let Some(Some((token, exchange))) = way
+            && let Some(token) = exchange.progress_token(token)
+        {
             let mut splice = Splice::new(params);
             splice.replace(progress.progress_token.get(), &*token);
             let frame = jsonrpc::notification("notifications/progress", Some(&splice.finish()));
@@ -242,7 +244,10 @@ impl Link {
         let level = message.level.parse().unwrap_or(Level::Info);
         match self.origin(via) {
             Origin::Call(caller, exchange) => {
-                if caller.level().is_some_and(|floor| level.passes(floor)) {
+                if exchange
+                    .level(&caller)
+                    .is_some_and(|floor| level.passes(floor))
+                {
                     let frame = crate::directory::log_frame(&self.server, &caller.view, params);
                     exchange.send(frame, Class::Lossy);
                 }

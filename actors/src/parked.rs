@@ -1,0 +1,111 @@
+//! Calls of stateless clients that wait until their client answers what a legacy server asks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_protocol::refusal::Refusal;
+
+use crate::errand::Errand;
+use crate::request::Caller;
+
+/// Calls that may be parked at once: each holds a call under way at its server, so servers' own
+/// bounds are met first; this one keeps clients that never come back from filling the table.
+const MAX_PARKED: usize = 4096;
+
+/// The parked calls.
+#[derive(Debug)]
+pub struct ParkedCalls {
+    calls: Mutex<HashMap<u64, Parked>>,
+    numbers: AtomicU64,
+    /// How long a client may take to come back.
+    patience: Duration,
+}
+
+/// A call that waits for its client.
+#[derive(Debug)]
+pub struct Parked {
+    /// Goes on meanwhile, as far as it can.
+    pub errand: Arc<Errand>,
+    /// Whose call it is, with what it declared when it began.
+    pub caller: Arc<Caller>,
+    /// Tells this stay from an earlier one of the same call.
+    stay: u64,
+}
+
+impl ParkedCalls {
+    /// No call yet.
+    #[must_use]
+    pub fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            calls: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            patience,
+        })
+    }
+
+    /// How long a client may take to come back.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// A number for a call.
+    pub fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Parks a call. When its client does not come back in time it is taken back, so that the server
+    /// need not wait any longer.
+    ///
+    /// # Errors
+    /// [`Refusal::Overloaded`] above the bound.
+    pub fn park(
+        self: &Arc<Self>,
+        number: u64,
+        errand: Arc<Errand>,
+        caller: Arc<Caller>,
+    ) -> Result<(), Refusal> {
+        let stay = self.number();
+        {
+            let mut calls = self.calls();
+            if calls.len() >= MAX_PARKED {
+                return Err(Refusal::Overloaded {
+                    what: format!("the list of {MAX_PARKED} calls that wait for their clients"),
+                });
+            }
+            let parked = Parked {
+                errand,
+                caller,
+                stay,
+            };
+            calls.insert(number, parked);
+        }
+        let table = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(table.patience).await;
+            table.expire(number, stay);
+        });
+        Ok(())
+    }
+
+    /// The client is back: takes the call out.
+    #[must_use]
+    pub fn take(&self, number: u64) -> Option<Parked> {
+        self.calls().remove(&number)
+    }
+
+    fn expire(&self, number: u64, stay: u64) {
+        let mut calls = self.calls();
+        if calls.get(&number).is_some_and(|parked| parked.stay == stay)
+            && let Some(parked) = calls.remove(&number)
+        {
+            parked.errand.exchange.cancel();
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<u64, Parked>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

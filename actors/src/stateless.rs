@@ -1,0 +1,329 @@
+//! Requests of 2026-07-28: each stands alone and says of its client what a session would know.
+//!
+//! A call that meets a question of a legacy server is parked; its client gets `input_required` with a
+//! sealed `requestState`, and comes back with the answers in its next request.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use mgp_engine::catalog::View;
+use mgp_engine::levels::Level;
+use mgp_engine::parked::{Digest, Kind, State};
+use mgp_engine::seal::{self, Purpose, SealKey};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::{self, ClientCapabilities};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{member, quoted};
+use serde_json::value::RawValue;
+
+use crate::agent;
+use crate::attempts::{Attempt, Attempts, Outlet};
+use crate::errand::Errand;
+use crate::exchange::{Exchange, Way};
+use crate::parked::ParkedCalls;
+use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
+use crate::time::unix_ms;
+
+/// Answers requests that stand alone.
+#[derive(Debug)]
+pub struct Stateless {
+    /// Who answers what.
+    pub routes: Arc<dyn Routes>,
+    /// Calls that wait for their clients.
+    pub parked: Arc<ParkedCalls>,
+    /// Seals what clients bring back.
+    pub seal: SealKey,
+    /// Tells this life of the kernel from earlier ones.
+    pub boot: u64,
+}
+
+/// A request as a door takes it.
+#[derive(Debug)]
+pub struct Arrival {
+    /// As the door knows it.
+    pub agent: AgentId,
+    /// Came in over the owner-only socket.
+    pub operator: bool,
+    /// What it is shown.
+    pub view: View,
+    /// The client's id of it.
+    pub id: RequestId,
+    /// What is asked.
+    pub method: ByteString,
+    /// With what, as JSON text.
+    pub params: Option<ByteString>,
+    /// Where messages that belong to it go.
+    pub outlet: Outlet,
+}
+
+/// True for a request that is written in the modern way, well or badly: it gets modern answers.
+#[must_use]
+pub fn is_modern(params: Option<&str>) -> bool {
+    params.is_some_and(|params| {
+        memchr::memmem::find(params.as_bytes(), b"io.modelcontextprotocol/").is_some()
+            && mcp::read::<mcp::WithMeta<'_>>(Some(params))
+                .ok()
+                .and_then(|with| read_meta(with.meta).ok())
+                .is_some_and(|meta| meta.is_modern())
+    })
+}
+
+impl Stateless {
+    /// Takes a request: what it asks is under way when this returns.
+    ///
+    /// # Errors
+    /// What is wrong with its envelope, or with its `requestState`.
+    pub fn open(self: &Arc<Self>, arrival: Arrival) -> Result<Running, Refusal> {
+        let params = arrival.params.as_deref().unwrap_or("{}");
+        let with: mcp::WithMeta<'_> = mcp::read(Some(params))?;
+        let meta = read_meta(with.meta)?;
+        let caller = Arc::new(caller(&arrival, &meta)?);
+        let attempt = Attempt {
+            id: arrival.id.clone(),
+            outlet: Some(arrival.outlet.clone()),
+            token: meta.progress_token.map(|token| token.get().into()),
+            capabilities: caller.capabilities,
+            level: meta.log_level.map(level_of).transpose()?,
+        };
+        let may_ask = can_need_input(&arrival.method);
+        if may_ask && let Some(state) = request_state(params) {
+            return self.come_back(&caller, &arrival.method, params, &state, attempt);
+        }
+        let digest = Digest::of(&arrival.method, Some(params));
+        let exchange = Exchange::new(Way::Attempts(Attempts::new(attempt, may_ask)));
+        let request = Request {
+            caller: caller.clone(),
+            exchange: exchange.clone(),
+            method: arrival.method.clone(),
+            params: arrival.params.clone(),
+        };
+        Ok(Running {
+            stateless: self.clone(),
+            work: Work::Fresh(self.routes.answer(request)),
+            caller,
+            exchange,
+            method: arrival.method,
+            digest,
+            over: false,
+        })
+    }
+
+    /// A client is back with answers for a call that was parked.
+    fn come_back(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        method: &ByteString,
+        params: &str,
+        state: &str,
+        attempt: Attempt,
+    ) -> Result<Running, Refusal> {
+        let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
+        let state: State = self
+            .seal
+            .open(Purpose::State, &principal(caller), state)
+            .map_err(|e| bad(&e))?;
+        state
+            .judge(self.boot, unix_ms(), method, Some(params))
+            .map_err(|e| bad(&e))?;
+        let parked = self
+            .parked
+            .take(state.call)
+            .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
+        let exchange = parked.errand.exchange.clone();
+        let attempts = exchange.attempts().expect("only such calls are parked");
+        attempts.follow(attempt);
+        attempts.answer(member(params, "inputResponses").unwrap_or("{}"));
+        Ok(Running {
+            stateless: self.clone(),
+            work: Work::Resumed(state.call, parked.errand),
+            caller: parked.caller,
+            exchange,
+            method: method.clone(),
+            digest: state.digest,
+            over: false,
+        })
+    }
+}
+
+/// A request under way. Dropped before its end, it is taken back: its client has gone.
+#[derive(Debug)]
+pub struct Running {
+    stateless: Arc<Stateless>,
+    caller: Arc<Caller>,
+    exchange: Arc<Exchange>,
+    method: ByteString,
+    digest: Digest,
+    work: Work,
+    over: bool,
+}
+
+enum Work {
+    Fresh(Answering),
+    Resumed(u64, Arc<Errand>),
+    Nothing,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Fresh(_) => "Fresh",
+            Self::Resumed(..) => "Resumed",
+            Self::Nothing => "Nothing",
+        })
+    }
+}
+
+impl Running {
+    /// The state of the call.
+    #[must_use]
+    pub fn exchange(&self) -> &Arc<Exchange> {
+        &self.exchange
+    }
+
+    /// Resolves with the answer to this request: the call's own, or what is needed before it can go
+    /// on.
+    pub async fn outcome(&mut self) -> Outcome {
+        let exchange = self.exchange.clone();
+        let attempts = exchange.attempts().expect("made with them");
+        let outcome = {
+            let answered = async {
+                match &mut self.work {
+                    Work::Fresh(answering) => answering.as_mut().await,
+                    Work::Resumed(_, errand) => errand.outcome().await,
+                    Work::Nothing => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                outcome = answered => Some(outcome),
+                () = attempts.asked() => None,
+            }
+        };
+        self.over = true;
+        attempts.leave();
+        match outcome {
+            Some(Err(Refusal::Cancelled)) if let Some(missing) = exchange.lacking() => {
+                Err(Refusal::MissingCapability {
+                    required: missing.to_owned(),
+                })
+            }
+            Some(outcome) => outcome,
+            None => self.park(attempts),
+        }
+    }
+
+    fn park(&mut self, attempts: &Attempts) -> Outcome {
+        let Stateless {
+            parked, seal, boot, ..
+        } = &*self.stateless;
+        let (call, errand) = match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Fresh(answering) => (
+                parked.number(),
+                Errand::begin(self.exchange.clone(), answering),
+            ),
+            Work::Resumed(call, errand) => (call, errand),
+            Work::Nothing => return Err(Refusal::Cancelled),
+        };
+        let patience = u64::try_from(parked.patience().as_millis()).unwrap_or(u64::MAX);
+        let state = State {
+            boot: *boot,
+            call,
+            kind: Kind::Parked,
+            method: self.method.to_string(),
+            digest: self.digest,
+            expires_ms: unix_ms().saturating_add(patience),
+        };
+        let state = seal.seal(Purpose::State, &principal(&self.caller), &state);
+        let questions = attempts.input_requests();
+        if let Err(full) = parked.park(call, errand, self.caller.clone()) {
+            self.exchange.cancel();
+            return Err(full);
+        }
+        Ok(format!(
+            r#"{{"resultType":"input_required","inputRequests":{questions},"requestState":{}}}"#,
+            quoted(&state)
+        )
+        .into())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.over {
+            self.exchange.cancel();
+        }
+    }
+}
+
+/// Sealed records open for the client they were given to, and where it was given them.
+fn principal(caller: &Caller) -> String {
+    format!("{}@{}", caller.agent, caller.view)
+}
+
+/// The methods whose answer may be that input is required.
+fn can_need_input(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
+/// The `requestState` of a request, when the kernel gave it.
+fn request_state(params: &str) -> Option<String> {
+    memchr::memmem::find(params.as_bytes(), b"\"requestState\"")?;
+    let state: String = serde_json::from_str(member(params, "requestState")?).ok()?;
+    seal::is_ours(&state).then_some(state)
+}
+
+fn read_meta(meta: Option<&RawValue>) -> Result<mcp::Meta<'_>, Refusal> {
+    match meta {
+        Some(meta) => mcp::read(Some(meta.get())),
+        None => Err(missing("_meta")),
+    }
+}
+
+fn missing(what: &str) -> Refusal {
+    Refusal::BadMeta(format!("`{what}` is missing"))
+}
+
+/// Who asks, as its request says it (MCP 2026-07-28, `_meta`).
+fn caller(arrival: &Arrival, meta: &mcp::Meta<'_>) -> Result<Caller, Refusal> {
+    let version = meta
+        .protocol_version
+        .ok_or_else(|| missing(mcp::meta::PROTOCOL_VERSION))?;
+    let version: String = serde_json::from_str(version.get()).map_err(|_| {
+        Refusal::BadMeta(format!(
+            "`{}` must be a string",
+            mcp::meta::PROTOCOL_VERSION
+        ))
+    })?;
+    if version != Version::MODERN.as_str() {
+        return Err(Refusal::UnsupportedVersion { requested: version });
+    }
+    let declared = meta
+        .client_capabilities
+        .ok_or_else(|| missing(mcp::meta::CLIENT_CAPABILITIES))?;
+    if !declared.get().starts_with('{') {
+        let words = format!("`{}` must be an object", mcp::meta::CLIENT_CAPABILITIES);
+        return Err(Refusal::BadMeta(words));
+    }
+    Ok(Caller {
+        connection: agent::next_connection(),
+        agent: arrival.agent.clone(),
+        operator: arrival.operator,
+        view: arrival.view.clone(),
+        version: Version::MODERN,
+        capabilities: ClientCapabilities::read(Some(declared)),
+        back: Back::Alone,
+    })
+}
+
+fn level_of(raw: &RawValue) -> Result<Level, Refusal> {
+    let text: String = serde_json::from_str(raw.get()).unwrap_or_default();
+    text.parse().map_err(|_| {
+        Refusal::BadMeta(format!(
+            "`{}` must be one of debug, info, notice, warning, error, critical, alert, emergency, not {}",
+            mcp::meta::LOG_LEVEL,
+            raw.get()
+        ))
+    })
+}
