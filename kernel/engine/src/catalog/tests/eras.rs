@@ -86,7 +86,8 @@ fn cursors_of_the_eras_are_not_mixed_up() {
         page.map(|page| read(&page, Kind::Tools).0)
     };
     let eras = [(Era::Legacy, Era::Modern), (Era::Modern, Era::Legacy)];
-    let plain = first.next(&[offering("a", &[PLAIN, r#"{"name":"list"}"#])]);
+    let plain = r#"{"name":"list","n":1.0e2}"#;
+    let plain = first.next(&[offering("a", &[PLAIN, plain])]);
     for (era, other) in eras {
         let own = cursor(&first, era);
         assert_eq!(goes_on(&first, &own, era), Ok(vec!["list".into()]));
@@ -96,6 +97,8 @@ fn cursors_of_the_eras_are_not_mixed_up() {
         let common = cursor(&plain, era);
         let parted = plain.next(&[offering("a", &[PLAIN, LIST])]);
         assert_eq!(goes_on(&parted, &common, era), Ok(vec!["list".into()]));
+        let own = cursor(&parted, era);
+        assert_eq!(goes_on(&parted, &own, other), Err(BadCursor));
     }
 }
 
