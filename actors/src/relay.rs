@@ -51,7 +51,12 @@ impl Relay {
         self.shown
             .load()
             .catalog
-            .page(&request.caller.view, kind, listing.cursor.as_deref())
+            .page(
+                &request.caller.view,
+                kind,
+                listing.cursor.as_deref(),
+                request.caller.version.era(),
+            )
             .map_err(|_| Refusal::BadCursor)
     }
 

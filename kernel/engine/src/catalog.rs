@@ -14,9 +14,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 
 use crate::cursor::BadCursor;
+use crate::freshness::Freshness;
 use crate::uris::{self, WRAPPED};
 use front::Front;
 use list::{Edition, List};
@@ -24,7 +26,7 @@ use list::{Edition, List};
 pub use item::{BadItem, DEFINITION_MAX, NAME_MAX, Prompt, Resource, ResourceTemplate, Tool};
 pub use list::Paging;
 pub use offer::{Counts, ITEMS_MAX, LIST_MAX, Offer, Rejected, TEMPLATES_MAX};
-pub use view::{Kind, View};
+pub use view::{Kind, Readers, View};
 
 /// Where a URI leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,17 +168,37 @@ impl Catalog {
         }
     }
 
-    /// A page of a list: the whole result object, `{"tools":[…],"nextCursor":"…"}`.
+    /// A page of a list, for a client of that era: the whole result object,
+    /// `{"tools":[…],"nextCursor":"…"}`.
     ///
     /// # Errors
-    /// [`BadCursor`] when the cursor is none of ours, belongs to another list or view, or when the
-    /// last entry the client got is gone.
-    pub fn page(&self, view: &View, kind: Kind, cursor: Option<&str>) -> Result<Bytes, BadCursor> {
+    /// [`BadCursor`] when the cursor is none of ours, belongs to another list or view or to the form
+    /// of it that the other era reads, or when the last entry the client got is gone.
+    pub fn page(
+        &self,
+        view: &View,
+        kind: Kind,
+        cursor: Option<&str>,
+        era: Era,
+    ) -> Result<Bytes, BadCursor> {
         match (self.front(view), cursor) {
-            (Some(front), cursor) => front.list(kind).page(cursor),
+            (Some(front), cursor) => front.list(kind, era).page(cursor, era),
             (None, None) => Ok(format!("{{\"{}\":[]}}", kind.member()).into()),
             (None, Some(_)) => Err(BadCursor),
         }
+    }
+
+    /// How long the list may be kept: as long as the least fresh part of it, where a part is the list
+    /// of one server. A list without parts is stale at once.
+    #[must_use]
+    pub fn freshness(&self, view: &View, kind: Kind) -> Freshness {
+        let shown = |server: &ServerId| match view {
+            View::All => true,
+            View::One(one) => one == server,
+        };
+        let offers = self.offers.values().filter(|offer| shown(offer.server()));
+        let parts = offers.filter_map(|offer| offer.freshness(kind));
+        parts.reduce(Freshness::and).unwrap_or_default()
     }
 
     fn front(&self, view: &View) -> Option<&Front> {
@@ -186,8 +208,10 @@ impl Catalog {
         }
     }
 
+    /// As modern clients read it: definitions as their servers sent them, from which the other form
+    /// is made.
     fn list(&self, view: &View, kind: Kind) -> Option<&List> {
-        let list = self.front(view)?.list(kind);
+        let list = self.front(view)?.list(kind, Era::Modern);
         Some(list)
             .map(|list| &**list)
             .filter(|list| !list.is_empty())

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Kind, View};
+use crate::catalog::{Kind, Readers, View};
 
 /// Longest cursor read, in bytes. The longest one made is shorter: names and URIs are bounded.
 const CURSOR_MAX: usize = 16 << 10;
@@ -37,6 +37,8 @@ pub struct Cursor {
     pub kind: Kind,
     /// Whose view of it.
     pub view: View,
+    /// Who reads that form of it.
+    pub readers: Readers,
     /// The list's generation when the cursor was made.
     pub generation: u64,
     /// How many entries the client had then.
@@ -90,6 +92,7 @@ mod tests {
         Cursor {
             kind: Kind::Resources,
             view,
+            readers: Readers::Legacy,
             generation: 3,
             offset: 1000,
             last: "file:///ü \"x\"".into(),

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(Digest::of("x", None), Digest::of("x", Some("{}")));
         // Where one member ends and the next begins is part of it.
         let one = Digest::of("x", Some(r#"{"a":"1","b":"2"}"#));
-        assert_ne!(one, Digest::of("x", Some(r#"{"a":"1\"b\"2"}"#)));
+        assert_ne!(one, Digest::of("x", Some(r#"{"a\"1\"b":"2"}"#)));
     }
 
     #[test]

@@ -189,6 +189,25 @@ mod tests {
         assert_ne!(text, key().seal(Purpose::Task, "bob", &record()));
     }
 
+    /// A nonce that serves two records would give both away.
+    #[test]
+    fn no_two_records_share_a_nonce() {
+        let nonce = |purpose, principal: &str, call| {
+            let words = String::new();
+            let text = key().seal(purpose, principal, &Record { call, words });
+            let bytes = URL_SAFE_NO_PAD.decode(&text[PREFIX.len()..]).unwrap();
+            bytes[..NONCE_LEN].to_vec()
+        };
+        let nonces = [
+            nonce(Purpose::Task, "ann", 1),
+            nonce(Purpose::Task, "ann", 2),
+            nonce(Purpose::Task, "bob", 1),
+            nonce(Purpose::State, "ann", 1),
+        ];
+        let different: std::collections::BTreeSet<_> = nonces.iter().collect();
+        assert_eq!(different.len(), nonces.len());
+    }
+
     #[test]
     fn a_text_is_for_one_key_one_principal_and_one_purpose() {
         let text = key().seal(Purpose::State, "ann", &record());

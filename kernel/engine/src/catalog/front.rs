@@ -6,15 +6,16 @@ use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use super::item::{Definition, Prompt, Resource, ResourceTemplate, Tool, renamed};
-use super::list::{Edition, Entry, List};
+use super::list::{Edition, Entry, List, Lists};
 use super::offer::Offer;
 use super::{Kind, ResourceRoute};
 use crate::uris::{self, WRAPPED};
+use mgp_protocol::dialect::Era;
 
 /// One view: its lists, and its tables for calls.
 #[derive(Debug)]
 pub(super) struct Front {
-    lists: [Arc<List>; 4],
+    lists: [Lists; 4],
     pub(super) tools: HashMap<Arc<str>, Arc<Tool>>,
     pub(super) prompts: HashMap<Arc<str>, Arc<Prompt>>,
     /// By own URI; `None` where several servers have it.
@@ -56,10 +57,6 @@ impl Front {
         let templates = shown_templates(offers);
         let tools = || offers.iter().flat_map(|offer| offer.tools.items.iter());
         let prompts = || offers.iter().flat_map(|offer| offer.prompts.items.iter());
-        let entry = |key: &Arc<str>, text: &Arc<str>| Entry {
-            key: Arc::clone(key),
-            text: Arc::clone(text),
-        };
         let resource_entries = offers
             .iter()
             .flat_map(|offer| offer.resources.items.iter())
@@ -69,7 +66,7 @@ impl Front {
                 edition,
                 previous,
                 [
-                    tools().map(|t| entry(&t.shown, &t.shown_raw)).collect(),
+                    tools().map(tool_entry).collect(),
                     prompts().map(|p| entry(&p.shown, &p.shown_raw)).collect(),
                     resource_entries.collect(),
                     templates
@@ -92,8 +89,8 @@ impl Front {
         }
     }
 
-    pub(super) fn list(&self, kind: Kind) -> &Arc<List> {
-        &self.lists[kind as usize]
+    pub(super) fn list(&self, kind: Kind, era: Era) -> &Arc<List> {
+        self.lists[kind as usize].of(era)
     }
 
     /// Whose a URI is that is not wrapped.
@@ -115,22 +112,39 @@ impl Front {
 }
 
 /// The four lists of a view, in the order of [`Kind`].
-fn lists(edition: Edition, previous: Option<&Front>, entries: [Vec<Entry>; 4]) -> [Arc<List>; 4] {
+fn lists(edition: Edition, previous: Option<&Front>, entries: [Vec<Entry>; 4]) -> [Lists; 4] {
     let edition = Arc::new(edition);
     let mut kinds = Kind::ALL.into_iter();
     entries.map(|entries| {
         let kind = kinds.next().expect("there are as many kinds as lists");
-        let previous = previous.map(|front| front.list(kind));
-        List::make(kind, &edition, previous, entries)
+        let previous = previous.map(|front| &front.lists[kind as usize]);
+        Lists::make(kind, &edition, previous, entries)
     })
 }
 
 fn own_entries<D: Definition>(items: &[Arc<D>]) -> Vec<Entry> {
-    let entry = |item: &Arc<D>| Entry {
-        key: Arc::clone(item.own()),
-        text: Arc::clone(item.raw()),
+    let own = |item: &Arc<D>| Entry {
+        legacy: item.raw_for_legacy().cloned(),
+        ..entry(item.own(), item.raw())
     };
-    items.iter().map(entry).collect()
+    items.iter().map(own).collect()
+}
+
+/// An entry that all clients read alike.
+fn entry(key: &Arc<str>, text: &Arc<str>) -> Entry {
+    Entry {
+        key: Arc::clone(key),
+        text: Arc::clone(text),
+        legacy: None,
+    }
+}
+
+fn tool_entry(tool: &Arc<Tool>) -> Entry {
+    let legacy = tool.raw_for_legacy();
+    Entry {
+        legacy: legacy.map(|raw| renamed(raw, "name", &tool.shown)),
+        ..entry(&tool.shown, &tool.shown_raw)
+    }
 }
 
 fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
@@ -180,15 +194,13 @@ fn owners(offers: &[&Offer]) -> HashMap<Arc<str>, Option<Arc<Resource>>> {
 fn resource_entry(resource: &Resource, owners: &HashMap<Arc<str>, Option<Arc<Resource>>>) -> Entry {
     let alone = owners[&resource.uri].is_some() && !resource.uri.starts_with(WRAPPED);
     if alone {
-        return Entry {
-            key: Arc::clone(&resource.uri),
-            text: Arc::clone(&resource.raw),
-        };
+        return entry(&resource.uri, &resource.raw);
     }
     let wrapped = uris::wrap(&resource.server, &resource.uri);
     Entry {
         text: renamed(&resource.raw, "uri", &wrapped),
         key: wrapped.into(),
+        legacy: None,
     }
 }
 
@@ -217,10 +229,7 @@ fn template_entry(shown: &Arc<str>, template: &ResourceTemplate) -> Entry {
     } else {
         renamed(&template.raw, "uriTemplate", shown)
     };
-    Entry {
-        key: Arc::clone(shown),
-        text,
-    }
+    entry(shown, &text)
 }
 
 fn most_specific_first(mut templates: Vec<Arc<ResourceTemplate>>) -> Vec<Arc<ResourceTemplate>> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::{Splice, members, quoted};
+use mgp_protocol::splice::{Splice, member, members, quoted};
 use serde_json::value::RawValue;
 
 use super::Kind;
@@ -72,6 +72,7 @@ pub struct Tool {
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     pub(super) shown_raw: Arc<str>,
+    legacy_raw: Option<Arc<str>>,
 }
 
 /// A prompt, and everything a get of it needs.
@@ -127,6 +128,10 @@ pub(super) trait Definition: Sized {
         self.own()
     }
     fn raw(&self) -> &Arc<str>;
+    /// The definition for legacy clients, when they could not read it as it is.
+    fn raw_for_legacy(&self) -> Option<&Arc<str>> {
+        None
+    }
 }
 
 impl Definition for Tool {
@@ -158,9 +163,14 @@ impl Definition for Tool {
                 .transpose()
                 .map_err(BadItem::OutputSchema)?
                 .map(Arc::new),
+            legacy_raw: for_legacy(raw).map(Into::into),
             raw: raw.into(),
             shown_raw,
         })
+    }
+
+    fn raw_for_legacy(&self) -> Option<&Arc<str>> {
+        self.legacy_raw.as_ref()
     }
 
     fn own(&self) -> &Arc<str> {
@@ -329,4 +339,23 @@ impl Named {
             shown: shown.into(),
         }
     }
+}
+
+/// A tool's definition as legacy versions have it, where `outputSchema` describes an object; `None`
+/// when it is like that. What clients do not get there, the kernel checks all the same.
+fn for_legacy(raw: &str) -> Option<String> {
+    let members = members(raw)?;
+    let output = members
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "outputSchema");
+    let output = output.map(|(_, json)| json.get())?;
+    if member(output, "type") == Some("\"object\"") {
+        return None;
+    }
+    let kept = members.iter().filter(|(name, _)| name != "outputSchema");
+    let kept: Vec<String> = kept
+        .map(|(name, json)| format!("{}:{}", quoted(name), json.get()))
+        .collect();
+    Some(format!("{{{}}}", kept.join(",")))
 }

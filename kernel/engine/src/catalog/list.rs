@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_protocol::dialect::Era;
 
-use super::{Kind, View};
+use super::{Kind, Readers, View};
 use crate::cursor::{BadCursor, Cursor, CursorKey};
 
 /// A page ends once it has this many bytes, whatever the number of its entries: with one definition
@@ -17,6 +18,18 @@ const PAGE_BYTES: usize = 4 << 20;
 pub(super) struct Entry {
     pub(super) key: Arc<str>,
     pub(super) text: Arc<str>,
+    /// The definition for legacy clients, where they could not read it as it is.
+    pub(super) legacy: Option<Arc<str>>,
+}
+
+impl Entry {
+    fn for_legacy(&self) -> Self {
+        Self {
+            key: Arc::clone(&self.key),
+            text: Arc::clone(self.legacy.as_ref().unwrap_or(&self.text)),
+            legacy: None,
+        }
+    }
 }
 
 /// How lists are cut into pages.
@@ -48,10 +61,52 @@ pub(super) struct Edition {
     pub(super) generation: u64,
 }
 
+/// A list in the forms that the two eras read; one and the same where nothing differs.
+#[derive(Debug)]
+pub(super) struct Lists {
+    pub(super) modern: Arc<List>,
+    pub(super) legacy: Arc<List>,
+}
+
+impl Lists {
+    pub(super) fn make(
+        kind: Kind,
+        edition: &Arc<Edition>,
+        previous: Option<&Self>,
+        entries: Vec<Entry>,
+    ) -> Self {
+        let differ = entries.iter().any(|entry| entry.legacy.is_some());
+        let legacy = differ.then(|| {
+            let entries = entries.iter().map(Entry::for_legacy).collect();
+            let previous = previous.map(|lists| &lists.legacy);
+            List::make(kind, Readers::Legacy, edition, previous, entries)
+        });
+        let readers = if differ {
+            Readers::Modern
+        } else {
+            Readers::All
+        };
+        let previous = previous.map(|lists| &lists.modern);
+        let modern = List::make(kind, readers, edition, previous, entries);
+        Self {
+            legacy: legacy.unwrap_or_else(|| Arc::clone(&modern)),
+            modern,
+        }
+    }
+
+    pub(super) fn of(&self, era: Era) -> &Arc<List> {
+        match era {
+            Era::Legacy => &self.legacy,
+            Era::Modern => &self.modern,
+        }
+    }
+}
+
 /// A list, cut into pages.
 #[derive(Debug)]
 pub(super) struct List {
     kind: Kind,
+    readers: Readers,
     edition: Arc<Edition>,
     entries: Vec<Entry>,
     /// At least one; each begins where the one before ends.
@@ -66,17 +121,20 @@ struct Page {
 
 impl List {
     /// The previous list when it has the same entries, so that its pages and cursors live on.
-    pub(super) fn make(
+    fn make(
         kind: Kind,
+        readers: Readers,
         edition: &Arc<Edition>,
         previous: Option<&Arc<Self>>,
         entries: Vec<Entry>,
     ) -> Arc<Self> {
-        if let Some(previous) = previous.filter(|list| list.entries == entries) {
+        let same = |list: &&Arc<Self>| list.readers == readers && list.entries == entries;
+        if let Some(previous) = previous.filter(same) {
             return Arc::clone(previous);
         }
         let mut list = Self {
             kind,
+            readers,
             edition: Arc::clone(edition),
             entries,
             pages: Vec::new(),
@@ -98,11 +156,11 @@ impl List {
         self.entries.is_empty()
     }
 
-    /// The page a cursor asks for.
-    pub(super) fn page(&self, cursor: Option<&str>) -> Result<Bytes, BadCursor> {
+    /// The page a cursor asks for, for a client of that era.
+    pub(super) fn page(&self, cursor: Option<&str>, era: Era) -> Result<Bytes, BadCursor> {
         let start = match cursor {
             None => 0,
-            Some(text) => self.place(text)?,
+            Some(text) => self.place(text, era)?,
         };
         match self.pages.binary_search_by_key(&start, |page| page.start) {
             Ok(at) => Ok(self.pages[at].body.clone()),
@@ -112,14 +170,15 @@ impl List {
     }
 
     /// After the last entry the client has, wherever that stands now.
-    fn place(&self, text: &str) -> Result<usize, BadCursor> {
+    fn place(&self, text: &str, era: Era) -> Result<usize, BadCursor> {
         let Edition {
             view,
             paging,
             generation,
         } = &*self.edition;
         let cursor = Cursor::open(text, &paging.key)?;
-        if cursor.kind != self.kind || cursor.view != *view {
+        let own = cursor.kind == self.kind && cursor.view == *view;
+        if !own || !cursor.readers.include(era) {
             return Err(BadCursor);
         }
         if cursor.generation == *generation {
@@ -160,6 +219,7 @@ impl List {
         let cursor = Cursor {
             kind: self.kind,
             view: self.edition.view.clone(),
+            readers: self.readers,
             generation: self.edition.generation,
             offset,
             last: self.entries[offset - 1].key.to_string(),

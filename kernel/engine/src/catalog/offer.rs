@@ -8,6 +8,7 @@ use mgp_protocol::ids::ServerId;
 
 use super::Kind;
 use super::item::{BadItem, Definition, Prompt, Resource, ResourceTemplate, Tool};
+use crate::freshness::Freshness;
 
 /// Most entries of one list of one server. The largest known server has some hundreds.
 pub const ITEMS_MAX: usize = 10_000;
@@ -72,7 +73,8 @@ impl Offer {
         }
     }
 
-    /// The same offer with another list of one kind, given as the JSON texts of its definitions.
+    /// The same offer with another list of one kind, given as the JSON texts of its definitions. The
+    /// list is stale at once and private, as legacy servers' are, unless [`Offer::fresh`] follows.
     #[must_use]
     pub fn with<T: AsRef<str>>(mut self, kind: Kind, definitions: &[T]) -> Self {
         match kind {
@@ -94,6 +96,30 @@ impl Offer {
             Kind::Templates => self.templates = other.templates.clone(),
         }
         self
+    }
+
+    /// The same offer, with what its server said about how long the list of one kind may be kept.
+    #[must_use]
+    pub fn fresh(mut self, kind: Kind, freshness: Freshness) -> Self {
+        match kind {
+            Kind::Tools => self.tools.freshness = Some(freshness),
+            Kind::Prompts => self.prompts.freshness = Some(freshness),
+            Kind::Resources => self.resources.freshness = Some(freshness),
+            Kind::Templates => self.templates.freshness = Some(freshness),
+        }
+        self
+    }
+
+    /// How long its list of one kind may be kept; `None` when there is no such list, which is no
+    /// part of the merged one either.
+    #[must_use]
+    pub fn freshness(&self, kind: Kind) -> Option<Freshness> {
+        match kind {
+            Kind::Tools => self.tools.freshness(),
+            Kind::Prompts => self.prompts.freshness(),
+            Kind::Resources => self.resources.freshness(),
+            Kind::Templates => self.templates.freshness(),
+        }
     }
 
     /// Whose offer it is.
@@ -138,6 +164,15 @@ impl Offer {
 pub(super) struct Shelf<D> {
     pub(super) items: Arc<[Arc<D>]>,
     rejected: Arc<Rejections>,
+    /// What the server said about it, when it said anything.
+    freshness: Option<Freshness>,
+}
+
+impl<D> Shelf<D> {
+    fn freshness(&self) -> Option<Freshness> {
+        let said_nothing = (!self.items.is_empty()).then(Freshness::default);
+        self.freshness.or(said_nothing)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -151,6 +186,7 @@ impl<D> Clone for Shelf<D> {
         Self {
             items: Arc::clone(&self.items),
             rejected: Arc::clone(&self.rejected),
+            freshness: self.freshness,
         }
     }
 }
@@ -160,6 +196,7 @@ impl<D> Default for Shelf<D> {
         Self {
             items: Arc::new([]),
             rejected: Arc::default(),
+            freshness: None,
         }
     }
 }
@@ -186,6 +223,7 @@ impl<D: Definition> Shelf<D> {
         Self {
             items: reader.items.into(),
             rejected: Arc::new(reader.rejected),
+            freshness: None,
         }
     }
 }

@@ -1,3 +1,5 @@
+mod eras;
+
 use super::*;
 use crate::cursor::CursorKey;
 use proptest::prelude::*;
@@ -42,7 +44,7 @@ fn resources(server: &str, uris: &[&str], templates: &[&str]) -> Arc<Offer> {
 }
 
 fn first_page(catalog: &Catalog, view: &View, kind: Kind) -> String {
-    let page = catalog.page(view, kind, None).unwrap();
+    let page = catalog.page(view, kind, None, Era::Modern).unwrap();
     String::from_utf8(page.to_vec()).unwrap()
 }
 
@@ -70,7 +72,9 @@ fn read(page: &Bytes, kind: Kind) -> (Vec<String>, Option<String>) {
 fn walk(catalog: &Catalog, view: &View, kind: Kind) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {
-        let page = catalog.page(view, kind, cursor.as_deref()).unwrap();
+        let page = catalog
+            .page(view, kind, cursor.as_deref(), Era::Modern)
+            .unwrap();
         let (more, next) = read(&page, kind);
         names.extend(more);
         match next {
@@ -382,19 +386,28 @@ fn pages_lead_to_the_end() {
 fn foreign_cursors_are_refused() {
     let catalog = Catalog::empty(paging(1));
     let catalog = catalog.next(&[tools("a", &["x", "y"]), tools("b", &["x", "y"])]);
-    let page = catalog.page(&one("a"), Kind::Tools, None).unwrap();
+    let page = catalog
+        .page(&one("a"), Kind::Tools, None, Era::Modern)
+        .unwrap();
     let cursor = read(&page, Kind::Tools).1.unwrap();
-    assert!(catalog.page(&one("a"), Kind::Tools, Some(&cursor)).is_ok());
+    assert!(
+        catalog
+            .page(&one("a"), Kind::Tools, Some(&cursor), Era::Modern)
+            .is_ok()
+    );
     for (view, kind) in [
         (one("b"), Kind::Tools),
         (View::All, Kind::Tools),
         (one("a"), Kind::Prompts),
         (one("gone"), Kind::Tools),
     ] {
-        assert_eq!(catalog.page(&view, kind, Some(&cursor)), Err(BadCursor));
+        assert_eq!(
+            catalog.page(&view, kind, Some(&cursor), Era::Modern),
+            Err(BadCursor)
+        );
     }
     assert_eq!(
-        catalog.page(&one("a"), Kind::Tools, Some("")),
+        catalog.page(&one("a"), Kind::Tools, Some(""), Era::Modern),
         Err(BadCursor)
     );
 }
@@ -402,10 +415,12 @@ fn foreign_cursors_are_refused() {
 #[test]
 fn a_cursor_survives_changes_around_its_place() {
     let catalog = Catalog::empty(paging(2)).next(&[tools("a", &["p", "q", "r", "s"])]);
-    let page = catalog.page(&View::All, Kind::Tools, None).unwrap();
+    let page = catalog
+        .page(&View::All, Kind::Tools, None, Era::Modern)
+        .unwrap();
     let cursor = read(&page, Kind::Tools).1.unwrap();
     let goes_on = |catalog: &Catalog| {
-        let page = catalog.page(&View::All, Kind::Tools, Some(&cursor));
+        let page = catalog.page(&View::All, Kind::Tools, Some(&cursor), Era::Modern);
         page.map(|page| read(&page, Kind::Tools))
     };
     let (names, next) = goes_on(&catalog).unwrap();
@@ -414,7 +429,7 @@ fn a_cursor_survives_changes_around_its_place() {
     let (names, next) = goes_on(&grown).unwrap();
     assert_eq!(names, ["a__r", "a__s"]);
     let page = grown
-        .page(&View::All, Kind::Tools, next.as_deref())
+        .page(&View::All, Kind::Tools, next.as_deref(), Era::Modern)
         .unwrap();
     assert_eq!(read(&page, Kind::Tools), (vec!["a__t".into()], None));
     let shrunk = grown.next(&[tools("a", &["q"])]);
@@ -429,7 +444,9 @@ fn a_page_of_large_definitions_has_fewer_of_them() {
     let definitions: Vec<String> = (0..12).map(large).collect();
     let offer = Arc::new(Offer::new(id("a")).with(Kind::Tools, &definitions));
     let catalog = empty().next(&[offer]);
-    let page = catalog.page(&one("a"), Kind::Tools, None).unwrap();
+    let page = catalog
+        .page(&one("a"), Kind::Tools, None, Era::Modern)
+        .unwrap();
     assert!(page.len() < 6 << 20, "{}", page.len());
     assert_eq!(walk(&catalog, &one("a"), Kind::Tools).len(), 12);
 }
@@ -448,12 +465,18 @@ fn what_did_not_change_is_taken_over() {
     };
     assert!(Arc::ptr_eq(&kept(&a, "x"), &kept(&grown, "x")));
     let new = old.next(&[grown, tools("b", &["x"])]);
-    let page = |catalog: &Catalog, view: &View| catalog.page(view, Kind::Tools, None).unwrap();
+    let page = |catalog: &Catalog, view: &View| {
+        catalog.page(view, Kind::Tools, None, Era::Modern).unwrap()
+    };
     let same = |view: &View| page(&old, view).as_ptr() == page(&new, view).as_ptr();
     assert!(same(&one("b")));
     assert!(!same(&one("a")));
     assert!(!same(&View::All));
-    let prompts = |catalog: &Catalog| catalog.page(&View::All, Kind::Prompts, None).unwrap();
+    let prompts = |catalog: &Catalog| {
+        catalog
+            .page(&View::All, Kind::Prompts, None, Era::Modern)
+            .unwrap()
+    };
     assert_eq!(prompts(&old).as_ptr(), prompts(&new).as_ptr());
     assert_eq!((old.generation(), new.generation()), (1, 2));
     assert_eq!(new.counts(&id("a")).unwrap().tools, 3);

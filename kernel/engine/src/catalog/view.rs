@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,31 @@ impl Kind {
             Self::Prompts => "prompt",
             Self::Resources => "resource",
             Self::Templates => "resource template",
+        }
+    }
+}
+
+/// Who reads one form of a list: all, unless a definition in it has to be told to legacy clients in
+/// another form than to modern ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Readers {
+    /// There is only one form.
+    All,
+    /// Clients that opened with `initialize`.
+    Legacy,
+    /// Clients of the stateless version.
+    Modern,
+}
+
+impl Readers {
+    /// Whether a client of that era is one of them.
+    #[must_use]
+    pub fn include(self, era: Era) -> bool {
+        match self {
+            Self::All => true,
+            Self::Legacy => era == Era::Legacy,
+            Self::Modern => era == Era::Modern,
         }
     }
 }

@@ -65,10 +65,10 @@ pub fn to_legacy(task: &str, id: &str) -> Option<String> {
     let members = members(task)?;
     let result = find(&members, "result");
     let is_error = result.and_then(|result| member(result, "isError")) == Some("true");
-    let status = match status(&members)? {
-        Status::Completed if is_error => Status::Failed,
-        status => status,
-    };
+    let mut status = status(&members)?;
+    if status == Status::Completed && is_error {
+        status = Status::Failed;
+    }
     let mut out = Object::of(id, status);
     let mut ttl = "null";
     for (name, value) in &members {
