@@ -36,18 +36,34 @@ impl<'a> Splice<'a> {
         self.edits.push((span, json.into()));
     }
 
-    /// Puts the member `name: json` first into the object that `object` is.
+    /// Puts the member `name: json` first into the object that `object` is. Once per object: a second
+    /// call would not know of the first.
     ///
     /// # Panics
     /// When `object` was not borrowed from this text or is no object.
     pub fn insert_member(&mut self, object: &str, name: &str, json: &str) {
+        self.insert_members(object, &[(name, json)]);
+    }
+
+    /// Puts several members first into the object that `object` is, in their order.
+    ///
+    /// # Panics
+    /// When `object` was not borrowed from this text or is no object.
+    pub fn insert_members(&mut self, object: &str, members: &[(&str, &str)]) {
         let span = self.span(object);
         assert!(object.starts_with('{'), "members go into objects");
+        if members.is_empty() {
+            return;
+        }
+        let all: Vec<String> = members
+            .iter()
+            .map(|(name, json)| format!("{}:{json}", quoted(name)))
+            .collect();
         let empty = object[1..].trim_start().starts_with('}');
         let comma = if empty { "" } else { "," };
-        let member = format!("{}:{json}{comma}", quoted(name));
+        let text = format!("{}{comma}", all.join(","));
         self.edits
-            .push((span.start + 1..span.start + 1, member.into()));
+            .push((span.start + 1..span.start + 1, text.into()));
     }
 
     fn span(&self, part: &str) -> Range<usize> {
@@ -192,5 +208,17 @@ mod tests {
         let mut splice = Splice::new(text);
         splice.insert_member(text, "b", "2");
         assert_eq!(splice.finish(), r#"{"b":2,"a":1}"#);
+    }
+
+    #[test]
+    fn several_members_go_in_together() {
+        for (text, edited) in [
+            ("{ }", r#"{"a":1,"b":2 }"#),
+            (r#"{"c":3}"#, r#"{"a":1,"b":2,"c":3}"#),
+        ] {
+            let mut splice = Splice::new(text);
+            splice.insert_members(text, &[("a", "1"), ("b", "2")]);
+            assert_eq!(splice.finish(), edited);
+        }
     }
 }

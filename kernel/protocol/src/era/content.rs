@@ -1,0 +1,129 @@
+//! Content blocks for versions that do not have them all: nothing of a block is lost, it only takes
+//! another form.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::object::{array, joined, object, parts, text, value};
+use crate::dialect::Version;
+use crate::splice::quoted;
+
+/// True when the version has every block that results may hold.
+pub(super) fn knows_all(version: Version) -> bool {
+    version >= Version::V2025_06_18
+}
+
+/// Blocks, or messages that hold them, for this version; `None` when they fit as they are.
+pub(super) fn to_version(blocks: &str, to: Version) -> Option<String> {
+    if knows_all(to) {
+        return None;
+    }
+    let all = elements(blocks)?;
+    let converted: Vec<Option<String>> = all
+        .iter()
+        .enumerate()
+        .map(|(at, one)| message(one, at, to).or_else(|| block(one, at, to)))
+        .collect();
+    if converted.iter().all(Option::is_none) {
+        return None;
+    }
+    let texts = all.iter().zip(&converted);
+    Some(array(texts.map(|(old, new)| new.as_deref().unwrap_or(old))))
+}
+
+/// The elements of an array; `None` when it is none.
+pub(super) fn elements(json: &str) -> Option<Vec<&str>> {
+    #[derive(Deserialize)]
+    struct Elements<'a>(#[serde(borrow)] Vec<&'a RawValue>);
+    let Elements(all) = serde_json::from_str(json).ok()?;
+    Some(all.into_iter().map(RawValue::get).collect())
+}
+
+/// A prompt's message: its `content` is one block.
+fn message(json: &str, at: usize, to: Version) -> Option<String> {
+    let mut all = parts(json)?;
+    let content = all.iter_mut().find(|part| part.name == "content")?;
+    let converted = block(content.value, at, to)?;
+    content.replace(&converted);
+    Some(joined(&all))
+}
+
+/// One block in another form; `None` when the version has it.
+fn block(json: &str, at: usize, to: Version) -> Option<String> {
+    let all = parts(json)?;
+    let (new, used): (String, &[&str]) = match &*text(value(&all, "type")?)? {
+        "audio" if to < Version::V2025_03_26 => {
+            let kind = value(&all, "mimeType").unwrap_or(r#""audio/*""#);
+            let data = value(&all, "data")?;
+            // A resource needs a URI; this one is unique within the result.
+            let resource = format!(r#"{{"uri":"mgp:audio/{at}","mimeType":{kind},"blob":{data}}}"#);
+            let new = format!(r#""type":"resource","resource":{resource}"#);
+            (new, &["type", "mimeType", "data"])
+        }
+        "resource_link" => {
+            let said = |name: &str| value(&all, name).and_then(text);
+            let name = said("title").or_else(|| said("name")).unwrap_or_default();
+            let kind = said("mimeType").map(|kind| format!(" ({kind})"));
+            let more = said("description").map(|more| format!("\n{more}"));
+            let line = format!(
+                "{name}{}: {}{}",
+                kind.unwrap_or_default(),
+                said("uri")?,
+                more.unwrap_or_default()
+            );
+            let new = format!(r#""type":"text","text":{}"#, quoted(&line));
+            let used = &[
+                "type",
+                "name",
+                "title",
+                "uri",
+                "mimeType",
+                "description",
+                "size",
+                "icons",
+            ];
+            (new, used)
+        }
+        _ => return None,
+    };
+    let kept = all.iter().filter(|part| !used.contains(&&*part.name));
+    Some(object(
+        [&*new].into_iter().chain(kept.map(|part| &*part.text)),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUDIO: &str =
+        r#"{"type":"audio","data":"AA==","mimeType":"audio/wav","annotations":{"priority":1.0}}"#;
+    const LINK: &str = r#"{"type":"resource_link","uri":"a://b","name":"n","description":"d"}"#;
+
+    #[test]
+    fn blocks_take_a_form_the_version_has() {
+        let text = r#"{"type":"text","text":"audio" }"#;
+        let blocks = format!("[{text}, {AUDIO},{LINK}]");
+        let audio = r#"{"type":"resource","resource":{"uri":"mgp:audio/1","mimeType":"audio/wav","blob":"AA=="},"annotations":{"priority":1.0}}"#;
+        let link = r#"{"type":"text","text":"n: a://b\nd"}"#;
+        assert_eq!(
+            to_version(&blocks, Version::V2024_11_05).unwrap(),
+            format!("[{text},{audio},{link}]")
+        );
+        assert_eq!(
+            to_version(&blocks, Version::V2025_03_26).unwrap(),
+            format!("[{text},{AUDIO},{link}]")
+        );
+        assert_eq!(to_version(&blocks, Version::V2025_06_18), None);
+        assert_eq!(to_version(&format!("[{text}]"), Version::V2024_11_05), None);
+    }
+
+    #[test]
+    fn the_blocks_of_messages_too() {
+        let messages = format!(r#"[{{"role":"user", "content":{LINK}}}]"#);
+        assert_eq!(
+            to_version(&messages, Version::V2024_11_05).unwrap(),
+            r#"[{"role":"user","content":{"type":"text","text":"n: a://b\nd"}}]"#
+        );
+    }
+}
