@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 pub use values::{BadValue, decode, encode};
 
+use crate::mcp::{Method as _, prompts, resources, tasks, tools};
 use crate::refusal::Refusal;
 
 /// Repeats `_meta`'s protocol version; required on every request.
@@ -57,15 +58,20 @@ impl<'h> Given<'h> {
     }
 }
 
+const SUBJECTS: [(&str, &str); 6] = [
+    (tools::Call::METHOD, "name"),
+    (prompts::Get::METHOD, "name"),
+    (resources::Read::METHOD, "uri"),
+    (tasks::Get::METHOD, "taskId"),
+    (tasks::Update::METHOD, "taskId"),
+    (tasks::Cancel::METHOD, "taskId"),
+];
+
 /// The member of `params` that `Mcp-Name` repeats, for the methods that have the header.
 #[must_use]
 pub fn subject(method: &str) -> Option<&'static str> {
-    match method {
-        "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
-        _ => None,
-    }
+    let found = SUBJECTS.iter().find(|(known, _)| *known == method);
+    found.map(|(_, subject)| *subject)
 }
 
 /// What the headers of a request say: its method, and what it is about.
@@ -83,11 +89,12 @@ impl<'a> Mirrored<'a> {
     pub fn of(method: &'a str, params: Option<&'a str>) -> Self {
         let name = subject(method).zip(params).and_then(|(subject, params)| {
             let named: Named<'a> = serde_json::from_str(params).ok()?;
-            let raw = match subject {
-                "name" => named.name,
-                "uri" => named.uri,
-                _ => named.task_id,
-            };
+            let members = [
+                ("name", named.name),
+                ("uri", named.uri),
+                ("taskId", named.task_id),
+            ];
+            let (_, raw) = members.into_iter().find(|(name, _)| *name == subject)?;
             text(raw?)
         });
         Self { method, name }

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::object::{array, joined, object, parts, text, value};
+use super::object::{Part, array, joined, object, parts, text, value};
 use crate::dialect::Version;
 use crate::splice::quoted;
 
@@ -51,45 +51,56 @@ fn message(json: &str, at: usize, to: Version) -> Option<String> {
 /// One block in another form; `None` when the version has it.
 fn block(json: &str, at: usize, to: Version) -> Option<String> {
     let all = parts(json)?;
-    let (new, used): (String, &[&str]) = match &*text(value(&all, "type")?)? {
-        "audio" if to < Version::V2025_03_26 => {
-            let kind = value(&all, "mimeType").unwrap_or(r#""audio/*""#);
-            let data = value(&all, "data")?;
-            // A resource needs a URI; this one is unique within the result.
-            let resource = format!(r#"{{"uri":"mgp:audio/{at}","mimeType":{kind},"blob":{data}}}"#);
-            let new = format!(r#""type":"resource","resource":{resource}"#);
-            (new, &["type", "mimeType", "data"])
-        }
-        "resource_link" => {
-            let said = |name: &str| value(&all, name).and_then(text);
-            let name = said("title").or_else(|| said("name")).unwrap_or_default();
-            let kind = said("mimeType").map(|kind| format!(" ({kind})"));
-            let more = said("description").map(|more| format!("\n{more}"));
-            let line = format!(
-                "{name}{}: {}{}",
-                kind.unwrap_or_default(),
-                said("uri")?,
-                more.unwrap_or_default()
-            );
-            let new = format!(r#""type":"text","text":{}"#, quoted(&line));
-            let used = &[
-                "type",
-                "name",
-                "title",
-                "uri",
-                "mimeType",
-                "description",
-                "size",
-                "icons",
-            ];
-            (new, used)
-        }
-        _ => return None,
-    };
-    let kept = all.iter().filter(|part| !used.contains(&&*part.name));
-    Some(object(
-        [&*new].into_iter().chain(kept.map(|part| &*part.text)),
-    ))
+    let kind = text(value(&all, "type")?)?;
+    if kind == "audio" && to < Version::V2025_03_26 {
+        embedded(&all, at)
+    } else if kind == "resource_link" {
+        told(&all)
+    } else {
+        None
+    }
+}
+
+/// Audio as an embedded resource: the same bytes under the same type.
+fn embedded(audio: &[Part<'_>], at: usize) -> Option<String> {
+    let kind = value(audio, "mimeType").unwrap_or(r#""audio/*""#);
+    let data = value(audio, "data")?;
+    // A resource needs a URI; this one is unique within the result.
+    let resource = format!(r#"{{"uri":"mgp:audio/{at}","mimeType":{kind},"blob":{data}}}"#);
+    let new = format!(r#""type":"resource","resource":{resource}"#);
+    Some(instead(audio, &["type", "mimeType", "data"], &new))
+}
+
+/// A link as a text that names the resource.
+fn told(link: &[Part<'_>]) -> Option<String> {
+    let said = |name: &str| value(link, name).and_then(text);
+    let name = said("title").or_else(|| said("name")).unwrap_or_default();
+    let uri = said("uri")?;
+    let kind = said("mimeType").map(|kind| format!(" ({kind})"));
+    let more = said("description").map(|more| format!("\n{more}"));
+    let line = format!(
+        "{name}{}: {uri}{}",
+        kind.unwrap_or_default(),
+        more.unwrap_or_default()
+    );
+    let new = format!(r#""type":"text","text":{}"#, quoted(&line));
+    let used = [
+        "type",
+        "name",
+        "title",
+        "uri",
+        "mimeType",
+        "description",
+        "size",
+        "icons",
+    ];
+    Some(instead(link, &used, &new))
+}
+
+/// A block with `new` for the members that are `used` up; annotations and `_meta` stay.
+fn instead(block: &[Part<'_>], used: &[&str], new: &str) -> String {
+    let kept = block.iter().filter(|part| !used.contains(&&*part.name));
+    object([new].into_iter().chain(kept.map(|part| &*part.text)))
 }
 
 #[cfg(test)]

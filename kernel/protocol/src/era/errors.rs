@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{Era, Version};
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS};
+use crate::mcp::{Method as _, resources};
 use crate::refusal::{
     HEADER_MISMATCH, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
     URL_ELICITATION_REQUIRED, in_era,
@@ -60,7 +61,7 @@ fn to_modern(code: i64) -> i64 {
 
 fn to_legacy(code: i64, to: Version, method: &str, data: Option<&RawValue>) -> i64 {
     let names_uri = || data.is_some_and(|data| member(data.get(), "uri").is_some());
-    if code == INVALID_PARAMS && method == "resources/read" && names_uri() {
+    if code == INVALID_PARAMS && method == resources::Read::METHOD && names_uri() {
         return RESOURCE_NOT_FOUND;
     }
     in_era(code, to)

@@ -32,7 +32,7 @@ pub struct Stamp<'a> {
 /// the progress token among them. What the caller itself wrote under the stamp's keys goes away.
 #[must_use]
 pub fn to_modern_params(params: Option<&str>, stamp: &Stamp<'_>) -> String {
-    let text = params.unwrap_or("{}");
+    let text = params.filter(|text| *text != "null").unwrap_or("{}");
     let Some(all) = parts(text) else {
         return text.to_owned();
     };
@@ -105,6 +105,10 @@ mod tests {
         };
         let said: Value = serde_json::from_str(&to_modern_params(None, &bare)).unwrap();
         assert_eq!(said["_meta"].as_object().unwrap().len(), 3);
+        assert_eq!(
+            to_modern_params(Some("null"), &bare),
+            to_modern_params(None, &bare)
+        );
     }
 
     #[test]

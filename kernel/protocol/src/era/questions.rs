@@ -11,6 +11,8 @@ use super::content::elements;
 use super::object::{Part, array, joined, mentions, parts, strip_meta, text, value};
 use crate::dialect::Version;
 use crate::mcp::meta::RELATED_TASK;
+use crate::mcp::sampling::CreateMessage;
+use crate::mcp::{Method as _, elicitation, roots};
 use crate::refusal::URL_ELICITATION_REQUIRED;
 use crate::splice::{Splice, member, quoted};
 
@@ -25,14 +27,14 @@ pub fn to_legacy_question<'a>(
 ) -> Option<Cow<'a, str>> {
     let params = params.unwrap_or("{}");
     match method {
-        "elicitation/create" => elicitation(params, to, elicitation_id),
-        "sampling/createMessage" => sampling(params, to),
-        "roots/list" => Some(Cow::Borrowed(params)),
+        elicitation::Create::METHOD => elicit(params, to, elicitation_id),
+        CreateMessage::METHOD => sample(params, to),
+        roots::List::METHOD => Some(Cow::Borrowed(params)),
         _ => None,
     }
 }
 
-fn elicitation<'a>(params: &'a str, to: Version, id: &str) -> Option<Cow<'a, str>> {
+fn elicit<'a>(params: &'a str, to: Version, id: &str) -> Option<Cow<'a, str>> {
     let all = parts(params)?;
     let mode = value(&all, "mode").map_or_else(|| Some("form".to_owned()), text)?;
     match (&*mode, to) {
@@ -90,7 +92,7 @@ fn old_field(schema: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Before 2025-11-25 a message has one block and there are no tools; before 2025-03-26 no audio.
-fn sampling(params: &str, to: Version) -> Option<Cow<'_, str>> {
+fn sample(params: &str, to: Version) -> Option<Cow<'_, str>> {
     if to >= Version::V2025_11_25 {
         return Some(Cow::Borrowed(params));
     }
@@ -165,7 +167,7 @@ pub fn to_modern_question(params: &str) -> Cow<'_, str> {
 /// block where the version has no more. `None` when the version has no words for it.
 #[must_use]
 pub fn to_legacy_answer<'a>(method: &str, result: &'a str, to: Version) -> Option<Cow<'a, str>> {
-    if method == "sampling/createMessage" && to < Version::V2025_11_25 {
+    if method == CreateMessage::METHOD && to < Version::V2025_11_25 {
         return one_block(result, to);
     }
     Some(Cow::Borrowed(result))

@@ -172,12 +172,13 @@ fn read_kind(kind: &Value) -> Option<ParamKind> {
         let only = real.next().filter(|_| real.next().is_none())?;
         return only.is_string().then(|| read_kind(only)).flatten();
     }
-    match kind.as_str()? {
-        "string" => Some(ParamKind::Text),
-        "integer" => Some(ParamKind::Integer),
-        "boolean" => Some(ParamKind::Boolean),
-        _ => None,
-    }
+    let known = [
+        ("string", ParamKind::Text),
+        ("integer", ParamKind::Integer),
+        ("boolean", ParamKind::Boolean),
+    ];
+    let (_, kind) = known.into_iter().find(|(name, _)| kind == name)?;
+    Some(kind)
 }
 
 /// `1*tchar` of RFC 9110, section 5.6.2.
