@@ -169,6 +169,8 @@ mod tests {
             ..extra
         };
         assert_eq!(to_modern_result(asking, caching_only), asking);
+        let whole = to_modern_result("{}", extra);
+        assert_eq!(to_modern_result(&whole, extra), whole);
     }
 
     #[test]
