@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
+use mgp_protocol::dialect::Era;
+
 use super::item::{Definition, Prompt, Resource, ResourceTemplate, Tool, renamed};
 use super::list::{Edition, Entry, List, Lists};
 use super::offer::Offer;
 use super::{Kind, ResourceRoute};
 use crate::uris::{self, WRAPPED};
-use mgp_protocol::dialect::Era;
 
 /// One view: its lists, and its tables for calls.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mirror::{BadAnnotation, ParamHeader, annotations};
 use mgp_protocol::splice::{Splice, member, members, quoted};
 use serde_json::value::RawValue;
 
@@ -38,6 +39,10 @@ pub enum BadItem {
     /// The `outputSchema` of a tool.
     #[error("outputSchema: {0}")]
     OutputSchema(BadSchema),
+    /// An `x-mcp-header` in a tool's `inputSchema` breaks the rules (SEP-2243): such a tool could not
+    /// be called by those who keep them.
+    #[error("inputSchema: {0}")]
+    ParamHeader(#[from] BadAnnotation),
     /// The `uriTemplate` of a template.
     #[error("uriTemplate: {0}")]
     Template(#[from] BadTemplate),
@@ -69,6 +74,8 @@ pub struct Tool {
     pub input: Option<Arc<InputSchema>>,
     /// Judges structured results; `None` when the definition has no schema.
     pub output: Option<Arc<OutputSchema>>,
+    /// The arguments that `Mcp-Param-*` headers repeat, as `inputSchema` says.
+    pub param_headers: Arc<[ParamHeader]>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     pub(super) shown_raw: Arc<str>,
@@ -147,7 +154,9 @@ impl Definition for Tool {
             shown,
             shown_raw,
         } = Named::of(server, raw, &name);
-        let input = fields.schema("inputSchema").map(InputSchema::compile);
+        let input = fields.schema("inputSchema");
+        let param_headers = input.map(annotations);
+        let input = input.map(InputSchema::compile);
         let output = fields.schema("outputSchema").map(OutputSchema::compile);
         Ok(Self {
             server: server.clone(),
@@ -163,6 +172,7 @@ impl Definition for Tool {
                 .transpose()
                 .map_err(BadItem::OutputSchema)?
                 .map(Arc::new),
+            param_headers: param_headers.transpose()?.unwrap_or_default().into(),
             legacy_raw: for_legacy(raw).map(Into::into),
             raw: raw.into(),
             shown_raw,

@@ -1,5 +1,7 @@
 //! One catalog, read by clients of both eras.
 
+use mgp_protocol::mirror::ParamHeader;
+
 use super::*;
 use crate::freshness::{Freshness, Scope};
 
@@ -48,6 +50,47 @@ fn a_legacy_client_sees_no_output_schema_it_cannot_read() {
             r#"{"tools":[{"name":"x"}]}"#
         );
     }
+}
+
+/// SEP-2243: the route knows which arguments headers repeat; a tool that breaks the rules costs the
+/// others nothing.
+#[test]
+fn a_tool_brings_the_headers_of_its_arguments() {
+    let tool = |name: &str, properties: &str| {
+        format!(
+            r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{properties}}}}}"#
+        )
+    };
+    let region = r#"{"type":"string","x-mcp-header":"Region"}"#;
+    let good = tool(
+        "good",
+        &format!(r#"{{"where":{region},"b":{{"type":"string"}}}}"#),
+    );
+    let twice = tool("twice", &format!(r#"{{"a":{region},"b":{region}}}"#));
+    let space = tool("space", r#"{"a":{"type":"string","x-mcp-header":"a b"}}"#);
+    let offer = offering("a", &[&space, &good, &twice, PLAIN]);
+    assert_eq!(offer.counts().tools, 2);
+    let (rejected, _) = offer.rejected();
+    assert_eq!(rejected.len(), 2);
+    for (rejected, name) in rejected.iter().zip(["tool space: ", "tool twice: "]) {
+        let told = rejected.to_string();
+        assert!(
+            told.starts_with(name) && told.contains("x-mcp-header"),
+            "{told}"
+        );
+    }
+    let catalog = empty().next(&[offer]);
+    let headers = |name: &str| {
+        let tool = catalog.tool(&View::All, name).unwrap();
+        let headers = tool.param_headers.iter();
+        let header = |h: &ParamHeader| (h.header.to_string(), h.path.concat());
+        headers.map(header).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        headers("good"),
+        [("Mcp-Param-Region".into(), "where".into())]
+    );
+    assert_eq!(headers("plain"), []);
 }
 
 /// Two forms cost memory only where there is a difference, and only while there is one.
