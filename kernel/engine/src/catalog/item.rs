@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_protocol::era::to_legacy_tool;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mirror::{BadAnnotation, ParamHeader, annotations};
-use mgp_protocol::splice::{Splice, member, members, quoted};
+use mgp_protocol::splice::{Splice, members, quoted};
 use serde_json::value::RawValue;
 
 use super::Kind;
@@ -173,7 +174,7 @@ impl Definition for Tool {
                 .map_err(BadItem::OutputSchema)?
                 .map(Arc::new),
             param_headers: param_headers.transpose()?.unwrap_or_default().into(),
-            legacy_raw: for_legacy(raw).map(Into::into),
+            legacy_raw: legacy_raw(raw),
             raw: raw.into(),
             shown_raw,
         })
@@ -351,21 +352,11 @@ impl Named {
     }
 }
 
-/// A tool's definition as legacy versions have it, where `outputSchema` describes an object; `None`
-/// when it is like that. What clients do not get there, the kernel checks all the same.
-fn for_legacy(raw: &str) -> Option<String> {
-    let members = members(raw)?;
-    let output = members
-        .iter()
-        .rev()
-        .find(|(name, _)| name == "outputSchema");
-    let output = output.map(|(_, json)| json.get())?;
-    if member(output, "type") == Some("\"object\"") {
-        return None;
+/// A tool's definition for legacy clients, where it has to be another one. What they do not see of
+/// it, the kernel checks all the same.
+fn legacy_raw(raw: &str) -> Option<Arc<str>> {
+    match to_legacy_tool(raw) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(other) => Some(other.into()),
     }
-    let kept = members.iter().filter(|(name, _)| name != "outputSchema");
-    let kept: Vec<String> = kept
-        .map(|(name, json)| format!("{}:{}", quoted(name), json.get()))
-        .collect();
-    Some(format!("{{{}}}", kept.join(",")))
 }
