@@ -10,18 +10,20 @@ use mgp_engine::catalog::View;
 use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
-use mgp_protocol::jsonrpc::{self, RequestId};
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::Splice;
+use mgp_protocol::splice::{Splice, member};
 use mgp_sync::pending::{Pending, Refused};
 use mgp_transports::lines::LineSink;
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
 use crate::link::Link;
 use crate::relay::progress_token;
-use crate::request::{Back, Caller};
+use crate::request::{Back, Caller, Request};
 use crate::streams::{GET, Lane, Streams};
 
 /// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
@@ -47,6 +49,15 @@ pub enum Outward {
     Line(LineSink),
     /// A legacy HTTP session.
     Session(Arc<Streams>),
+    /// A `subscriptions/listen` of a stateless client.
+    Listening {
+        /// The request.
+        exchange: Arc<Exchange>,
+        /// What it wants to hear.
+        wanted: Filter,
+        /// `_meta` of all it hears, as JSON text: names the subscription.
+        tag: Box<str>,
+    },
 }
 
 /// One connection of one agent.
@@ -101,7 +112,11 @@ impl Agent {
     /// A new connection that has not said anything yet.
     #[must_use]
     pub fn new(id: AgentId, operator: bool, outward: Outward) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::with(id, operator, outward))
+    }
+
+    fn with(id: AgentId, operator: bool, outward: Outward) -> Self {
+        Self {
             connection: next_connection(),
             id,
             operator,
@@ -113,7 +128,43 @@ impl Agent {
             asked: Pending::new(MAX_ASKED),
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
-        })
+        }
+    }
+
+    /// One that only listens: the client of a `subscriptions/listen`. It is told nothing before
+    /// [`Self::set_ready`].
+    #[must_use]
+    pub fn listening(request: &Request, wanted: &Filter, tag: &str) -> Arc<Self> {
+        let caller = &request.caller;
+        let outward = Outward::Listening {
+            exchange: request.exchange.clone(),
+            wanted: wanted.clone(),
+            tag: tag.into(),
+        };
+        let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
+        agent.connection = caller.connection;
+        agent.caller = OnceLock::from(caller.clone());
+        Arc::new(agent)
+    }
+
+    /// True for one that only listens.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        matches!(self.outward, Outward::Listening { .. })
+    }
+
+    /// True when it wants to hear that a list changed.
+    #[must_use]
+    pub fn follows(&self, kind: mgp_engine::catalog::Kind) -> bool {
+        use mgp_engine::catalog::Kind;
+        match (&self.outward, kind) {
+            (Outward::Line(_) | Outward::Session(_), _) => true,
+            (Outward::Listening { wanted, .. }, Kind::Tools) => wanted.tools_list_changed,
+            (Outward::Listening { wanted, .. }, Kind::Prompts) => wanted.prompts_list_changed,
+            (Outward::Listening { wanted, .. }, Kind::Resources | Kind::Templates) => {
+                wanted.resources_list_changed
+            }
+        }
     }
 
     /// Takes the agent's `initialize`; the first one counts.
@@ -196,6 +247,7 @@ impl Agent {
                 lane: GET,
                 primed: false,
             },
+            (Outward::Listening { .. }, _) => Way::Nowhere,
         });
         self.enroll(id, exchange.clone())?;
         Ok(exchange)
@@ -231,6 +283,7 @@ impl Agent {
                 lane: GET,
                 primed: false,
             },
+            Outward::Listening { .. } => Way::Nowhere,
         })
     }
 
@@ -283,6 +336,7 @@ impl Agent {
         match &self.outward {
             Outward::Line(sink) => sink.close(),
             Outward::Session(streams) => streams.close(),
+            Outward::Listening { exchange, .. } => exchange.cancel(),
         }
     }
 
@@ -294,6 +348,11 @@ impl Agent {
         match &self.outward {
             Outward::Line(sink) => pass_line(sink, frame, class),
             Outward::Session(streams) => streams.push(GET, frame, class),
+            Outward::Listening { exchange, tag, .. } => {
+                if let Some(tagged) = tagged(&frame, tag) {
+                    exchange.send(tagged, class);
+                }
+            }
         }
     }
 
@@ -365,6 +424,20 @@ impl Agent {
             link.notify("notifications/progress", Some(&splice.finish()));
         }
     }
+}
+
+/// A notification with the name of its subscription.
+fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
+    let Ok(Message::Notification { method, params }) = jsonrpc::parse(frame) else {
+        return None;
+    };
+    let params = params.map_or("{}", RawValue::get);
+    let mut splice = Splice::new(params);
+    match member(params, "_meta") {
+        Some(meta) => splice.replace(meta, tag),
+        None => splice.insert_member(params, "_meta", tag),
+    }
+    Some(jsonrpc::notification(&method, Some(&splice.finish())).into())
 }
 
 /// Takes a question out of the table however its asking ends, and back from the client when it has

@@ -18,6 +18,8 @@ pub struct Reception {
     pub agents: Agents,
     /// Who answers what.
     pub routes: Arc<dyn crate::request::Routes>,
+    /// Answers requests that stand alone.
+    pub stateless: Arc<crate::stateless::Stateless>,
     /// Who is connected.
     pub directory: Arc<crate::directory::Directory>,
 }

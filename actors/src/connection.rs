@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Outward, send_line};
 use crate::agents::Reception;
+use crate::attempts::Outlet;
 use crate::mailbox::{Alive, Kind};
+use crate::stateless::{self, Arrival};
 use crate::request::{Back, Caller, Outcome, Request, answer_frame};
 
 /// Longest message an agent may send.
@@ -147,7 +149,10 @@ impl Inbound {
         match jsonrpc::parse_text(text) {
             Ok(Message::Request { id, method, params }) => {
                 let params = params.map(|p| text.slice_ref(p.get()));
-                self.request(id, method.as_ref(), params);
+                match stateless::is_modern(params.as_deref()) {
+                    true => self.modern(id, method.as_ref(), params),
+                    false => self.request(id, method.as_ref(), params),
+                }
             }
             Ok(Message::Notification { method, params }) => {
                 self.notification(&method, params.map(RawValue::get));
@@ -214,6 +219,43 @@ impl Inbound {
                 },
             },
         }
+    }
+
+    /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
+    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>) {
+        let begun = stateless::read(params.as_deref()).and_then(|stated| {
+            stated.check_version()?;
+            let arrival = Arrival {
+                agent: self.agent.id.clone(),
+                operator: self.agent.operator,
+                view: self.view.get().cloned().unwrap_or(View::All),
+                id: id.clone(),
+                method: method.into(),
+                params,
+                outlet: Outlet::Line(self.sink.clone()),
+            };
+            let running = self.reception.stateless.open(arrival, stated)?;
+            self.agent.enroll(&id, running.exchange().clone())?;
+            Ok(running)
+        });
+        let mut running = match begun {
+            Ok(running) => running,
+            Err(refusal) => return self.send(refusal.answer(id.as_json(), Version::MODERN)),
+        };
+        let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        run(
+            Box::pin(async move { running.outcome().await }),
+            move |outcome| {
+                agent.done(&id);
+                // A request that was taken back has no answer (CMCP-054).
+                if !matches!(outcome, Err(Refusal::Cancelled)) {
+                    send_line(
+                        &sink,
+                        answer_frame(id.as_json(), &outcome, Version::MODERN),
+                    );
+                }
+            },
+        );
     }
 
     /// The caller; of an operator that skips the handshake, one that can be asked nothing.

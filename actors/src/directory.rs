@@ -69,7 +69,7 @@ impl Directory {
         };
         let frame = Bytes::from(jsonrpc::notification(method, None));
         for agent in self.all() {
-            if agent.caller().is_some_and(|c| c.view == *view) {
+            if agent.follows(kind) && agent.caller().is_some_and(|c| c.view == *view) {
                 agent.tell(frame.clone(), Class::Kept);
             }
         }
@@ -88,7 +88,7 @@ impl Directory {
                 continue;
             };
             let shows = caller.view == View::All || caller.view == own;
-            if shows && level.passes(agent.level()) {
+            if shows && !agent.is_listening() && level.passes(agent.level()) {
                 let place = &mut rendered[usize::from(caller.view == View::All)];
                 let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
                 agent.tell(frame.clone(), Class::Lossy);
@@ -104,6 +104,7 @@ impl Directory {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
             agent.is_ready()
+                && !agent.is_listening()
                 && agent
                     .caller()
                     .is_some_and(|c| c.capabilities.roots && (c.view == View::All || c.view == own))
@@ -118,8 +119,9 @@ impl Directory {
         let own = View::One(server.clone());
         let mut agents = self.all();
         agents.retain(|a| {
-            a.caller()
-                .is_some_and(|c| c.view == View::All || c.view == own)
+            !a.is_listening()
+                && a.caller()
+                    .is_some_and(|c| c.view == View::All || c.view == own)
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))

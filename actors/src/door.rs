@@ -1,4 +1,4 @@
-//! The HTTP door: MCP's Streamable HTTP for agents, legacy era.
+//! The HTTP door: MCP's Streamable HTTP for agents, in both eras.
 //!
 //! One endpoint shows everything (`/mcp`), one per server shows that server under its own names
 //! (`/mcp/<server>`).
@@ -6,6 +6,7 @@
 mod answer;
 mod auth;
 mod headers;
+mod modern;
 mod old_style;
 mod post;
 
@@ -80,6 +81,7 @@ impl HttpDoor {
         }
         match (way, request.method()) {
             (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
+            (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
             (Way::Streamable, &Method::GET) => self.get(&request, &view, &agent),
             (Way::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
             (Way::Streamable, _) => not_allowed("GET, POST, DELETE"),

@@ -16,6 +16,7 @@ pub mod exchange;
 pub mod guard;
 pub mod levels;
 pub mod link;
+pub mod listener;
 pub mod mailbox;
 pub mod parked;
 pub mod question;

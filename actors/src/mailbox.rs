@@ -137,12 +137,15 @@ pub enum Kind {
     Connection,
     /// One per legacy HTTP session.
     Session,
+    /// One per event subscription of a stateless client.
+    Listener,
     /// One per server.
     Server,
 }
 
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
+static LISTENERS: AtomicU64 = AtomicU64::new(0);
 static SERVERS: AtomicU64 = AtomicU64::new(0);
 
 impl Kind {
@@ -150,6 +153,7 @@ impl Kind {
         match self {
             Self::Connection => &CONNECTIONS,
             Self::Session => &SESSIONS,
+            Self::Listener => &LISTENERS,
             Self::Server => &SERVERS,
         }
     }

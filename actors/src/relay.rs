@@ -5,24 +5,31 @@
 
 mod calls;
 mod checks;
+mod forward;
+mod listening;
+mod rounds;
 mod subscribing;
 mod welcome;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Kind, View};
+use mgp_engine::catalog::{Kind, Tool, View};
+use mgp_engine::freshness::Freshness;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
+use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::Splice;
 use mgp_sync::snapshot::Snapshot;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
+use crate::agents::Agents;
 use crate::catalog::Shown;
 use crate::directory::Directory;
-use crate::link::{Call, Link};
-use crate::request::{Outcome, Request};
+use crate::link::Link;
+use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 
@@ -37,6 +44,10 @@ pub struct Relay {
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.
     pub directory: Arc<Directory>,
+    /// The parent of event subscriptions.
+    pub agents: Agents,
+    /// The kernel ends.
+    pub closing: CancellationToken,
     /// Version of this program.
     pub version: String,
 }
@@ -48,55 +59,34 @@ impl Relay {
     /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
     pub fn list(&self, request: &Request, kind: Kind) -> Outcome {
         let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
-        self.shown
-            .load()
+        let Caller { view, version, .. } = &*request.caller;
+        let shown = self.shown.load();
+        let page = shown
             .catalog
-            .page(
-                &request.caller.view,
-                kind,
-                listing.cursor.as_deref(),
-                request.caller.version.era(),
-            )
-            .map_err(|_| Refusal::BadCursor)
-    }
-
-    /// Calls a server; once more over a new connection when the first was gone before the server
-    /// had looked at the request.
-    async fn forward(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
-        match self.forward_once(request, outgoing).await {
-            Err(Refusal::NotReady {
-                retry_after_ms: Some(0),
-                ..
-            }) => self.forward_once(request, outgoing).await,
-            outcome => outcome,
+            .page(view, kind, listing.cursor.as_deref(), version.era())
+            .map_err(|_| Refusal::BadCursor)?;
+        match version.era() {
+            Era::Legacy => Ok(page),
+            Era::Modern => Ok(self.complete_page(&page, shown.catalog.freshness(view, kind))),
         }
     }
 
-    async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
-        let Outgoing {
-            server,
-            method,
-            params,
-            edit: (part, json),
-            token,
-        } = outgoing;
-        let link = self.link(request, server).await?;
-        let call = Call {
-            caller: Some(&request.caller),
-            exchange: &request.exchange,
-            token: token.map(RawValue::get),
-        };
-        link.call(call, |id| {
-            let mut splice = Splice::new(params);
-            if part != json {
-                splice.replace(part, json);
-            }
-            if let Some(token) = token {
-                splice.replace(token.get(), id.to_string());
-            }
-            frame(id, method, splice)
-        })
-        .await
+    /// A page as a stateless client gets it, with how long it may be kept (MCP 2026-07-28, caching).
+    fn complete_page(&self, page: &[u8], freshness: Freshness) -> Bytes {
+        let tail = format!(
+            r#","resultType":"complete","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+            freshness.ttl_ms,
+            freshness.scope.as_str(),
+            self.info()
+        );
+        let open = page.strip_suffix(b"}").unwrap_or(page);
+        [open, tail.as_bytes()].concat().into()
+    }
+
+    /// The tool of that name, as shown in the view.
+    #[must_use]
+    pub fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>> {
+        self.shown.load().catalog.tool(view, name).cloned()
     }
 
     async fn link(&self, request: &Request, server: &ServerId) -> Result<Arc<Link>, Refusal> {
@@ -115,31 +105,6 @@ impl Relay {
             View::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
         }
     }
-}
-
-/// A request on its way to a server.
-#[derive(Debug, Clone, Copy)]
-struct Outgoing<'a> {
-    server: &'a ServerId,
-    method: &'a str,
-    params: &'a str,
-    /// The part of `params` that names what is asked for, and the server's own name for it.
-    edit: (&'a str, &'a str),
-    /// The client's progress token, borrowed from `params`.
-    token: Option<&'a RawValue>,
-}
-
-/// Writes a request frame; the payload is copied once.
-fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + method.len() + params.size());
-    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.to_string().as_bytes());
-    out.extend_from_slice(br#","method":""#);
-    out.extend_from_slice(method.as_bytes());
-    out.extend_from_slice(br#"","params":"#);
-    params.append_to(&mut out);
-    out.push(b'}');
-    out
 }
 
 /// The client's progress token, borrowed from its params.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
+use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;
@@ -82,6 +82,9 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
 
     /// Takes note of a notification.
     fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
+
+    /// The tool of that name, as shown in the view.
+    fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>>;
 
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;

@@ -13,6 +13,7 @@ use mgp_engine::seal::{self, Purpose, SealKey};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
@@ -65,7 +66,8 @@ pub fn is_modern(params: Option<&str>) -> bool {
         memchr::memmem::find(params.as_bytes(), b"io.modelcontextprotocol/").is_some()
             && mcp::read::<mcp::WithMeta<'_>>(Some(params))
                 .ok()
-                .and_then(|with| read_meta(with.meta).ok())
+                .and_then(|with| with.meta)
+                .and_then(|meta| mcp::read::<mcp::Meta<'_>>(Some(meta.get())).ok())
                 .is_some_and(|meta| meta.is_modern())
     })
 }
@@ -74,18 +76,24 @@ impl Stateless {
     /// Takes a request: what it asks is under way when this returns.
     ///
     /// # Errors
-    /// What is wrong with its envelope, or with its `requestState`.
-    pub fn open(self: &Arc<Self>, arrival: Arrival) -> Result<Running, Refusal> {
+    /// What is wrong with its `requestState`.
+    pub fn open(self: &Arc<Self>, arrival: Arrival, stated: Stated) -> Result<Running, Refusal> {
         let params = arrival.params.as_deref().unwrap_or("{}");
-        let with: mcp::WithMeta<'_> = mcp::read(Some(params))?;
-        let meta = read_meta(with.meta)?;
-        let caller = Arc::new(caller(&arrival, &meta)?);
+        let caller = Arc::new(Caller {
+            connection: agent::next_connection(),
+            agent: arrival.agent,
+            operator: arrival.operator,
+            view: arrival.view,
+            version: Version::MODERN,
+            capabilities: stated.capabilities,
+            back: Back::Alone,
+        });
         let attempt = Attempt {
-            id: arrival.id.clone(),
-            outlet: Some(arrival.outlet.clone()),
-            token: meta.progress_token.map(|token| token.get().into()),
-            capabilities: caller.capabilities,
-            level: meta.log_level.map(level_of).transpose()?,
+            id: arrival.id,
+            outlet: Some(arrival.outlet),
+            token: stated.token,
+            capabilities: stated.capabilities,
+            level: stated.level,
         };
         let may_ask = can_need_input(&arrival.method);
         if may_ask && let Some(state) = request_state(params) {
@@ -274,10 +282,59 @@ fn request_state(params: &str) -> Option<String> {
     seal::is_ours(&state).then_some(state)
 }
 
-fn read_meta(meta: Option<&RawValue>) -> Result<mcp::Meta<'_>, Refusal> {
-    match meta {
-        Some(meta) => mcp::read(Some(meta.get())),
-        None => Err(missing("_meta")),
+/// What a request says of its client (MCP 2026-07-28, `_meta`).
+#[derive(Debug)]
+pub struct Stated {
+    /// The version it is written in.
+    pub version: String,
+    /// What the client can be asked for.
+    pub capabilities: ClientCapabilities,
+    /// The least severe log level it wants.
+    pub level: Option<Level>,
+    /// The progress token it gives, as JSON text.
+    pub token: Option<Box<str>>,
+}
+
+/// Reads what a request says of its client.
+///
+/// # Errors
+/// [`Refusal::BadMeta`] names what is missing or wrong.
+pub fn read(params: Option<&str>) -> Result<Stated, Refusal> {
+    let with: mcp::WithMeta<'_> = mcp::read(params)?;
+    let meta = with.meta.ok_or_else(|| missing("_meta"))?;
+    let meta: mcp::Meta<'_> = mcp::read(Some(meta.get()))?;
+    let version = meta
+        .protocol_version
+        .ok_or_else(|| missing(PROTOCOL_VERSION))?;
+    let version = serde_json::from_str(version.get())
+        .map_err(|_| Refusal::BadMeta(format!("`{PROTOCOL_VERSION}` must be a string")))?;
+    let declared = meta
+        .client_capabilities
+        .ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+    if !declared.get().starts_with('{') {
+        let words = format!("`{CLIENT_CAPABILITIES}` must be an object");
+        return Err(Refusal::BadMeta(words));
+    }
+    Ok(Stated {
+        version,
+        capabilities: ClientCapabilities::read(Some(declared)),
+        level: meta.log_level.map(level_of).transpose()?,
+        token: meta.progress_token.map(|token| token.get().into()),
+    })
+}
+
+impl Stated {
+    /// Only the one modern version is spoken here; the others begin with `initialize`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnsupportedVersion`].
+    pub fn check_version(&self) -> Result<(), Refusal> {
+        match self.version == Version::MODERN.as_str() {
+            true => Ok(()),
+            false => Err(Refusal::UnsupportedVersion {
+                requested: self.version.clone(),
+            }),
+        }
     }
 }
 
@@ -285,44 +342,11 @@ fn missing(what: &str) -> Refusal {
     Refusal::BadMeta(format!("`{what}` is missing"))
 }
 
-/// Who asks, as its request says it (MCP 2026-07-28, `_meta`).
-fn caller(arrival: &Arrival, meta: &mcp::Meta<'_>) -> Result<Caller, Refusal> {
-    let version = meta
-        .protocol_version
-        .ok_or_else(|| missing(mcp::meta::PROTOCOL_VERSION))?;
-    let version: String = serde_json::from_str(version.get()).map_err(|_| {
-        Refusal::BadMeta(format!(
-            "`{}` must be a string",
-            mcp::meta::PROTOCOL_VERSION
-        ))
-    })?;
-    if version != Version::MODERN.as_str() {
-        return Err(Refusal::UnsupportedVersion { requested: version });
-    }
-    let declared = meta
-        .client_capabilities
-        .ok_or_else(|| missing(mcp::meta::CLIENT_CAPABILITIES))?;
-    if !declared.get().starts_with('{') {
-        let words = format!("`{}` must be an object", mcp::meta::CLIENT_CAPABILITIES);
-        return Err(Refusal::BadMeta(words));
-    }
-    Ok(Caller {
-        connection: agent::next_connection(),
-        agent: arrival.agent.clone(),
-        operator: arrival.operator,
-        view: arrival.view.clone(),
-        version: Version::MODERN,
-        capabilities: ClientCapabilities::read(Some(declared)),
-        back: Back::Alone,
-    })
-}
-
 fn level_of(raw: &RawValue) -> Result<Level, Refusal> {
     let text: String = serde_json::from_str(raw.get()).unwrap_or_default();
     text.parse().map_err(|_| {
         Refusal::BadMeta(format!(
-            "`{}` must be one of debug, info, notice, warning, error, critical, alert, emergency, not {}",
-            mcp::meta::LOG_LEVEL,
+            "`{LOG_LEVEL}` must be one of debug, info, notice, warning, error, critical, alert, emergency, not {}",
             raw.get()
         ))
     })

@@ -13,11 +13,15 @@ use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
+use mgp_actors::parked::ParkedCalls;
 use mgp_actors::relay::Relay;
+use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
+use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
@@ -50,12 +54,13 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
+    let seal = hold::seal_key(&options.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options));
+    let outcome = runtime.block_on(live(options, seal));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -84,10 +89,10 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions) -> Result<(), String> {
+async fn live(options: UpOptions, seal: SealKey) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, &closing).await.map_err(|e| e.to_string())?;
+    let grown = grow(&options, seal, &closing).await.map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
     grown.source.set_doors(describe(&open));
     let files = options
@@ -133,7 +138,11 @@ struct Grown {
     source: Arc<Source>,
 }
 
-async fn grow(options: &UpOptions, closing: &CancellationToken) -> Result<Grown, ractor::SpawnErr> {
+async fn grow(
+    options: &UpOptions,
+    seal: SealKey,
+    closing: &CancellationToken,
+) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
     let directory = Arc::new(Directory::default());
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
@@ -211,11 +220,20 @@ async fn grow(options: &UpOptions, closing: &CancellationToken) -> Result<Grown,
         servers,
         subscriptions,
         directory: directory.clone(),
+        agents: agents.clone(),
+        closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
+    let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        routes: Arc::new(Table { relay, operator }),
+        stateless: Arc::new(Stateless {
+            routes: routes.clone(),
+            parked: ParkedCalls::new(kernel.questions.answer_timeout),
+            seal,
+            boot: u64::from_le_bytes(hold::random()),
+        }),
+        routes,
         directory,
     };
     Ok(Grown {

@@ -73,6 +73,7 @@ impl Operator {
         let alive = [
             ("connection", Kind::Connection),
             ("session", Kind::Session),
+            ("listener", Kind::Listener),
             ("server", Kind::Server),
         ];
         json(&KernelStatus {

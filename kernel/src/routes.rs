@@ -5,7 +5,8 @@ use std::sync::Arc;
 use mgp_actors::agent::Agent;
 use mgp_actors::relay::{Relay, nothing};
 use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
-use mgp_engine::catalog::{Kind, View};
+use mgp_engine::catalog::{Kind, Tool, View};
+use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::PREFIX;
 use mgp_protocol::refusal::Refusal;
 
@@ -26,20 +27,26 @@ impl Routes for Table {
             return self.for_operator(request);
         }
         let relay = self.relay.clone();
-        match &*request.method {
-            "ping" => ready(Ok(nothing())),
-            "tools/list" => ready(relay.list(&request, Kind::Tools)),
-            "prompts/list" => ready(relay.list(&request, Kind::Prompts)),
-            "resources/list" => ready(relay.list(&request, Kind::Resources)),
-            "resources/templates/list" => ready(relay.list(&request, Kind::Templates)),
-            "tools/call" => Box::pin(async move { relay.call_tool(&request).await }),
-            "prompts/get" => Box::pin(async move { relay.get_prompt(&request).await }),
-            "resources/read" => Box::pin(async move { relay.read_resource(&request).await }),
-            "resources/subscribe" => Box::pin(async move { relay.subscribe(&request).await }),
-            "resources/unsubscribe" => Box::pin(async move { relay.unsubscribe(&request).await }),
-            "completion/complete" => Box::pin(async move { relay.complete(&request).await }),
-            "logging/setLevel" => Box::pin(async move { relay.set_level(&request).await }),
-            unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
+        match (request.caller.version.era(), &*request.method) {
+            (Era::Legacy, "ping") => ready(Ok(nothing())),
+            (Era::Modern, "server/discover") => {
+                Box::pin(async move { relay.discover(&request.caller).await })
+            }
+            (Era::Modern, "subscriptions/listen") => {
+                Box::pin(async move { relay.listen(&request).await })
+            }
+            (_, "tools/list") => ready(relay.list(&request, Kind::Tools)),
+            (_, "prompts/list") => ready(relay.list(&request, Kind::Prompts)),
+            (_, "resources/list") => ready(relay.list(&request, Kind::Resources)),
+            (_, "resources/templates/list") => ready(relay.list(&request, Kind::Templates)),
+            (_, "tools/call") => Box::pin(async move { relay.call_tool(&request).await }),
+            (_, "prompts/get") => Box::pin(async move { relay.get_prompt(&request).await }),
+            (_, "resources/read") => Box::pin(async move { relay.read_resource(&request).await }),
+            (Era::Legacy, "resources/subscribe") => Box::pin(async move { relay.subscribe(&request).await }),
+            (Era::Legacy, "resources/unsubscribe") => Box::pin(async move { relay.unsubscribe(&request).await }),
+            (_, "completion/complete") => Box::pin(async move { relay.complete(&request).await }),
+            (Era::Legacy, "logging/setLevel") => Box::pin(async move { relay.set_level(&request).await }),
+            (_, unknown) => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
         }
     }
 
@@ -55,6 +62,10 @@ impl Routes for Table {
             }
             _ => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
         }
+    }
+
+    fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>> {
+        self.relay.tool(view, name)
     }
 
     fn welcome(&self, caller: Arc<Caller>) -> Answering {

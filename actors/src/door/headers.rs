@@ -60,6 +60,12 @@ pub(super) fn check_version(headers: &HeaderMap, session: Version) -> Result<(),
     }
 }
 
+/// True when `MCP-Protocol-Version` names no version that is spoken in sessions: the request is a
+/// modern one, well or badly made, and gets modern answers.
+pub(super) fn names_modern(headers: &HeaderMap) -> bool {
+    text(headers, &VERSION).is_some_and(|said| known_version(said).is_err())
+}
+
 /// A version the kernel speaks in sessions.
 pub(super) fn known_version(said: &str) -> Result<Version, String> {
     Version::parse(said)

@@ -20,11 +20,12 @@ use mgp_transports::http::body::{Reply, collect};
 use serde_json::value::RawValue;
 
 use super::answer::{json, refusal};
-use super::headers::{self, SESSION, VERSION};
-use super::{HttpDoor, events, status, stream_response};
+use super::headers::{self, SESSION};
+use super::{HttpDoor, events, modern, status, stream_response};
 use crate::exchange::Exchange;
 use crate::request::{Answering, Outcome, Request, answer_frame, answer_parts};
 use crate::session::{NoSession, Session};
+use crate::stateless;
 use crate::streams::Lane;
 
 /// How long a client may take to send a message.
@@ -39,15 +40,17 @@ pub(super) async fn post(
     if let Some(response) = judge_headers(&request) {
         return response;
     }
+    let modern = headers::names_modern(request.headers());
     let named = request.headers().contains_key(SESSION);
-    let session = match named {
+    let session = match named && !modern {
         true => match door.session(&request, &view, &agent) {
             Ok(session) => Some(session),
             Err(response) => return *response,
         },
         false => None,
     };
-    let body = match collect(request.into_body(), door.manners.max_body, BODY_DEADLINE).await {
+    let (head, body) = request.into_parts();
+    let body = match collect(body, door.manners.max_body, BODY_DEADLINE).await {
         Ok(body) => body,
         Err(error) => return refusal(error.status(), &error.to_string()),
     };
@@ -55,6 +58,9 @@ pub(super) async fn post(
         return malformed(&Malformed::NotJson("the body is not UTF-8".into()));
     };
     match (jsonrpc::parse_text(&text), session) {
+        (Ok(message), _) if modern || stateless::is_modern(message.params()) => {
+            modern::post(door, &head.headers, &text, message, view, agent).await
+        }
         (Ok(Message::Request { id, method, params }), None) if method == "initialize" => {
             initialize(door, id, params.map(RawValue::get), view, agent).await
         }
@@ -89,10 +95,7 @@ fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<Reply>> {
             "send `Accept: application/json, text/event-stream`",
         ));
     }
-    let said = headers::text(headers, &VERSION)?;
-    headers::known_version(said)
-        .err()
-        .map(|words| refusal(StatusCode::BAD_REQUEST, &words))
+    None
 }
 
 fn malformed(error: &Malformed) -> Response<Reply> {

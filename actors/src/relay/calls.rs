@@ -9,7 +9,8 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
-use super::{Outgoing, Relay, checks, progress_token, required, text, token_in};
+use super::forward::{Mirrored, Outgoing};
+use super::{Relay, checks, progress_token, required, text, token_in};
 use crate::request::{Outcome, Request};
 
 impl Relay {
@@ -37,6 +38,13 @@ impl Relay {
             params,
             edit: (call.name.get(), &route.own_name_json),
             token: token_in(call.meta),
+            mirrored: Mirrored {
+                name: Some(&route.own_name),
+                arguments: Some((
+                    &route.param_headers,
+                    call.arguments.map_or("{}", RawValue::get),
+                )),
+            },
         };
         let result = self.forward(request, outgoing).await?;
         checks::result(&name, &route, result)
@@ -63,6 +71,7 @@ impl Relay {
             params,
             edit: (get.name.get(), &route.own_name_json),
             token: progress_token(params),
+            mirrored: Mirrored::named(&route.own_name),
         };
         self.forward(request, outgoing).await
     }
@@ -82,6 +91,7 @@ impl Relay {
             params,
             edit: (about.uri.get(), &quoted(&own)),
             token: progress_token(params),
+            mirrored: Mirrored::named(&own),
         };
         let result = self.forward(request, outgoing).await?;
         if own == uri {
@@ -113,6 +123,7 @@ impl Relay {
             params,
             edit: (part, &quoted(&own)),
             token: progress_token(params),
+            mirrored: Mirrored::default(),
         };
         self.forward(request, outgoing).await
     }

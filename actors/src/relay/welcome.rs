@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use mgp_engine::catalog::View;
 use mgp_engine::lifecycle::State;
+use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::splice::{members, quoted};
 
 use super::Relay;
@@ -42,12 +44,40 @@ impl Relay {
         .into())
     }
 
-    fn everything(&self) -> (String, String, Option<String>) {
-        let info = format!(
+    /// Answers `server/discover`: what a stateless client is told the kernel can do.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub async fn discover(&self, caller: &Caller) -> Outcome {
+        let (capabilities, info, instructions) = match &caller.view {
+            View::All => self.everything(),
+            View::One(id) => self.one(id).await,
+        };
+        let instructions = instructions
+            .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
+            .unwrap_or_default();
+        // Servers come and go, so what is offered now is promised to nobody for later.
+        Ok(format!(
+            r#"{{"resultType":"complete","supportedVersions":["{}"],"capabilities":{capabilities}{instructions},"ttlMs":0,"cacheScope":"private","_meta":{{"{SERVER_INFO}":{info}}}}}"#,
+            Version::MODERN
+        )
+        .into())
+    }
+
+    /// What the kernel says of itself, as an `Implementation` object.
+    pub(super) fn info(&self) -> String {
+        format!(
             r#"{{"name":"mgp","title":"MGP kernel","version":{}}}"#,
             quoted(&self.version)
-        );
-        (EVERYTHING.into(), info, instructions(&self.shown.load()))
+        )
+    }
+
+    fn everything(&self) -> (String, String, Option<String>) {
+        (
+            EVERYTHING.into(),
+            self.info(),
+            instructions(&self.shown.load()),
+        )
     }
 
     /// One server under its own name: what it said of itself, as far as the kernel relays it.

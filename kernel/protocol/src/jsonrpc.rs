@@ -75,6 +75,19 @@ pub enum Message<'a> {
     },
 }
 
+impl<'a> Message<'a> {
+    /// `params` as JSON text; answers have none.
+    #[must_use]
+    pub fn params(&self) -> Option<&'a str> {
+        match self {
+            Self::Request { params, .. } | Self::Notification { params, .. } => {
+                params.map(RawValue::get)
+            }
+            Self::Response { .. } => None,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]

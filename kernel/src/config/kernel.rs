@@ -22,6 +22,8 @@ pub struct KernelConfig {
     pub data: DataFolder,
     /// `[streams]`: event streams of the HTTP door.
     pub streams: Streams,
+    /// `[questions]`: what servers ask of the people behind agents.
+    pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
     /// `[log]`: what the kernel writes to stderr.
@@ -84,6 +86,14 @@ pub struct Streams {
     pub poll_after: Duration,
 }
 
+/// `[questions]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Questions {
+    /// How long a stateless client may take to come back with what a server asked; then its call is
+    /// taken back.
+    pub answer_timeout: Duration,
+}
+
 /// `[lists]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
@@ -127,6 +137,14 @@ impl Default for Streams {
     }
 }
 
+impl Default for Questions {
+    fn default() -> Self {
+        Self {
+            answer_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
 impl Default for Lists {
     fn default() -> Self {
         Self { page_size: 1000 }
@@ -150,6 +168,7 @@ impl KernelConfig {
         read_path(root.own("socket"), "path", folder, &mut self.socket.path);
         read_path(root.own("data"), "dir", folder, &mut self.data.dir);
         self.streams.read(root.own("streams"));
+        self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
@@ -226,6 +245,13 @@ impl Streams {
         );
         section.millis("stream_after_ms", 1..=DAY * 1000, &mut self.stream_after);
         section.millis("poll_after_ms", 0..=DAY * 1000, &mut self.poll_after);
+        section.finish();
+    }
+}
+
+impl Questions {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.secs("answer_timeout_secs", 1..=DAY, &mut self.answer_timeout);
         section.finish();
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fs4::fs_std::FileExt;
+use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::paths::private_folder;
@@ -79,6 +80,33 @@ pub(super) fn folder() -> PathBuf {
 /// In words, why the file cannot be read or made.
 pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
     let path = data_dir.join("token");
+    Ok((kept(&path)?, path))
+}
+
+/// The key that seals what clients bring back: made at the first start, so that it opens what the
+/// kernel gave out in an earlier life.
+///
+/// # Errors
+/// In words, why the file cannot be read or made, or what is wrong with it.
+pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
+    let path = data_dir.join("seal.key");
+    let text = kept(&path)?;
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.map(SealKey::new).ok_or_else(|| {
+        format!(
+            "{} does not hold 64 hexadecimal digits; remove it, and what clients hold of parked calls and tasks is lost",
+            path.display()
+        )
+    })
+}
+
+/// A secret in an owner-only file: 32 random bytes in hexadecimal, made when the file is empty.
+fn kept(path: &Path) -> Result<String, String> {
     let explain = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut open = OpenOptions::new();
     open.read(true)
@@ -86,25 +114,25 @@ pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
         .create(true)
         .truncate(false)
         .mode(0o600);
-    let mut file = open.open(&path).map_err(explain)?;
-    let mut token = String::new();
-    file.read_to_string(&mut token).map_err(explain)?;
-    let token = match token.trim() {
+    let mut file = open.open(path).map_err(explain)?;
+    let mut secret = String::new();
+    file.read_to_string(&mut secret).map_err(explain)?;
+    match secret.trim() {
         "" => {
             let new = super::hex(&random::<32>());
             writeln!(file, "{new}")
                 .and_then(|()| file.sync_all())
                 .map_err(explain)?;
-            new
+            Ok(new)
         }
-        kept => kept.to_owned(),
-    };
-    Ok((token, path))
+        kept => Ok(kept.to_owned()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mgp_engine::seal::Purpose;
 
     /// PRJ-009.
     #[test]
@@ -119,6 +147,19 @@ mod tests {
         );
         drop(first);
         lock(&path).unwrap();
+    }
+
+    #[test]
+    fn what_an_earlier_life_sealed_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let sealed = seal_key(dir.path())
+            .unwrap()
+            .seal(Purpose::Task, "a", &"record");
+        let again = seal_key(dir.path()).unwrap();
+        let opened: Result<String, _> = again.open(Purpose::Task, "a", &sealed);
+        assert_eq!(opened.unwrap(), "record");
+        std::fs::write(dir.path().join("seal.key"), "zz").unwrap();
+        assert!(seal_key(dir.path()).unwrap_err().contains("hexadecimal"));
     }
 
     #[test]

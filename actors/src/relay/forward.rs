@@ -1,0 +1,214 @@
+//! A request on its way to a server that may speak another era than its caller.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::era;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mirror::{self, ParamHeader};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::Splice;
+use serde_json::value::RawValue;
+
+use super::{Relay, progress_token};
+use crate::levels;
+use crate::link::{Call, Link, Mirror};
+use crate::request::{Outcome, Request};
+
+/// A request on its way to a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) server: &'a ServerId,
+    pub(super) method: &'a str,
+    pub(super) params: &'a str,
+    /// The part of `params` that names what is asked for, and the server's own name for it.
+    pub(super) edit: (&'a str, &'a str),
+    /// The client's progress token, borrowed from `params`.
+    pub(super) token: Option<&'a RawValue>,
+    /// What HTTP headers repeat of the body for servers of the modern era.
+    pub(super) mirrored: Mirrored<'a>,
+}
+
+/// What is repeated in HTTP headers (MCP 2026-07-28, request metadata).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Mirrored<'a> {
+    /// The server's own name for what is asked for.
+    pub(super) name: Option<&'a str>,
+    /// Arguments the tool wants repeated.
+    pub(super) arguments: Option<(&'a [ParamHeader], &'a str)>,
+}
+
+impl<'a> Mirrored<'a> {
+    /// What is repeated is only the name.
+    pub(super) fn named(name: &'a str) -> Self {
+        Self {
+            name: Some(name),
+            arguments: None,
+        }
+    }
+}
+
+impl Relay {
+    /// Calls a server; once more over a new connection when the first was gone before the server
+    /// had looked at the request.
+    pub(super) async fn forward(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+        match self.forward_once(request, outgoing).await {
+            Err(Refusal::NotReady {
+                retry_after_ms: Some(0),
+                ..
+            }) => self.forward_once(request, outgoing).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+        let link = self.link(request, outgoing.server).await?;
+        let caller = request.caller.version.era();
+        match (caller, link.era(caller)) {
+            (Era::Legacy, Era::Modern) => self.rounds(request, &link, outgoing).await,
+            (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
+            (Era::Legacy, Era::Legacy) | (Era::Modern, Era::Modern) => {
+                along(request, &link, outgoing, caller).await
+            }
+        }
+    }
+}
+
+/// Caller and server speak the same era: the payload goes through as it is.
+async fn along(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+) -> Outcome {
+    let headers = outgoing.headers(era);
+    let call = Call {
+        caller: Some(&request.caller),
+        exchange: &request.exchange,
+        token: outgoing.token.map(RawValue::get),
+        era,
+        mirror: outgoing.mirror(&headers),
+    };
+    link.call(call, |id| {
+        frame(id, outgoing.method, outgoing.spliced(Some(id)))
+    })
+    .await
+}
+
+/// A modern caller, a legacy server. What the server asks meanwhile parks the call
+/// ([`crate::stateless`]); here only shapes change.
+async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+    if let Some(level) = request.exchange.level(&request.caller) {
+        levels::want(link, level).await;
+    }
+    let own = outgoing.spliced(None).finish();
+    let params = era::to_legacy_params(&own);
+    let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
+    match outcome {
+        Ok(result) => {
+            let result = String::from_utf8_lossy(&result);
+            let info = link.peer_in(Era::Legacy).and_then(|peer| peer.info.as_deref());
+            // What a legacy server reads out it says nothing about keeping.
+            let caching = (outgoing.method == "resources/read").then_some((0, "private"));
+            Ok(era::to_modern_result(&result, caching, info).into())
+        }
+        Err(Refusal::Peer(error)) => {
+            if let Some(needed) = era::url_elicitations(&error) {
+                return Ok(needed.into());
+            }
+            let version = request.caller.version;
+            Err(of_peer(era::error_for(
+                &error,
+                Era::Legacy,
+                version,
+                outgoing.method,
+            )))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// A peer's error, in the words of its caller's era.
+pub(super) fn of_peer(error: Cow<'_, str>) -> Refusal {
+    match RawValue::from_string(error.into_owned()) {
+        Ok(error) => Refusal::Peer(error),
+        Err(error) => Refusal::Broken(format!("an error that is no JSON: {error}")),
+    }
+}
+
+/// Sends params that were made for this server.
+pub(super) async fn send(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+    params: &str,
+) -> Outcome {
+    let token = progress_token(params);
+    let headers = outgoing.headers(era);
+    let call = Call {
+        caller: Some(&request.caller),
+        exchange: &request.exchange,
+        token: token.map(RawValue::get),
+        era,
+        mirror: outgoing.mirror(&headers),
+    };
+    link.call(call, |id| {
+        let mut splice = Splice::new(params);
+        if let Some(token) = token {
+            splice.replace(token.get(), id.to_string());
+        }
+        frame(id, outgoing.method, splice)
+    })
+    .await
+}
+
+impl<'a> Outgoing<'a> {
+    /// The params under the server's own name, and, with the id of the call, its progress token.
+    pub(super) fn spliced(&self, id: Option<u64>) -> Splice<'a> {
+        let mut splice = Splice::new(self.params);
+        let (part, json) = self.edit;
+        if part != json {
+            splice.replace(part, json);
+        }
+        if let (Some(token), Some(id)) = (self.token, id) {
+            splice.replace(token.get(), id.to_string());
+        }
+        splice
+    }
+
+    /// The arguments a modern server wants repeated in headers.
+    fn headers(&self, era: Era) -> Vec<(&'a str, String)> {
+        match (era, self.mirrored.arguments) {
+            (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {
+                mirror::param_headers(headers, Some(arguments))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn mirror<'m>(&self, params: &'m [(&'m str, String)]) -> Mirror<'m>
+    where
+        'a: 'm,
+    {
+        Mirror {
+            method: self.method,
+            name: self.mirrored.name,
+            params,
+        }
+    }
+}
+
+/// Writes a request frame; the payload is copied once.
+fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 + method.len() + params.size());
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.to_string().as_bytes());
+    out.extend_from_slice(br#","method":""#);
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(br#"","params":"#);
+    params.append_to(&mut out);
+    out.push(b'}');
+    out
+}

@@ -1,0 +1,191 @@
+//! A legacy caller, a modern server: the kernel goes the rounds of `input_required` for a client that
+//! does not know them (MCP 2026-07-28, multi round-trip requests).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::era::{self, Stamp};
+use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{member, quoted};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Relay;
+use super::forward::{Outgoing, of_peer, send};
+use crate::agent::ClientAnswer;
+use crate::link::Link;
+use crate::question;
+use crate::request::{Outcome, Request};
+
+/// Rounds a server may make a client go for one call; one that asks for ever ends here.
+const MAX_ROUNDS: usize = 64;
+
+/// Questions of one round; a person answers one at a time.
+const MAX_QUESTIONS: usize = 64;
+
+/// What a server needs before it can go on.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Needs<'a> {
+    #[serde(borrow, default)]
+    result_type: Option<&'a str>,
+    #[serde(borrow, default)]
+    input_requests: BTreeMap<String, Input<'a>>,
+    #[serde(borrow, default)]
+    request_state: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Input<'a> {
+    method: String,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+impl Relay {
+    /// Calls a modern server for a legacy client, and asks the client what the server needs.
+    pub(super) async fn rounds(
+        &self,
+        request: &Request,
+        link: &Arc<Link>,
+        outgoing: Outgoing<'_>,
+    ) -> Outcome {
+        let caller = &request.caller;
+        let own = outgoing.spliced(None).finish();
+        let capabilities = declared(&caller.capabilities);
+        let level = request.exchange.level(caller);
+        let stamp = Stamp {
+            client_info: &self.info(),
+            capabilities: &capabilities,
+            log_level: level.map(|level| level.as_str()),
+        };
+        let first = era::to_modern_params(Some(&own), &stamp);
+        let mut params = first.clone();
+        for _ in 0..MAX_ROUNDS {
+            let result = send(request, link, outgoing, Era::Modern, &params).await;
+            let result = result.map_err(|refusal| match refusal {
+                Refusal::Peer(error) => of_peer(era::error_for(
+                    &error,
+                    Era::Modern,
+                    caller.version,
+                    outgoing.method,
+                )),
+                other => other,
+            })?;
+            let text = String::from_utf8_lossy(&result);
+            let Some(needs) = needs(&text) else {
+                return Ok(match era::to_legacy_result(&text, caller.version) {
+                    std::borrow::Cow::Borrowed(_) => result,
+                    std::borrow::Cow::Owned(text) => text.into(),
+                });
+            };
+            let responses = ask(request, link, &needs).await?;
+            params = next_round(&first, &responses, needs.request_state);
+        }
+        Err(link.lost(&format!("it asked for more input {MAX_ROUNDS} times in one call")))
+    }
+}
+
+fn needs(result: &str) -> Option<Needs<'_>> {
+    memchr::memmem::find(result.as_bytes(), b"\"input_required\"")?;
+    let needs: Needs<'_> = serde_json::from_str(result).ok()?;
+    (needs.result_type == Some("input_required")).then_some(needs)
+}
+
+/// Puts all questions of a round to the client at once; answers the `inputResponses` object.
+async fn ask(request: &Request, link: &Arc<Link>, needs: &Needs<'_>) -> Result<String, Refusal> {
+    let asking = needs.input_requests.iter().take(MAX_QUESTIONS);
+    let asking = asking.map(|(key, input)| async move {
+        let answer = ask_one(request, link, input).await?;
+        Ok(format!("{}:{answer}", quoted(key)))
+    });
+    let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();
+    Ok(format!("{{{}}}", answers?.join(",")))
+}
+
+async fn ask_one(
+    request: &Request,
+    link: &Arc<Link>,
+    input: &Input<'_>,
+) -> Result<String, Refusal> {
+    let (caller, exchange) = (&request.caller, &request.exchange);
+    if !question::is_known(&input.method) {
+        return Err(link.lost(&format!(
+            "it needs {}, which no client can be asked",
+            input.method
+        )));
+    }
+    let params = input.params.map(RawValue::get);
+    let params = era::to_legacy_question(&input.method, params, caller.version, &question::new_id())
+        .map_err(|why| link.lost(&why.to_string()))?;
+    let answer = question::put(link, caller, exchange, &input.method, params.as_deref()).await;
+    said(&input.method, answer)
+}
+
+/// What the client said, as a modern server takes it: there are no errors among `inputResponses`.
+fn said(method: &str, answer: ClientAnswer) -> Result<String, Refusal> {
+    match (answer, method) {
+        (Ok(result), _) => Ok(String::from_utf8_lossy(&result).into_owned()),
+        (Err(_), "elicitation/create") => Ok(r#"{"action":"cancel"}"#.into()),
+        (Err(_), "roots/list") => Ok(r#"{"roots":[]}"#.into()),
+        (Err(error), _) => {
+            let error = String::from_utf8_lossy(&error).into_owned();
+            Err(RawValue::from_string(error).map_or(Refusal::Cancelled, Refusal::Peer))
+        }
+    }
+}
+
+/// The first params again, with what was said and the server's own state.
+fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
+    let mut splice = mgp_protocol::splice::Splice::new(first);
+    splice.insert_member(first, "inputResponses", responses);
+    let with = splice.finish();
+    match state {
+        None => with.into_owned(),
+        Some(state) => {
+            let mut splice = mgp_protocol::splice::Splice::new(&with);
+            splice.insert_member(&with, "requestState", state.get());
+            splice.finish().into_owned()
+        }
+    }
+}
+
+/// What a legacy client declared, as a modern server reads it.
+fn declared(can: &ClientCapabilities) -> String {
+    let mut out = Vec::new();
+    if can.roots {
+        out.push(r#""roots":{}"#.to_owned());
+    }
+    if can.sampling {
+        let tools = if can.sampling_tools { r#""tools":{}"# } else { "" };
+        out.push(format!(r#""sampling":{{{tools}}}"#));
+    }
+    let modes: Vec<&str> = [
+        (can.elicitation_form, r#""form":{}"#),
+        (can.elicitation_url, r#""url":{}"#),
+    ]
+    .into_iter()
+    .filter_map(|(can, text)| can.then_some(text))
+    .collect();
+    if !modes.is_empty() {
+        out.push(format!(r#""elicitation":{{{}}}"#, modes.join(",")));
+    }
+    format!("{{{}}}", out.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_round_repeats_the_first_with_what_was_said() {
+        let state: Box<RawValue> = RawValue::from_string("\"s\\u0041\"".into()).unwrap();
+        let next = next_round(r#"{"name":"a"}"#, r#"{"k":{}}"#, Some(&state));
+        assert_eq!(member(&next, "inputResponses"), Some(r#"{"k":{}}"#));
+        assert_eq!(member(&next, "requestState"), Some("\"s\\u0041\""));
+        assert_eq!(member(&next, "name"), Some("\"a\""));
+    }
+}
