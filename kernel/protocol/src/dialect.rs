@@ -17,6 +17,15 @@ pub enum Version {
     V2026_07_28,
 }
 
+/// How a peer is met: with a handshake, or with everything in each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Opened by `initialize`: 2024-11-05 to 2025-11-25.
+    Legacy,
+    /// Stateless, with its caller in each request's `_meta`: 2026-07-28.
+    Modern,
+}
+
 impl Version {
     /// All versions reached by `initialize`.
     pub const LEGACY: [Self; 4] = [
@@ -27,6 +36,8 @@ impl Version {
     ];
     /// What is answered to an `initialize` that names a version nobody knows.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
+    /// The version whose requests stand alone.
+    pub const MODERN: Self = Self::V2026_07_28;
     /// What an HTTP request without `MCP-Protocol-Version` and without a session is taken to speak.
     pub const ASSUMED: Self = Self::V2025_03_26;
 
@@ -68,6 +79,16 @@ impl Version {
     #[must_use]
     pub fn is_legacy(self) -> bool {
         self < Self::V2026_07_28
+    }
+
+    /// How a peer of this version is met.
+    #[must_use]
+    pub fn era(self) -> Era {
+        if self.is_legacy() {
+            Era::Legacy
+        } else {
+            Era::Modern
+        }
     }
 
     /// JSON-RPC batches exist in this version only.

@@ -1,0 +1,289 @@
+//! What a peer declares that it can do. Read for each modern request, so nothing is built but the
+//! answer.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A member that counts as declared when it is there and not null.
+type Declared<'a> = Option<&'a RawValue>;
+
+/// A declaration read as `T`; what is not understood is not there. Serde would take an array too.
+fn part<'a, T: Deserialize<'a> + Default>(raw: Declared<'a>) -> T {
+    raw.filter(|raw| is_object(Some(raw)))
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default()
+}
+
+/// True for the literal `true` only.
+fn is_true(raw: Declared<'_>) -> bool {
+    raw.is_some_and(|raw| raw.get() == "true")
+}
+
+fn is_object(raw: Declared<'_>) -> bool {
+    raw.is_some_and(|raw| raw.get().starts_with('{'))
+}
+
+#[derive(Default, Deserialize)]
+struct Extensions<'a> {
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/tasks")]
+    tasks: Declared<'a>,
+}
+
+/// What a client can be asked for (`capabilities` of `initialize`, `clientCapabilities` of `_meta`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCapabilities {
+    /// `sampling/createMessage`.
+    pub sampling: bool,
+    /// `tools` and `toolChoice` in `sampling/createMessage`.
+    pub sampling_tools: bool,
+    /// `includeContext` in `sampling/createMessage`.
+    pub sampling_context: bool,
+    /// `roots/list`.
+    pub roots: bool,
+    /// `notifications/roots/list_changed`.
+    pub roots_list_changed: bool,
+    /// `elicitation/create` with a form.
+    pub elicitation_form: bool,
+    /// `elicitation/create` with a URL.
+    pub elicitation_url: bool,
+    /// The extension `io.modelcontextprotocol/tasks`: a call may be answered with a task.
+    pub tasks: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct Client<'a> {
+    #[serde(borrow, default)]
+    sampling: Declared<'a>,
+    #[serde(borrow, default)]
+    roots: Declared<'a>,
+    #[serde(borrow, default)]
+    elicitation: Declared<'a>,
+    #[serde(borrow, default)]
+    extensions: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Sampling<'a> {
+    #[serde(borrow, default)]
+    tools: Declared<'a>,
+    #[serde(borrow, default)]
+    context: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listing<'a> {
+    #[serde(borrow, default)]
+    list_changed: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Elicitation<'a> {
+    #[serde(borrow, default)]
+    form: Declared<'a>,
+    #[serde(borrow, default)]
+    url: Declared<'a>,
+}
+
+impl ClientCapabilities {
+    /// Reads a capabilities object; what is not understood is not there.
+    #[must_use]
+    pub fn read(raw: Option<&RawValue>) -> Self {
+        let said: Client<'_> = part(raw);
+        let sampling: Sampling<'_> = part(said.sampling);
+        let roots: Listing<'_> = part(said.roots);
+        let elicitation: Elicitation<'_> = part(said.elicitation);
+        let extensions: Extensions<'_> = part(said.extensions);
+        Self {
+            sampling: said.sampling.is_some(),
+            sampling_tools: sampling.tools.is_some(),
+            sampling_context: sampling.context.is_some(),
+            roots: said.roots.is_some(),
+            roots_list_changed: is_true(roots.list_changed),
+            // CMCP-090: the flat form `elicitation: {}` of 2025-06-18 means forms.
+            elicitation_form: is_object(said.elicitation)
+                && (elicitation.form.is_some() || elicitation.url.is_none()),
+            elicitation_url: elicitation.url.is_some(),
+            tasks: extensions.tasks.is_some(),
+        }
+    }
+}
+
+/// What a server offers (`capabilities` of its initialize or discover result).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCapabilities {
+    /// `tools/*`.
+    pub tools: bool,
+    /// `prompts/*`.
+    pub prompts: bool,
+    /// `resources/*`.
+    pub resources: bool,
+    /// `resources/subscribe`; of a modern server, `resourceSubscriptions` in `subscriptions/listen`.
+    pub resources_subscribe: bool,
+    /// `completion/complete`.
+    pub completions: bool,
+    /// `logging/setLevel`.
+    pub logging: bool,
+    /// The experimental tasks of 2025-11-25, any part of them.
+    pub tasks: bool,
+    /// `tasks/list` of 2025-11-25.
+    pub tasks_list: bool,
+    /// `tasks/cancel` of 2025-11-25.
+    pub tasks_cancel: bool,
+    /// `params.task` in `tools/call` of 2025-11-25.
+    pub tasks_call: bool,
+    /// The extension `io.modelcontextprotocol/tasks`.
+    pub tasks_extension: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct Server<'a> {
+    #[serde(borrow, default)]
+    tools: Declared<'a>,
+    #[serde(borrow, default)]
+    prompts: Declared<'a>,
+    #[serde(borrow, default)]
+    resources: Declared<'a>,
+    #[serde(borrow, default)]
+    completions: Declared<'a>,
+    #[serde(borrow, default)]
+    logging: Declared<'a>,
+    #[serde(borrow, default)]
+    tasks: Declared<'a>,
+    #[serde(borrow, default)]
+    extensions: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Resources<'a> {
+    #[serde(borrow, default)]
+    subscribe: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Tasks<'a> {
+    #[serde(borrow, default)]
+    list: Declared<'a>,
+    #[serde(borrow, default)]
+    cancel: Declared<'a>,
+    #[serde(borrow, default)]
+    requests: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Requests<'a> {
+    #[serde(borrow, default)]
+    tools: Declared<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct ToolRequests<'a> {
+    #[serde(borrow, default)]
+    call: Declared<'a>,
+}
+
+impl ServerCapabilities {
+    /// Reads a capabilities object; what is not understood is not there.
+    #[must_use]
+    pub fn read(raw: Option<&RawValue>) -> Self {
+        let said: Server<'_> = part(raw);
+        let resources: Resources<'_> = part(said.resources);
+        let tasks: Tasks<'_> = part(said.tasks);
+        let requests: Requests<'_> = part(tasks.requests);
+        let tools: ToolRequests<'_> = part(requests.tools);
+        let extensions: Extensions<'_> = part(said.extensions);
+        Self {
+            tools: said.tools.is_some(),
+            prompts: said.prompts.is_some(),
+            resources: said.resources.is_some(),
+            resources_subscribe: is_true(resources.subscribe),
+            completions: said.completions.is_some(),
+            logging: said.logging.is_some(),
+            tasks: said.tasks.is_some(),
+            tasks_list: tasks.list.is_some(),
+            tasks_cancel: tasks.cancel.is_some(),
+            tasks_call: tools.call.is_some(),
+            tasks_extension: extensions.tasks.is_some(),
+        }
+    }
+
+    /// What both offer together.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            tools: self.tools | other.tools,
+            prompts: self.prompts | other.prompts,
+            resources: self.resources | other.resources,
+            resources_subscribe: self.resources_subscribe | other.resources_subscribe,
+            completions: self.completions | other.completions,
+            logging: self.logging | other.logging,
+            tasks: self.tasks | other.tasks,
+            tasks_list: self.tasks_list | other.tasks_list,
+            tasks_cancel: self.tasks_cancel | other.tasks_cancel,
+            tasks_call: self.tasks_call | other.tasks_call,
+            tasks_extension: self.tasks_extension | other.tasks_extension,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(text: &str) -> ClientCapabilities {
+        let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
+        ClientCapabilities::read(Some(&raw))
+    }
+
+    fn server(text: &str) -> ServerCapabilities {
+        let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
+        ServerCapabilities::read(Some(&raw))
+    }
+
+    /// CMCP-090: URL elicitation only where it was declared.
+    #[test]
+    fn elicitation_is_a_form_unless_said_otherwise() {
+        let caps = |text: &str| {
+            let c = client(text);
+            (c.elicitation_form, c.elicitation_url)
+        };
+        assert_eq!(caps("{}"), (false, false));
+        assert_eq!(caps(r#"{"elicitation":{}}"#), (true, false));
+        assert_eq!(caps(r#"{"elicitation":{"url":{}}}"#), (false, true));
+        assert_eq!(
+            caps(r#"{"elicitation":{"form":{},"url":{}}}"#),
+            (true, true)
+        );
+        assert_eq!(caps(r#"{"elicitation":true}"#), (false, false));
+    }
+
+    #[test]
+    fn what_is_null_or_of_another_form_is_not_declared() {
+        let c = client(r#"{"sampling":null,"roots":{"listChanged":"yes"},"extensions":[],"x":1}"#);
+        let roots_only = ClientCapabilities {
+            roots: true,
+            ..ClientCapabilities::default()
+        };
+        assert_eq!(c, roots_only);
+        assert_eq!(client("[1]"), ClientCapabilities::default());
+        let tools_only = ServerCapabilities {
+            tools: true,
+            ..ServerCapabilities::default()
+        };
+        assert_eq!(server(r#"{"tools":{},"prompts":null}"#), tools_only);
+    }
+
+    #[test]
+    fn parts_and_extensions_are_read_from_within() {
+        let c = client(
+            r#"{"sampling":{"tools":{},"context":{}},
+                "extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+        );
+        assert!(c.sampling && c.sampling_tools && c.sampling_context && c.tasks);
+        let s = server(r#"{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}"#);
+        assert!(s.tasks && s.tasks_cancel && s.tasks_call);
+        assert!(!s.tasks_list && !s.tasks_extension);
+        let s = server(r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#);
+        assert!(s.tasks_extension && !s.tasks);
+    }
+}

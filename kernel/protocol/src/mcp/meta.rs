@@ -1,0 +1,91 @@
+//! `_meta`: the keys the protocol reserves, and what the kernel reads of them.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Of a modern request: the version it is written in.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Of a modern request: what its client can be asked for.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Of a modern request: who its client says it is.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// Of a modern request: the least severe log level wanted while it is under way.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Of a modern result: who the server says it is.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Of each message of a subscription: the id of the `subscriptions/listen` that opened it.
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Of 2025-11-25: the task a message belongs to.
+pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+/// Id of the tasks extension, in `extensions` of both capability objects.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// `params._meta` as far as the kernel reads it.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Meta<'a> {
+    /// The sender would like `notifications/progress` with this token.
+    #[serde(borrow, default, rename = "progressToken")]
+    pub progress_token: Option<&'a RawValue>,
+    /// [`PROTOCOL_VERSION`]; a JSON string when the sender keeps the rules.
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    pub protocol_version: Option<&'a RawValue>,
+    /// [`CLIENT_CAPABILITIES`].
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
+    pub client_capabilities: Option<&'a RawValue>,
+    /// [`CLIENT_INFO`]: a claim, shown to people.
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientInfo")]
+    pub client_info: Option<&'a RawValue>,
+    /// [`LOG_LEVEL`].
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
+    pub log_level: Option<&'a RawValue>,
+}
+
+impl Meta<'_> {
+    /// True when the request means to be a modern one, whole or not: a malformed one must get the
+    /// errors of its era.
+    #[must_use]
+    pub fn is_modern(&self) -> bool {
+        self.protocol_version.is_some() || self.client_capabilities.is_some()
+    }
+}
+
+/// `params` that carry only `_meta` for the kernel.
+#[derive(Debug, Default, Deserialize)]
+pub struct WithMeta<'a> {
+    /// Verbatim.
+    #[serde(borrow, default, rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A renamed member and its constant are two texts: here they meet.
+    #[test]
+    fn each_member_is_read_under_its_constant() {
+        let keys = [
+            PROTOCOL_VERSION,
+            CLIENT_CAPABILITIES,
+            CLIENT_INFO,
+            LOG_LEVEL,
+        ];
+        let read = |key: &str| {
+            let text = format!(r#"{{"{key}":1}}"#);
+            let meta: Meta<'_> = serde_json::from_str(&text).unwrap();
+            let found = [
+                meta.protocol_version,
+                meta.client_capabilities,
+                meta.client_info,
+                meta.log_level,
+            ];
+            (found.map(|raw| raw.is_some()), meta.is_modern())
+        };
+        for (at, key) in keys.into_iter().enumerate() {
+            let (found, modern) = read(key);
+            assert_eq!(found, std::array::from_fn(|i| i == at), "{key}");
+            assert_eq!(modern, at < 2, "{key}");
+        }
+        assert!(!read("progressToken").1);
+    }
+}

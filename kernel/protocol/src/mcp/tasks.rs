@@ -1,0 +1,58 @@
+//! `tasks/*`: both the extension `io.modelcontextprotocol/tasks` and the experiment of 2025-11-25.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+super::methods! {
+    "tasks/get" => Get<'_>,
+    "tasks/update" => Update<'_>,
+    "tasks/cancel" => Cancel<'_>,
+    "tasks/result" => Result<'_>,
+    "tasks/list" => List,
+    "notifications/tasks/status" => Status<'_>,
+}
+
+/// A message about one task; the id's raw text marks its place in the frame.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct About<'a> {
+    /// Which task.
+    #[serde(borrow)]
+    pub task_id: &'a RawValue,
+}
+
+/// `tasks/get`: how a task stands.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Get<'a>(#[serde(borrow)] pub About<'a>);
+
+/// `tasks/update`: answers to what a task asks (extension only).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Update<'a> {
+    /// Which task.
+    #[serde(borrow)]
+    pub task_id: &'a RawValue,
+    /// Results by the key of the task's input request; relayed verbatim.
+    #[serde(borrow, default)]
+    pub input_responses: Option<&'a RawValue>,
+}
+
+/// `tasks/cancel`: the task's work is no longer wanted.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Cancel<'a>(#[serde(borrow)] pub About<'a>);
+
+/// `tasks/result`: waits for the task and answers what the call would have (2025-11-25 only).
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Result<'a>(#[serde(borrow)] pub About<'a>);
+
+/// `tasks/list` (2025-11-25 only).
+#[derive(Debug)]
+pub struct List;
+
+/// `notifications/tasks/status`: how a task stands, unasked (2025-11-25 only).
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Status<'a>(#[serde(borrow)] pub About<'a>);
