@@ -5,10 +5,12 @@
 //! once, to its envelope, and edited by [`splice`] where a name or a token must change.
 
 pub mod dialect;
+pub mod era;
 pub mod framing;
 pub mod ids;
 pub mod jsonrpc;
 pub mod mcp;
 pub mod mgp;
+pub mod mirror;
 pub mod refusal;
 pub mod splice;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::dialect::Version;
+use crate::dialect::{Era, Version};
 use crate::ids::ServerId;
 use crate::jsonrpc::{
     ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
@@ -11,6 +11,14 @@ use crate::jsonrpc::{
 
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// The headers of a modern request do not say what its body says.
+pub const HEADER_MISMATCH: i64 = -32020;
+/// A modern request does not declare a capability that it needs.
+pub const MISSING_CAPABILITY: i64 = -32021;
+/// A modern request names a version that is not served.
+pub const UNSUPPORTED_VERSION: i64 = -32022;
+/// Of 2025-11-25: the call works once the person has been to the URLs in `data.elicitations`.
+pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// Why a request was not done.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -21,6 +29,32 @@ pub enum Refusal {
     /// `params` are not of the method's form.
     #[error("Invalid params: {0}")]
     BadParams(String),
+    /// `_meta` of a modern request lacks what each request must carry.
+    #[error("Invalid params: {0}")]
+    BadMeta(String),
+    /// Headers and body of a modern HTTP request differ. The words name the header and both values.
+    #[error("Header mismatch: {0}")]
+    HeaderMismatch(String),
+    /// The request needs what its caller did not declare.
+    #[error("Missing required client capability: {}; declare it to make this request", .required.get())]
+    MissingCapability {
+        /// A `ClientCapabilities` object with what is missing.
+        required: Box<RawValue>,
+    },
+    /// `_meta` names a version that no modern request can be served in.
+    #[error(
+        "Unsupported protocol version: {requested}; supported: {}",
+        Version::MODERN
+    )]
+    UnsupportedVersion {
+        /// As the caller wrote it.
+        requested: String,
+    },
+    /// A `requestState` that is not this kernel's, not this caller's, or whose call is over.
+    #[error(
+        "Invalid params: requestState is no longer valid ({0}); make the request anew without it"
+    )]
+    Expired(String),
     /// The request is not allowed in this state of the connection.
     #[error("Invalid Request: {0}")]
     BadRequest(String),
@@ -142,6 +176,29 @@ fn because(reason: Option<&str>) -> String {
     reason.map(|r| format!(": {r}")).unwrap_or_default()
 }
 
+/// A reserved code for a caller of this version: a legacy one knows only those of JSON-RPC.
+pub(crate) fn in_era(code: i64, version: Version) -> i64 {
+    match (version.era(), code) {
+        (Era::Legacy, HEADER_MISMATCH | MISSING_CAPABILITY) => INVALID_REQUEST,
+        // What legacy servers answer to an `initialize` they cannot serve.
+        (Era::Legacy, UNSUPPORTED_VERSION) => INVALID_PARAMS,
+        (Era::Legacy | Era::Modern, code) => code,
+    }
+}
+
+/// The status a peer's error would have had, had the kernel said it.
+fn status_of(error: &RawValue) -> u16 {
+    #[derive(serde::Deserialize)]
+    struct Coded {
+        code: i64,
+    }
+    match serde_json::from_str::<Coded>(error.get()).map(|e| e.code) {
+        Ok(HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION) => 400,
+        Ok(METHOD_NOT_FOUND) => 404,
+        _ => 200,
+    }
+}
+
 /// A refusal on the wire.
 #[derive(Debug)]
 pub enum Rendered {
@@ -159,9 +216,12 @@ impl Refusal {
             return Rendered::Error(error.get().to_owned());
         }
         if matches!(self, Self::BadArguments { .. }) && version.reports_input_errors_as_results() {
-            let content =
+            let mut result =
                 json!({"content": [{"type": "text", "text": self.to_string()}], "isError": true});
-            return Rendered::Result(content.to_string());
+            if version.era() == Era::Modern {
+                result["resultType"] = "complete".into();
+            }
+            return Rendered::Result(result.to_string());
         }
         let mut error = ErrorObject::new(self.code(version), self.to_string());
         if let Some(data) = self.data() {
@@ -177,7 +237,12 @@ impl Refusal {
             Self::UnknownMethod(_) => METHOD_NOT_FOUND,
             Self::BadRequest(_) => INVALID_REQUEST,
             Self::UnknownResource(_) if version.is_legacy() => RESOURCE_NOT_FOUND,
+            Self::HeaderMismatch(_) => in_era(HEADER_MISMATCH, version),
+            Self::MissingCapability { .. } => in_era(MISSING_CAPABILITY, version),
+            Self::UnsupportedVersion { .. } => in_era(UNSUPPORTED_VERSION, version),
             Self::BadParams(_)
+            | Self::BadMeta(_)
+            | Self::Expired(_)
             | Self::UnknownTool(_)
             | Self::UnknownPrompt(_)
             | Self::UnknownResource(_)
@@ -194,6 +259,38 @@ impl Refusal {
             | Self::Cancelled
             | Self::Broken(_)
             | Self::Peer(_) => INTERNAL_ERROR,
+        }
+    }
+
+    /// The HTTP status of the answer to a modern caller: a request that was understood and failed is
+    /// 200, as its error is the method's.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        match self {
+            Self::BadMeta(_)
+            | Self::BadRequest(_)
+            | Self::HeaderMismatch(_)
+            | Self::MissingCapability { .. }
+            | Self::UnsupportedVersion { .. } => 400,
+            Self::UnknownMethod(_) => 404,
+            Self::Peer(error) => status_of(error),
+            Self::BadParams(_)
+            | Self::Expired(_)
+            | Self::UnknownTool(_)
+            | Self::UnknownPrompt(_)
+            | Self::UnknownResource(_)
+            | Self::UnknownServer(_)
+            | Self::BadCursor
+            | Self::BadArguments { .. }
+            | Self::BadResult { .. }
+            | Self::NotReady { .. }
+            | Self::Lost { .. }
+            | Self::TimedOut { .. }
+            | Self::Overloaded { .. }
+            | Self::TooLarge { .. }
+            | Self::Forbidden(_)
+            | Self::Cancelled
+            | Self::Broken(_) => 200,
         }
     }
 
@@ -230,8 +327,16 @@ impl Refusal {
                 Some(json!({"server": server, "timeoutMs": after_ms}))
             }
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
+            Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
+            // Legacy versions are reached by `initialize`, not by being named in `_meta`.
+            Self::UnsupportedVersion { requested } => {
+                Some(json!({"supported": [Version::MODERN.as_str()], "requested": requested}))
+            }
             Self::UnknownMethod(_)
             | Self::BadParams(_)
+            | Self::BadMeta(_)
+            | Self::HeaderMismatch(_)
+            | Self::Expired(_)
             | Self::BadRequest(_)
             | Self::UnknownTool(_)
             | Self::UnknownPrompt(_)
@@ -278,7 +383,14 @@ mod tests {
             Rendered::Result(r) => panic!("{r}"),
         }
         match refusal.render(Version::V2025_11_25) {
-            Rendered::Result(r) => assert!(r.contains(r#""isError":true"#), "{r}"),
+            Rendered::Result(r) => {
+                assert!(r.contains(r#""isError":true"#), "{r}");
+                assert!(!r.contains("resultType"), "{r}");
+            }
+            Rendered::Error(e) => panic!("{e}"),
+        }
+        match refusal.render(Version::MODERN) {
+            Rendered::Result(r) => assert!(r.contains(r#""resultType":"complete""#), "{r}"),
             Rendered::Error(e) => panic!("{e}"),
         }
     }
@@ -289,5 +401,52 @@ mod tests {
         let refusal = Refusal::UnknownResource("x://y".into());
         assert_eq!(refusal.code(Version::V2025_11_25), -32002);
         assert_eq!(refusal.code(Version::V2026_07_28), -32602);
+    }
+
+    fn error(refusal: &Refusal, version: Version) -> serde_json::Value {
+        match refusal.render(version) {
+            Rendered::Error(e) => serde_json::from_str(&e).unwrap(),
+            Rendered::Result(r) => panic!("{r}"),
+        }
+    }
+
+    /// The codes from -32020 on are for modern callers only; data is for all.
+    #[test]
+    fn reserved_codes_are_said_to_modern_callers_only() {
+        let required = RawValue::from_string(r#"{"elicitation":{"url":{}}}"#.into()).unwrap();
+        let missing = Refusal::MissingCapability { required };
+        let said = error(&missing, Version::MODERN);
+        assert_eq!(said["code"], -32021);
+        assert!(said["data"]["requiredCapabilities"]["elicitation"]["url"].is_object());
+        assert_eq!(error(&missing, Version::V2025_11_25)["code"], -32600);
+        let version = Refusal::UnsupportedVersion {
+            requested: "1900-01-01".into(),
+        };
+        let said = error(&version, Version::MODERN);
+        assert_eq!(said["code"], -32022);
+        assert_eq!(
+            said["data"],
+            json!({"supported": ["2026-07-28"], "requested": "1900-01-01"})
+        );
+        assert_eq!(error(&version, Version::V2024_11_05)["code"], -32602);
+        let headers = Refusal::HeaderMismatch("Mcp-Name is 'a', the body says 'b'".into());
+        assert_eq!(error(&headers, Version::MODERN)["code"], -32020);
+        assert_eq!(error(&headers, Version::V2025_06_18)["code"], -32600);
+    }
+
+    #[test]
+    fn a_modern_answer_has_the_status_of_its_refusal() {
+        let peer = |code: i64| {
+            let text = format!(r#"{{"code":{code},"message":"m"}}"#);
+            Refusal::Peer(RawValue::from_string(text).unwrap()).http_status()
+        };
+        assert_eq!(
+            [-32601, -32020, -32021, -32022, -32602, -32603].map(peer),
+            [404, 400, 400, 400, 200, 200]
+        );
+        assert_eq!(Refusal::BadMeta("m".into()).http_status(), 400);
+        assert_eq!(Refusal::BadParams("m".into()).http_status(), 200);
+        assert_eq!(Refusal::UnknownMethod("m".into()).http_status(), 404);
+        assert_eq!(Refusal::Expired("late".into()).http_status(), 200);
     }
 }

@@ -46,10 +46,6 @@ pub struct Filter {
     pub task_ids: Vec<String>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks with a reference"
-)]
 fn is_off(wanted: &bool) -> bool {
     !wanted
 }
