@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::catalog::Shown;
 use crate::directory::Directory;
-use crate::link::{Call, Link};
+use crate::link::{Call, Link, Mirror};
 use crate::request::{Outcome, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
@@ -80,6 +80,12 @@ impl Relay {
             caller: Some(&request.caller),
             exchange: &request.exchange,
             token: token.map(RawValue::get),
+            era: link.era(request.caller.version.era()),
+            mirror: Mirror {
+                method,
+                name: None,
+                params: &[],
+            },
         };
         link.call(call, |id| {
             let mut splice = Splice::new(params);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::mcp::{self, Initialization, ServerCapabilities};
 use mgp_protocol::splice::quoted;
 
@@ -26,7 +26,7 @@ pub(super) fn params(version: &str) -> String {
 /// In words, what went wrong.
 pub(super) async fn shake(link: &Arc<Link>, version: &str) -> Result<(), String> {
     let answer = link
-        .ask("initialize", Some(&params(version)))
+        .ask_in(Era::Legacy, "initialize", Some(&params(version)))
         .await
         .map_err(|e| format!("initialize: {e}"))?;
     complete(link, std::str::from_utf8(&answer).unwrap_or("")).await

@@ -302,6 +302,7 @@ impl Life {
             wire,
             self.log.clone(),
             self.upward.clone(),
+            &self.connector.version,
         )
     }
 
