@@ -33,7 +33,8 @@ use crate::exchange::Exchange;
 use crate::request::Caller;
 
 pub use self::calls::{Call, Mirror};
-pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, SESSION, SseWire, VERSION, open};
+pub use self::envelope::wrapped;
+pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
 use self::turns::TurnQueue;
 pub use self::wire::Wire;
 

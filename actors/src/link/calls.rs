@@ -113,8 +113,8 @@ impl Link {
             Era::Modern => Some(envelope::wrap(params, &self.own_meta)),
         };
         let params = whole.as_deref().or(params);
-        self.call(call, |id| jsonrpc::request(&id.to_string(), method, params))
-            .await
+        let asked = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
+        Box::pin(asked).await
     }
 
     /// What an error of the server means beyond the call it answers.

@@ -30,6 +30,12 @@ pub(super) fn wrap(params: Option<&str>, meta: &str) -> String {
     out
 }
 
+/// `params` of a modern request that the kernel of this version sends for itself.
+#[must_use]
+pub fn wrapped(params: Option<&str>, version: &str) -> String {
+    wrap(params, &meta(version))
+}
+
 /// The code of an error object.
 pub(super) fn code(error: &str) -> Option<i64> {
     #[derive(Deserialize)]

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use super::{Link, Mirror};
 use crate::exchange::Flag;
 
-pub use self::open::{OpenError, Opened, open};
+pub use self::open::{OpenError, Opened, Place};
 pub use self::sse_wire::SseWire;
 
 /// `Mcp-Session-Id`.
