@@ -24,8 +24,8 @@ use crate::agent::{Agent, Outward, send_line};
 use crate::agents::Reception;
 use crate::attempts::Outlet;
 use crate::mailbox::{Alive, Kind};
-use crate::stateless::{self, Arrival};
 use crate::request::{Back, Caller, Outcome, Request, answer_frame};
+use crate::stateless::{self, Arrival};
 
 /// Longest message an agent may send.
 pub const MAX_FRAME: usize = 8 << 20;
@@ -249,10 +249,7 @@ impl Inbound {
                 agent.done(&id);
                 // A request that was taken back has no answer (CMCP-054).
                 if !matches!(outcome, Err(Refusal::Cancelled)) {
-                    send_line(
-                        &sink,
-                        answer_frame(id.as_json(), &outcome, Version::MODERN),
-                    );
+                    send_line(&sink, answer_frame(id.as_json(), &outcome, Version::MODERN));
                 }
             },
         );

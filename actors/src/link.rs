@@ -5,6 +5,7 @@
 
 mod calls;
 mod elicited;
+mod envelope;
 mod http;
 mod inbound;
 mod questions;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::spec::ServerLimits;
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -31,8 +32,9 @@ use crate::agent::Agent;
 use crate::exchange::Exchange;
 use crate::request::Caller;
 
-pub use self::calls::Call;
-pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, SESSION, SseWire, VERSION, open};
+pub use self::calls::{Call, Mirror};
+pub use self::envelope::wrapped;
+pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
 use self::turns::TurnQueue;
 pub use self::wire::Wire;
 
@@ -63,7 +65,7 @@ pub enum List {
     Resources,
 }
 
-/// What a server said of itself in its handshake.
+/// What a server said of itself in the handshake of an era.
 #[derive(Debug, Clone)]
 pub struct Peer {
     /// The version it speaks with us.
@@ -78,7 +80,7 @@ pub struct Peer {
     pub instructions: Option<Box<str>>,
 }
 
-/// One live connection to a server.
+/// One live connection to one server, which may be spoken to in one era or in both.
 #[derive(Debug)]
 pub struct Link {
     /// Whose connection this is.
@@ -92,7 +94,10 @@ pub struct Link {
     pending: Pending<InFlight>,
     gate: Arc<Gate>,
     wire: Wire,
-    peer: OnceLock<Peer>,
+    legacy: OnceLock<Peer>,
+    modern: OnceLock<Peer>,
+    /// The `_meta` of the kernel's own modern requests.
+    own_meta: Box<str>,
     upward: Arc<dyn Upward>,
     turns: TurnQueue,
     questions: inbound::Questions,
@@ -116,6 +121,7 @@ struct InFlight {
     caller: Option<Arc<Caller>>,
     /// The client's own progress token, as JSON text.
     token: Option<Box<str>>,
+    era: Era,
     /// Milliseconds of the kernel's clock at the last sign of life.
     touched: AtomicU64,
 }
@@ -123,7 +129,7 @@ struct InFlight {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection that has not shaken hands yet.
+    /// A connection that has not shaken hands yet. `version` is this program's, told to the server.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -131,6 +137,7 @@ impl Link {
         wire: Wire,
         log: ServerLog,
         upward: Arc<dyn Upward>,
+        version: &str,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -142,7 +149,9 @@ impl Link {
             elicited: elicited::Elicited::default(),
             asks_roots: AtomicBool::new(false),
             counts: Counts::default(),
-            peer: OnceLock::new(),
+            legacy: OnceLock::new(),
+            modern: OnceLock::new(),
+            own_meta: envelope::meta(version).into(),
             limits,
             log,
             wire,
@@ -150,18 +159,47 @@ impl Link {
         })
     }
 
-    /// What the server said of itself; `None` before the handshake.
+    /// What the server said of itself, in the modern era when it speaks that; `None` before the
+    /// handshake.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.peer.get()
+        self.modern.get().or_else(|| self.legacy.get())
     }
 
-    /// The handshake is done.
+    /// What the server said of itself in an era; `None` when it does not speak it.
+    #[must_use]
+    pub fn peer_in(&self, era: Era) -> Option<&Peer> {
+        match era {
+            Era::Legacy => self.legacy.get(),
+            Era::Modern => self.modern.get(),
+        }
+    }
+
+    /// The era to speak in: the one wanted when the server speaks it, else the other.
+    #[must_use]
+    pub fn era(&self, wanted: Era) -> Era {
+        let other = match wanted {
+            Era::Legacy => Era::Modern,
+            Era::Modern => Era::Legacy,
+        };
+        match (self.peer_in(wanted), self.peer_in(other)) {
+            (None, Some(_)) => other,
+            (Some(_), _) | (None, None) => wanted,
+        }
+    }
+
+    /// The handshake of the era of `peer` is done.
     pub fn set_peer(&self, peer: Peer) {
-        if let Wire::Http(http) = &self.wire {
+        let place = match peer.version.era() {
+            Era::Legacy => &self.legacy,
+            Era::Modern => &self.modern,
+        };
+        if let Wire::Http(http) = &self.wire
+            && peer.version.is_legacy()
+        {
             http.set_version(peer.version);
         }
-        let _ = self.peer.set(peer);
+        let _ = place.set(peer);
     }
 
     /// The transport in use: `stdio`, `http` or `sse`.

@@ -11,6 +11,7 @@ use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
 use crate::agent::{ClientAnswer, Unanswered};
+use crate::attempts::Attempts;
 use crate::exchange::Exchange;
 use crate::link::Link;
 use crate::request::{Back, Caller};
@@ -67,7 +68,7 @@ pub async fn put(
 ) -> ClientAnswer {
     let can = exchange
         .attempts()
-        .map_or(caller.capabilities, |attempts| attempts.capabilities());
+        .map_or(caller.capabilities, Attempts::capabilities);
     if let Err(missing) = able(&can, method, params) {
         if caller.standing().is_none() {
             exchange.lacks(required(method, params));

@@ -6,6 +6,7 @@ mod handle;
 mod handshake;
 mod incarnation;
 mod lists;
+mod remote;
 
 use std::sync::Arc;
 
@@ -211,6 +212,8 @@ impl ServerActor {
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
         state.restarts = Restarts::new(spec.restart);
+        // It may be another server by now.
+        self.handle.take_spoken();
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {

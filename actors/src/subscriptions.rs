@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mgp_engine::subscriptions::{Effect, Subscriptions};
+use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
@@ -192,7 +193,10 @@ impl SubscriptionsActor {
         };
         tokio::spawn(async move {
             let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
-            let answer = link.ask(method, Some(&params)).await.map(|_| ());
+            let answer = link
+                .ask_in(Era::Legacy, method, Some(&params))
+                .await
+                .map(|_| ());
             match reply {
                 Some(reply) => reply.send(answer),
                 None => {

@@ -92,7 +92,9 @@ fn log_to_stderr(options: &UpOptions) {
 async fn live(options: UpOptions, seal: SealKey) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, &closing).await.map_err(|e| e.to_string())?;
+    let grown = grow(&options, seal, &closing)
+        .await
+        .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
     grown.source.set_doors(describe(&open));
     let files = options

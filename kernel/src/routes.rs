@@ -42,10 +42,16 @@ impl Routes for Table {
             (_, "tools/call") => Box::pin(async move { relay.call_tool(&request).await }),
             (_, "prompts/get") => Box::pin(async move { relay.get_prompt(&request).await }),
             (_, "resources/read") => Box::pin(async move { relay.read_resource(&request).await }),
-            (Era::Legacy, "resources/subscribe") => Box::pin(async move { relay.subscribe(&request).await }),
-            (Era::Legacy, "resources/unsubscribe") => Box::pin(async move { relay.unsubscribe(&request).await }),
+            (Era::Legacy, "resources/subscribe") => {
+                Box::pin(async move { relay.subscribe(&request).await })
+            }
+            (Era::Legacy, "resources/unsubscribe") => {
+                Box::pin(async move { relay.unsubscribe(&request).await })
+            }
             (_, "completion/complete") => Box::pin(async move { relay.complete(&request).await }),
-            (Era::Legacy, "logging/setLevel") => Box::pin(async move { relay.set_level(&request).await }),
+            (Era::Legacy, "logging/setLevel") => {
+                Box::pin(async move { relay.set_level(&request).await })
+            }
             (_, unknown) => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
         }
     }

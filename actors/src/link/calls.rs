@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::Refused;
 use tokio::sync::oneshot;
 
-use super::{InFlight, Link};
+use super::{InFlight, Link, List, envelope};
 use crate::exchange::{Exchange, Way};
 use crate::request::{Caller, Outcome};
 use crate::time::moment;
@@ -24,6 +25,21 @@ pub struct Call<'a> {
     pub exchange: &'a Arc<Exchange>,
     /// The client's own progress token, as JSON text.
     pub token: Option<&'a str>,
+    /// The era it is written in; one the server speaks ([`Link::era`]).
+    pub era: Era,
+    /// What HTTP headers repeat of it in the modern era.
+    pub mirror: Mirror<'a>,
+}
+
+/// What HTTP headers repeat of a modern request.
+#[derive(Debug, Clone, Copy)]
+pub struct Mirror<'a> {
+    /// Its method.
+    pub method: &'a str,
+    /// What it is about, not encoded: the server's own name, URI or task id.
+    pub name: Option<&'a str>,
+    /// `Mcp-Param-*` headers: whole names, values as they are sent.
+    pub params: &'a [(String, String)],
 }
 
 impl Link {
@@ -37,7 +53,8 @@ impl Link {
         frame: impl FnOnce(u64) -> Vec<u8>,
     ) -> Outcome {
         let _pass = self.enter()?;
-        let _turn = match call.caller {
+        // Only legacy servers ask, so only their calls must be told apart.
+        let _turn = match call.caller.filter(|_| call.era == Era::Legacy) {
             Some(caller) => self.turns.enter(caller.connection, call.exchange).await?,
             None => None,
         };
@@ -49,38 +66,66 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
-                if let (Err(Refusal::Peer(error)), Some(caller)) = (&outcome, call.caller)
-                    && let Some(agent) = caller.standing()
-                {
-                    self.elicited.refused(error.get(), agent);
+                if let Err(Refusal::Peer(error)) = &outcome {
+                    self.refused(&call, error.get());
                 }
                 outcome
             }
-            never = self.wire.carry(self, id, frame) => match never {},
+            never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
             () = call.exchange.cancelled() => {
                 self.take_back(id, "the client cancelled the request");
                 Err(Refusal::Cancelled)
             }
-            limit = self.overdue(id) => {
+            limit = self.overdue(id, call.era) => {
                 self.take_back(id, "no answer in time");
                 Err(Refusal::TimedOut { server: self.server.clone(), after_ms: millis(limit) })
             }
         }
     }
 
-    /// Asks the server something for the kernel itself.
+    /// Asks the server something for the kernel itself, in the modern era when it speaks that.
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
     pub async fn ask(self: &Arc<Self>, method: &str, params: Option<&str>) -> Outcome {
+        self.ask_in(self.era(Era::Modern), method, params).await
+    }
+
+    /// Asks the server something that exists in one era, for the kernel itself.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn ask_in(self: &Arc<Self>, era: Era, method: &str, params: Option<&str>) -> Outcome {
         let exchange = Exchange::new(Way::Nowhere);
         let call = Call {
             caller: None,
             exchange: &exchange,
             token: None,
+            era,
+            mirror: Mirror {
+                method,
+                name: None,
+                params: &[],
+            },
         };
-        self.call(call, |id| jsonrpc::request(&id.to_string(), method, params))
-            .await
+        let whole = match era {
+            Era::Legacy => None,
+            Era::Modern => Some(envelope::wrap(params, &self.own_meta)),
+        };
+        let params = whole.as_deref().or(params);
+        let asked = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
+        Box::pin(asked).await
+    }
+
+    /// What an error of the server means beyond the call it answers.
+    fn refused(&self, call: &Call<'_>, error: &str) {
+        if let Some(agent) = call.caller.and_then(|caller| caller.standing()) {
+            self.elicited.refused(error, agent);
+        }
+        // The schema that says which headers it wants is another one by now.
+        if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
+            self.upward.list_changed(&self.server, List::Tools);
+        }
     }
 
     fn register(&self, call: &Call<'_>, answer: oneshot::Sender<Outcome>) -> Result<u64, Refusal> {
@@ -89,6 +134,7 @@ impl Link {
             exchange: call.exchange.clone(),
             caller: call.caller.cloned(),
             token: call.token.map(Into::into),
+            era: call.era,
             touched: AtomicU64::new(now_ms()),
         };
         self.pending
@@ -106,11 +152,11 @@ impl Link {
 
     /// Resolves when the call has been silent for too long, or has taken too long in all. Time spent
     /// on questions to people does not count as silence.
-    async fn overdue(&self, id: u64) -> Duration {
+    async fn overdue(&self, id: u64, era: Era) -> Duration {
         let started = moment();
         let silence = self.limits.call_timeout;
         // A handshake has the time of the whole start.
-        if silence.is_zero() || self.peer().is_none() {
+        if silence.is_zero() || self.peer_in(era).is_none() {
             return std::future::pending().await;
         }
         let mut wait = silence;
@@ -150,9 +196,12 @@ impl Link {
     }
 
     /// Takes a call out of the table first, then tells the server (CMCP-069). The handshake itself
-    /// cannot be taken back.
+    /// cannot be taken back, and over HTTP a modern call is taken back by dropping its response.
     fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
-        if self.pending.take(id).is_some() && self.peer().is_some() {
+        let Some(call) = self.pending.take(id) else {
+            return;
+        };
+        if self.peer_in(call.era).is_some() && self.wire.tells_cancels(call.era) {
             let params = format!(
                 r#"{{"requestId":{id},"reason":{}}}"#,
                 mgp_protocol::splice::quoted(reason)
@@ -161,7 +210,7 @@ impl Link {
         }
     }
 
-    pub(super) fn lost(&self, why: &str) -> Refusal {
+    pub(crate) fn lost(&self, why: &str) -> Refusal {
         Refusal::Lost {
             server: self.server.clone(),
             reason: why.to_owned(),

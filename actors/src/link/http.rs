@@ -1,5 +1,6 @@
 //! Servers reached over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
 
+mod mirrored;
 mod open;
 mod sse_wire;
 mod stream;
@@ -10,15 +11,17 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::body::BodyError;
-use mgp_transports::http::client::{Client, ClientError, Response};
+use mgp_transports::http::client::{Client, ClientError, Response, read_json};
+use serde_json::value::RawValue;
 
-use super::Link;
+use super::{Link, Mirror};
 use crate::exchange::Flag;
 
-pub use self::open::{OpenError, Opened, open};
+pub use self::open::{OpenError, Opened, Place};
 pub use self::sse_wire::SseWire;
 
 /// `Mcp-Session-Id`.
@@ -36,6 +39,9 @@ const MAX_TELLS: u64 = 256;
 pub struct HttpWire {
     client: Client,
     url: Uri,
+    /// With each request of the modern era, which knows no session.
+    alone: HeaderMap,
+    /// With each request of the legacy era.
     headers: RwLock<Arc<HeaderMap>>,
     has_session: bool,
     version: OnceLock<Version>,
@@ -58,12 +64,15 @@ impl HttpWire {
             HeaderValue::from_static("application/json, text/event-stream"),
         );
         let has_session = session.is_some();
+        let mut alone = headers.clone();
+        alone.insert(VERSION, HeaderValue::from_static(Version::MODERN.as_str()));
         if let Some(session) = session {
             headers.insert(SESSION, session);
         }
         Arc::new(Self {
             client,
             url,
+            alone,
             headers: RwLock::new(Arc::new(headers)),
             has_session,
             version: OnceLock::new(),
@@ -86,7 +95,7 @@ impl HttpWire {
         HeaderMap::clone(&headers)
     }
 
-    /// POSTs a request and feeds what comes back to the link.
+    /// POSTs a request of the legacy era and feeds what comes back to the link.
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
@@ -94,25 +103,40 @@ impl HttpWire {
         frame: Bytes,
     ) -> Result<(), Refusal> {
         let response = self.post(frame).await.map_err(|e| unsent(link, &e))?;
-        self.judge(link, &response)?;
-        let kind = response.headers.get(CONTENT_TYPE);
-        if is(kind, "text/event-stream") {
+        let response = self.judge(link, response).await?;
+        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
             return self.follow(link, id, response).await;
         }
-        let body =
-            mgp_transports::http::client::read_json(response.body, link.limits.max_frame).await;
-        let body = match body {
-            Err(BodyError::TooLarge { .. }) => {
-                link.overrun(&[], Some(id));
-                return Ok(());
-            }
-            body => body.map_err(|e| link.lost(&e.to_string()))?,
-        };
-        link.receive(&body, Some(id));
-        if link.awaits(id) {
-            return Err(link.lost("its HTTP answer holds no answer to the request"));
+        take_json(link, id, response).await
+    }
+
+    /// POSTs a request of the modern era. Its response belongs to it alone: letting go of it takes
+    /// the call back, and when it breaks the call is lost.
+    pub(super) async fn call_alone(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: Bytes,
+        mirror: Mirror<'_>,
+    ) -> Result<(), Refusal> {
+        let headers = mirrored::headers(&self.alone, mirror)
+            .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
+        let response = self
+            .client
+            .request(Method::POST, &self.url, headers, Some(frame))
+            .await
+            .map_err(|e| unsent(link, &e))?;
+        if !response.status.is_success() {
+            let status = response.status;
+            return Err(match said(link, response).await {
+                Some(error) => Refusal::Peer(error),
+                None => link.lost(&without_words(status)),
+            });
         }
-        Ok(())
+        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+            return self.follow_once(link, id, response).await;
+        }
+        take_json(link, id, response).await
     }
 
     async fn post(&self, frame: Bytes) -> Result<Response, ClientError> {
@@ -121,24 +145,21 @@ impl HttpWire {
             .await
     }
 
-    /// Tells what a status means for the call and for the link.
-    fn judge(&self, link: &Arc<Link>, response: &Response) -> Result<(), Refusal> {
+    /// Tells what a status means for the call and for the link; the response when it is a success.
+    async fn judge(&self, link: &Arc<Link>, response: Response) -> Result<Response, Refusal> {
         let status = response.status;
         if status.is_success() {
-            return Ok(());
+            return Ok(response);
         }
         if status == StatusCode::NOT_FOUND && self.has_session {
             let why = "its session has ended (HTTP 404)".to_owned();
             link.upward.broken(&link.server, link.number, why);
             return Err(link.untaken("its session has ended"));
         }
-        let words = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "; check `headers` of this server in mgp.toml"
-            }
-            _ => "",
-        };
-        Err(link.lost(&format!("it answered HTTP {status}{words}")))
+        Err(match said(link, response).await {
+            Some(error) => Refusal::Peer(error),
+            None => link.lost(&without_words(status)),
+        })
     }
 
     /// POSTs something that has no answer.
@@ -188,6 +209,49 @@ impl HttpWire {
                 .await;
         }
     }
+}
+
+/// Takes an answer that is one message.
+async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
+    let body = match read_json(response.body, link.limits.max_frame).await {
+        Err(BodyError::TooLarge { .. }) => {
+            link.overrun(&[], Some(id));
+            return Ok(());
+        }
+        body => body.map_err(|e| link.lost(&e.to_string()))?,
+    };
+    link.receive(&body, Some(id));
+    if link.awaits(id) {
+        return Err(link.lost("its HTTP answer holds no answer to the request"));
+    }
+    Ok(())
+}
+
+/// The error object in the body of an error status. What guards the server, not the server, answers
+/// 401 and 403.
+async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
+    let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    if guarded.contains(&response.status) {
+        return None;
+    }
+    let body = read_json(response.body, link.limits.max_frame).await.ok()?;
+    match jsonrpc::parse(&body) {
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => Some(error.to_owned()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+fn without_words(status: StatusCode) -> String {
+    let hint = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            "; check `headers` of this server in mgp.toml"
+        }
+        _ => "",
+    };
+    format!("it answered HTTP {status}{hint}")
 }
 
 /// Without a connection the server has not seen the request.

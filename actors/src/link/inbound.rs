@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mgp_engine::attribution::{Whom, whom};
 use mgp_engine::levels::Level;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp;
@@ -118,7 +119,8 @@ impl Link {
 
     /// 2025-03-26 obliges clients to take batches.
     fn may_batch(&self) -> bool {
-        self.peer().is_some_and(|p| p.version.allows_batches())
+        let peer = self.peer_in(Era::Legacy);
+        peer.is_some_and(|p| p.version.allows_batches())
     }
 
     fn answered(
@@ -282,8 +284,20 @@ impl Link {
     }
 
     /// Whose call a message of the server belongs to.
-    pub(super) fn origin(&self, via: Option<u64>) -> Origin {
-        let of = |call: &InFlight| call.caller.clone().map(|c| (c, call.exchange.clone()));
+    fn origin(&self, via: Option<u64>) -> Origin {
+        self.origin_among(via, |_| true)
+    }
+
+    /// Whose call a question of the server belongs to: modern calls cause none.
+    pub(super) fn asker(&self, via: Option<u64>) -> Origin {
+        self.origin_among(via, |era| era == Era::Legacy)
+    }
+
+    fn origin_among(&self, via: Option<u64>, may: impl Fn(Era) -> bool) -> Origin {
+        let of = |call: &InFlight| {
+            let caller = call.caller.clone().filter(|_| may(call.era));
+            caller.map(|c| (c, call.exchange.clone()))
+        };
         if let Some(id) = via {
             return match self.pending.with(id, of).flatten() {
                 Some((caller, exchange)) => Origin::Call(caller, exchange),

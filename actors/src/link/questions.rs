@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId};
 
-use super::Link;
 use super::inbound::{MAX_QUESTIONS, Origin};
+use super::{Link, Wire};
 use crate::agent::ClientAnswer;
 use crate::question;
 
@@ -19,6 +20,14 @@ impl Link {
         params: Option<&str>,
         via: Option<u64>,
     ) {
+        if self.asks_nothing(via) {
+            // Over HTTP there is no way to answer: what is sent there can only be a request.
+            if matches!(self.wire(), Wire::Child(_)) {
+                let words = "a server of 2026-07-28 asks with `input_required`";
+                self.reply(&id, &question::refused(METHOD_NOT_FOUND, words));
+            }
+            return;
+        }
         if method == "ping" {
             return self.reply(&id, &Ok(bytes::Bytes::from_static(b"{}")));
         }
@@ -26,7 +35,7 @@ impl Link {
             let words = format!("Method not found: {method}");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
         }
-        if self.peer().is_none() {
+        if self.peer_in(Era::Legacy).is_none() {
             let words = "only ping may be asked before `notifications/initialized`";
             return self.reply(&id, &question::refused(INVALID_REQUEST, words));
         }
@@ -52,6 +61,15 @@ impl Link {
         });
     }
 
+    /// True where there are no requests of servers: on the stream of a modern call, and on the
+    /// connection of a server that speaks nothing else.
+    fn asks_nothing(&self, via: Option<u64>) -> bool {
+        match via.and_then(|id| self.pending.with(id, |call| call.era)) {
+            Some(era) => era == Era::Modern,
+            None => self.peer_in(Era::Modern).is_some() && self.peer_in(Era::Legacy).is_none(),
+        }
+    }
+
     /// Finds the client that is meant and asks it.
     async fn consult(
         self: &Arc<Self>,
@@ -63,7 +81,7 @@ impl Link {
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
             changed.as_mut().enable();
-            match self.origin(via) {
+            match self.asker(via) {
                 Origin::Call(caller, exchange) => {
                     if let Some(agent) = caller.standing()
                         && method == "elicitation/create"

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
-use super::Link;
 use super::http::{HttpWire, SseWire};
+use super::{Link, Mirror};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -34,11 +35,19 @@ impl Wire {
 
     /// Carries the call `id` and never resolves: the answer settles the call in the pending table,
     /// and so does whatever goes wrong here.
-    pub(super) async fn carry(&self, link: &Arc<Link>, id: u64, frame: Bytes) -> Infallible {
-        let sent = match self {
-            Self::Child(sink) => sink.send(frame).map_err(|e| refused(link, e)),
-            Self::Http(http) => http.call(link, id, frame).await,
-            Self::Sse(sse) => sse.post(link, frame).await,
+    pub(super) async fn carry(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: Bytes,
+        era: Era,
+        mirror: Mirror<'_>,
+    ) -> Infallible {
+        let sent = match (self, era) {
+            (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
+            (Self::Http(http), Era::Legacy) => http.call(link, id, frame).await,
+            (Self::Http(http), Era::Modern) => http.call_alone(link, id, frame, mirror).await,
+            (Self::Sse(sse), _) => sse.post(link, frame).await,
         };
         if let Err(refusal) = sent {
             link.settle(id, Err(refusal));
@@ -56,6 +65,11 @@ impl Wire {
             Self::Http(http) => http.tell(link, frame),
             Self::Sse(sse) => sse.tell(link, frame),
         }
+    }
+
+    /// True where a call is taken back with a message, not by letting go of its response.
+    pub(super) fn tells_cancels(&self, era: Era) -> bool {
+        !matches!((self, era), (Self::Http(_), Era::Modern))
     }
 
     /// Ends the connection from our side.

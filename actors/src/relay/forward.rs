@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_protocol::dialect::Era;
-use mgp_protocol::era;
+use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mirror::{self, ParamHeader};
 use mgp_protocol::refusal::Refusal;
@@ -12,7 +12,6 @@ use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
 use super::{Relay, progress_token};
-use crate::levels;
 use crate::link::{Call, Link, Mirror};
 use crate::request::{Outcome, Request};
 
@@ -76,12 +75,7 @@ impl Relay {
 }
 
 /// Caller and server speak the same era: the payload goes through as it is.
-async fn along(
-    request: &Request,
-    link: &Arc<Link>,
-    outgoing: Outgoing<'_>,
-    era: Era,
-) -> Outcome {
+async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era: Era) -> Outcome {
     let headers = outgoing.headers(era);
     let call = Call {
         caller: Some(&request.caller),
@@ -99,23 +93,23 @@ async fn along(
 /// A modern caller, a legacy server. What the server asks meanwhile parks the call
 /// ([`crate::stateless`]); here only shapes change.
 async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
-    if let Some(level) = request.exchange.level(&request.caller) {
-        levels::want(link, level).await;
-    }
     let own = outgoing.spliced(None).finish();
     let params = era::to_legacy_params(&own);
     let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
     match outcome {
         Ok(result) => {
             let result = String::from_utf8_lossy(&result);
-            let info = link.peer_in(Era::Legacy).and_then(|peer| peer.info.as_deref());
-            // What a legacy server reads out it says nothing about keeping.
-            let caching = (outgoing.method == "resources/read").then_some((0, "private"));
-            Ok(era::to_modern_result(&result, caching, info).into())
+            let peer = link.peer_in(Era::Legacy);
+            let extra = Modern {
+                // A legacy server says nothing about keeping what it reads out.
+                caching: (outgoing.method == "resources/read").then_some((0, "private")),
+                server_info: peer.and_then(|peer| peer.info.as_deref()),
+            };
+            Ok(era::to_modern_result(&result, extra).into())
         }
         Err(Refusal::Peer(error)) => {
-            if let Some(needed) = era::url_elicitations(&error) {
-                return Ok(needed.into());
+            if let Some(questions) = era::url_questions(error.get()) {
+                return Ok(visits(&questions).into());
             }
             let version = request.caller.version;
             Err(of_peer(era::error_for(
@@ -127,6 +121,22 @@ async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Ou
         }
         Err(other) => Err(other),
     }
+}
+
+/// What a modern client is told when a legacy server wants URLs visited first: nothing waits for it at
+/// the server, so there is no `requestState`.
+fn visits(questions: &[String]) -> String {
+    let asked = questions.iter().enumerate().map(|(at, params)| {
+        format!(
+            r#""elicitation-{}":{{"method":"elicitation/create","params":{params}}}"#,
+            at + 1
+        )
+    });
+    let asked: Vec<String> = asked.collect();
+    format!(
+        r#"{{"resultType":"input_required","inputRequests":{{{}}}}}"#,
+        asked.join(",")
+    )
 }
 
 /// A peer's error, in the words of its caller's era.
@@ -179,16 +189,17 @@ impl<'a> Outgoing<'a> {
     }
 
     /// The arguments a modern server wants repeated in headers.
-    fn headers(&self, era: Era) -> Vec<(&'a str, String)> {
+    fn headers(&self, era: Era) -> Vec<(String, String)> {
         match (era, self.mirrored.arguments) {
             (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {
-                mirror::param_headers(headers, Some(arguments))
+                let said = mirror::param_headers(headers, Some(arguments)).into_iter();
+                said.map(|(name, value)| (name.to_owned(), value)).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    fn mirror<'m>(&self, params: &'m [(&'m str, String)]) -> Mirror<'m>
+    fn mirror<'m>(&self, params: &'m [(String, String)]) -> Mirror<'m>
     where
         'a: 'm,
     {

@@ -1,13 +1,11 @@
 //! `subscriptions/listen`: a stateless client hears of what it named until either side ends it (MCP
 //! 2026-07-28, subscriptions).
 
-use std::sync::Arc;
-
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp;
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::subscriptions::{Filter, Listen};
-use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
 
 use super::{Relay, required};
@@ -39,7 +37,9 @@ impl Relay {
         let listener = listener::begin(&self.agents, &self.directory, &self.subscriptions, &agent);
         let _listener = listener.await?;
         let wanted = self.follow(&agent, wanted, resources).await;
-        request.exchange.send(acknowledged(&wanted, &tag), Class::Kept);
+        request
+            .exchange
+            .send(acknowledged(&wanted, &tag), Class::Kept);
         agent.set_ready();
         tokio::select! {
             () = request.exchange.cancelled() => Err(Refusal::Cancelled),

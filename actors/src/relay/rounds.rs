@@ -7,9 +7,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
+use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::quoted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -85,7 +86,9 @@ impl Relay {
             let responses = ask(request, link, &needs).await?;
             params = next_round(&first, &responses, needs.request_state);
         }
-        Err(link.lost(&format!("it asked for more input {MAX_ROUNDS} times in one call")))
+        Err(link.lost(&format!(
+            "it asked for more input {MAX_ROUNDS} times in one call"
+        )))
     }
 }
 
@@ -119,9 +122,15 @@ async fn ask_one(
         )));
     }
     let params = input.params.map(RawValue::get);
-    let params = era::to_legacy_question(&input.method, params, caller.version, &question::new_id())
-        .map_err(|why| link.lost(&why.to_string()))?;
-    let answer = question::put(link, caller, exchange, &input.method, params.as_deref()).await;
+    let id = crate::session::new_id();
+    let params = era::to_legacy_question(&input.method, params, caller.version, id.as_str());
+    let answer = match params {
+        Some(params) => question::put(link, caller, exchange, &input.method, Some(&params)).await,
+        None => question::refused(
+            METHOD_NOT_FOUND,
+            &format!("a client of {} cannot be asked this", caller.version),
+        ),
+    };
     said(&input.method, answer)
 }
 
@@ -160,7 +169,11 @@ fn declared(can: &ClientCapabilities) -> String {
         out.push(r#""roots":{}"#.to_owned());
     }
     if can.sampling {
-        let tools = if can.sampling_tools { r#""tools":{}"# } else { "" };
+        let tools = if can.sampling_tools {
+            r#""tools":{}"#
+        } else {
+            ""
+        };
         out.push(format!(r#""sampling":{{{tools}}}"#));
     }
     let modes: Vec<&str> = [
@@ -179,6 +192,7 @@ fn declared(can: &ClientCapabilities) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mgp_protocol::splice::member;
 
     #[test]
     fn the_next_round_repeats_the_first_with_what_was_said() {

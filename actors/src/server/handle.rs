@@ -18,8 +18,9 @@ use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
 use super::ServerMsg;
+use super::handshake::Spoken;
 use crate::exchange::Exchange;
-use crate::link::Link;
+use crate::link::{Link, List};
 use crate::mailbox::{AskError, Mailbox};
 use crate::time::moment;
 
@@ -42,6 +43,8 @@ pub struct ServerHandle {
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
     life: tokio::sync::Mutex<()>,
+    /// The eras it spoke the last time it was met.
+    spoken: Mutex<Option<Spoken>>,
 }
 
 /// What a supervisor publishes of its server.
@@ -87,6 +90,7 @@ impl ServerHandle {
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
             life: tokio::sync::Mutex::new(()),
+            spoken: Mutex::new(None),
         })
     }
 
@@ -154,6 +158,12 @@ impl ServerHandle {
     /// [`AskError`] when it is gone or overloaded.
     pub fn tell(&self, message: ServerMsg) -> Result<(), AskError> {
         self.supervisor()?.tell(message)
+    }
+
+    /// Has a list fetched again: it was good for a time only, and that is over. Asking again while it
+    /// is being fetched is one more fetch at most.
+    pub fn refresh(&self, list: List) {
+        let _ = self.tell(ServerMsg::ListChanged(list));
     }
 
     /// The supervisor's mailbox.
@@ -259,6 +269,19 @@ impl ServerHandle {
     /// server's mark, never reaches into the next.
     pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.life.lock().await
+    }
+
+    /// What it spoke the last time. A start that fails leaves it forgotten, so that the next one asks
+    /// anew.
+    pub(super) fn take_spoken(&self) -> Option<Spoken> {
+        let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
+        spoken.take()
+    }
+
+    /// It was met, and speaks this.
+    pub(super) fn speaks(&self, eras: Spoken) {
+        let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
+        *spoken = Some(eras);
     }
 
     pub(super) fn publish(&self, status: Status) {

@@ -1,12 +1,79 @@
-//! `initialize` toward a server, and what it answered.
+//! Finding out which eras a server speaks, and shaking hands in each of them (MCP versioning,
+//! backward compatibility).
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use mgp_protocol::dialect::Version;
-use mgp_protocol::mcp::{self, Initialization, ServerCapabilities};
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::mcp::server::{Discover, Discovered};
+use mgp_protocol::mcp::{self, Initialization, Method, ServerCapabilities};
+use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
+use serde::Deserialize;
 
 use crate::link::{Link, Peer, Wire};
+use crate::request::Outcome;
+
+/// How long a server may be silent to a first question of one era before it is asked in the other
+/// too. Most programs are up by then; for one that is not, nothing is lost: whichever question it
+/// answers counts. A legacy server that never answers what it does not know costs this once.
+pub(super) const PROBE: Duration = Duration::from_secs(2);
+
+pub(super) const DISCOVER: &str = Discover::METHOD;
+
+/// Errors by which a server shows that it is a modern one, whatever else it does not like.
+const MODERN_ERRORS: std::ops::RangeInclusive<i64> = -32022..=-32020;
+
+/// The eras a server speaks with us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// `initialize` only.
+    Legacy,
+    /// 2026-07-28 only, or nothing else any more once `initialize` was said.
+    Modern,
+    /// Both at once.
+    Dual,
+}
+
+/// Why there was no handshake.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// In words.
+    Failed(String),
+    /// The server must be started anew and be spoken to like this.
+    Again(Spoken),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// What a server is known to speak should it die while it is asked: old ones do at a question they
+/// do not know.
+#[derive(Debug, Default)]
+pub(super) struct Fragile(Mutex<Option<Spoken>>);
+
+impl Fragile {
+    fn set(&self, spoken: Option<Spoken>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
+    }
+
+    pub(super) fn get(&self) -> Option<Spoken> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the answer to `server/discover` shows.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// It speaks our modern version.
+    Modern(Box<Peer>),
+    /// It does not; `initialize` may help. Why, when it is a modern server all the same.
+    Other(Option<String>),
+}
 
 /// `params` of our `initialize`. A shared server learns once what it can ask, so everything is
 /// declared that the kernel can pass on to some client; what the client at hand cannot answer is
@@ -20,23 +87,121 @@ pub(super) fn params(version: &str) -> String {
     )
 }
 
-/// Shakes hands over a link: `initialize`, its answer, `notifications/initialized`.
+/// Shakes hands with a child. `known` is what it spoke the last time.
+///
+/// # Errors
+/// [`Trouble`].
+pub(super) async fn with_child(
+    link: &Arc<Link>,
+    version: &str,
+    known: Option<Spoken>,
+    fragile: &Fragile,
+) -> Result<Spoken, Trouble> {
+    let spoken = match known {
+        None => probe(link, version, fragile).await?,
+        Some(Spoken::Legacy) => legacy(link, version).await?,
+        Some(Spoken::Modern) => modern(link).await?,
+        Some(Spoken::Dual) => {
+            modern(link).await?;
+            legacy(link, version).await?;
+            still_modern(link, Spoken::Dual).await?
+        }
+    };
+    fragile.set(None);
+    Ok(spoken)
+}
+
+/// Asks in the modern way first, then in the old one.
+async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spoken, Trouble> {
+    fragile.set(Some(Spoken::Legacy));
+    let params = params(version);
+    let mut discover = Box::pin(link.ask_in(Era::Modern, DISCOVER, None));
+    // Sent when it is first waited for.
+    let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
+    let found = match tokio::time::timeout(PROBE, &mut discover).await {
+        Ok(answer) => judge(answer),
+        Err(_silent) => tokio::select! {
+            biased;
+            answer = &mut discover => judge(answer),
+            answer = &mut hello => match answer {
+                Ok(result) => {
+                    drop(discover);
+                    complete(link, &result).await?;
+                    return Ok(Spoken::Legacy);
+                }
+                Err(refused) => match judge(discover.await) {
+                    Found::Modern(peer) => {
+                        link.set_peer(*peer);
+                        return Ok(Spoken::Modern);
+                    }
+                    Found::Other(why) => return Err(unspoken(why, &refused).into()),
+                },
+            },
+        },
+    };
+    match found {
+        Found::Other(why) => {
+            let result = hello.await.map_err(|e| unspoken(why, &e))?;
+            complete(link, &result).await?;
+            Ok(Spoken::Legacy)
+        }
+        Found::Modern(peer) => {
+            link.set_peer(*peer);
+            fragile.set(Some(Spoken::Modern));
+            match tokio::time::timeout(PROBE, hello).await {
+                Ok(Err(_)) => Ok(Spoken::Modern),
+                Ok(Ok(result)) => {
+                    let both = complete(link, &result).await;
+                    still_modern(link, both.map_or(Spoken::Modern, |()| Spoken::Dual)).await
+                }
+                Err(_silent) => still_modern(link, Spoken::Modern).await,
+            }
+        }
+    }
+}
+
+/// For some servers `initialize` is the end of the modern era: such a one is started anew, and
+/// never asked that again.
+async fn still_modern(link: &Arc<Link>, spoken: Spoken) -> Result<Spoken, Trouble> {
+    match judge(link.ask_in(Era::Modern, DISCOVER, None).await) {
+        Found::Modern(_) => Ok(spoken),
+        Found::Other(_) => Err(Trouble::Again(Spoken::Modern)),
+    }
+}
+
+async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
+    let answer = link.ask_in(Era::Modern, DISCOVER, None).await;
+    let words = answer.as_ref().err().map(ToString::to_string);
+    match judge(answer) {
+        Found::Modern(peer) => {
+            link.set_peer(*peer);
+            Ok(Spoken::Modern)
+        }
+        Found::Other(why) => {
+            let why = why.or(words).unwrap_or_else(|| "no such answer".into());
+            Err(format!("{DISCOVER}: {why}"))
+        }
+    }
+}
+
+/// Shakes hands in the legacy era: `initialize`, its answer, `notifications/initialized`.
 ///
 /// # Errors
 /// In words, what went wrong.
-pub(super) async fn shake(link: &Arc<Link>, version: &str) -> Result<(), String> {
+pub(super) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, String> {
     let answer = link
-        .ask("initialize", Some(&params(version)))
+        .ask_in(Era::Legacy, "initialize", Some(&params(version)))
         .await
         .map_err(|e| format!("initialize: {e}"))?;
-    complete(link, std::str::from_utf8(&answer).unwrap_or("")).await
+    complete(link, &answer).await?;
+    Ok(Spoken::Legacy)
 }
 
 /// Takes the result of `initialize` and says that we are ready.
 ///
 /// # Errors
 /// In words, what is wrong with the answer.
-pub(super) async fn complete(link: &Arc<Link>, result: &str) -> Result<(), String> {
+pub(super) async fn complete(link: &Arc<Link>, result: &[u8]) -> Result<(), String> {
     link.set_peer(read(result)?);
     let ready = mgp_protocol::jsonrpc::notification("notifications/initialized", None);
     match link.wire() {
@@ -51,7 +216,12 @@ pub(super) async fn complete(link: &Arc<Link>, result: &str) -> Result<(), Strin
     }
 }
 
-fn read(result: &str) -> Result<Peer, String> {
+/// Reads the result of `initialize`.
+///
+/// # Errors
+/// In words, what is wrong with it.
+pub(super) fn read(result: &[u8]) -> Result<Peer, String> {
+    let result = std::str::from_utf8(result).unwrap_or("");
     let hello: Initialization<'_> =
         mcp::read(Some(result)).map_err(|e| format!("the answer to initialize: {e}"))?;
     let version = Version::parse(&hello.protocol_version)
@@ -69,4 +239,89 @@ fn read(result: &str) -> Result<Peer, String> {
         info: hello.server_info.map(|i| i.get().into()),
         instructions: hello.instructions.as_deref().map(Into::into),
     })
+}
+
+/// Judges an answer to `server/discover`. Only a result that names our version is a modern server we
+/// can speak with; every error sends us to `initialize`, whatever its code.
+pub(super) fn judge(answer: Outcome) -> Found {
+    match answer {
+        Ok(result) => discovered(&result),
+        Err(Refusal::Peer(error)) => {
+            let said: Option<Said> = serde_json::from_str(error.get()).ok();
+            let modern = said.filter(|said| MODERN_ERRORS.contains(&said.code));
+            Found::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
+        }
+        Err(_) => Found::Other(None),
+    }
+}
+
+#[derive(Deserialize)]
+struct Said {
+    code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+fn discovered(result: &[u8]) -> Found {
+    let text = std::str::from_utf8(result).unwrap_or("");
+    let Ok(said) = mcp::read::<Discovered<'_>>(Some(text)) else {
+        return Found::Other(None);
+    };
+    let ours = Version::MODERN.as_str();
+    if !said.supported_versions.iter().any(|v| v == ours) {
+        let theirs = said.supported_versions.join(", ");
+        return Found::Other(Some(format!("it speaks MCP {theirs}, not {ours}")));
+    }
+    Found::Modern(Box::new(Peer {
+        version: Version::MODERN,
+        capabilities: ServerCapabilities::read(said.capabilities),
+        raw_capabilities: said.capabilities.map_or("{}", |c| c.get()).into(),
+        info: said.server_info().map(|i| i.get().into()),
+        instructions: said.instructions.as_deref().map(Into::into),
+    }))
+}
+
+/// Both ways are closed.
+pub(super) fn unspoken(modern: Option<String>, legacy: &impl std::fmt::Display) -> String {
+    match modern {
+        Some(why) => format!("{DISCOVER}: {why}; initialize: {legacy}"),
+        None => format!("initialize: {legacy}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn refused(code: i64) -> Outcome {
+        let error = format!(r#"{{"code":{code},"message":"no"}}"#);
+        Err(Refusal::Peer(RawValue::from_string(error).unwrap()))
+    }
+
+    /// Versioning, "Backward Compatibility": the era hangs on no single code.
+    #[test]
+    fn only_a_result_with_our_version_is_a_modern_server() {
+        let ours = br#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}}}"#;
+        let Found::Modern(peer) = judge(Ok(Bytes::from_static(ours))) else {
+            panic!("it is modern");
+        };
+        assert!(peer.capabilities.tools && !peer.capabilities.prompts);
+        assert_eq!(peer.info.as_deref(), Some(r#"{"name":"n"}"#));
+        let later = Bytes::from_static(br#"{"supportedVersions":["2027-01-01"]}"#);
+        assert!(matches!(judge(Ok(later)), Found::Other(Some(_))));
+        let odd = Bytes::from_static(b"{}");
+        assert!(matches!(judge(Ok(odd)), Found::Other(None)));
+        for code in [-32601, -32602, -32000, -32023] {
+            assert!(matches!(judge(refused(code)), Found::Other(None)), "{code}");
+        }
+        for code in [-32020, -32021, -32022] {
+            assert!(
+                matches!(judge(refused(code)), Found::Other(Some(_))),
+                "{code}"
+            );
+        }
+    }
 }

@@ -4,21 +4,20 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_engine::catalog::Offer;
 use mgp_engine::restart::Exit;
 use mgp_engine::spec::{Reach, ServerSpec};
-use mgp_protocol::jsonrpc::{self, Message};
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
 use tokio::task::JoinHandle;
 
+use super::handshake::{Fragile, Spoken, Trouble};
 use super::lists::Lists;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
-use crate::link::{self, HttpWire, Link, Opened, Upward, Wire};
+use crate::link::{Link, Upward, Wire};
 use crate::mailbox::Mailbox;
 
 /// A write to a child that makes no progress for this long ends it: its pipe is full and it does
@@ -113,15 +112,15 @@ impl Drop for Incarnation {
 }
 
 /// Everything one life needs.
-struct Life {
+pub(super) struct Life {
     attempt: u64,
-    spec: ServerSpec,
+    pub(super) spec: ServerSpec,
     /// What the server offered in its last life.
     before: Offer,
     orders: Arc<Orders>,
-    connector: Arc<Connector>,
+    pub(super) connector: Arc<Connector>,
     guard: GuardHandle,
-    handle: Arc<ServerHandle>,
+    pub(super) handle: Arc<ServerHandle>,
     log: ServerLog,
     upward: Arc<dyn Upward>,
     me: Mailbox<ServerMsg>,
@@ -146,7 +145,21 @@ impl Life {
         }
     }
 
+    /// One process, or a second one where the first showed that it must be spoken to otherwise: that
+    /// is no failure of the server.
     async fn child(&self) -> End {
+        let mut known = self.handle.take_spoken();
+        loop {
+            match self.process(known).await {
+                End::Again(spoken) => known = Some(spoken),
+                end @ (End::Stopped | End::ByItself | End::Exited(_) | End::Failed(_)) => {
+                    return end;
+                }
+            }
+        }
+    }
+
+    async fn process(&self, known: Option<Spoken>) -> End {
         let mut child = match child::spawn(&self.child_spec(), &self.log) {
             Ok(child) => child,
             Err(error) => return End::Failed(error.to_string()),
@@ -167,8 +180,11 @@ impl Life {
             reader.receive_frame(frame);
         });
         let mut reading = tokio::spawn(reading);
+        let fragile = Fragile::default();
+        let version = &self.connector.version;
+        let shake = Box::pin(handshake::with_child(&link, version, known, &fragile));
         let why = tokio::select! {
-            why = self.serve(&link, handshake::shake(&link, &self.connector.version)) => why,
+            why = self.serve(&link, shake) => why,
             why = self.fallen(&mut child, &mut reading, &mut writing) => why,
         };
         self.lose(&link, &why);
@@ -176,10 +192,18 @@ impl Life {
         self.guard.unwatch(pid);
         writing.abort();
         reading.abort();
-        match why {
-            End::ByItself => End::Exited(exit),
-            End::Failed(why) if exit.how == How::ByItself => End::Failed(format!("{why}; {exit}")),
-            End::Failed(_) | End::Stopped | End::Exited(_) => why,
+        match (why, fragile.get()) {
+            (End::ByItself | End::Failed(_), Some(spoken)) if exit.how == How::ByItself => {
+                self.log.note(&format!(
+                    "{exit} when it was asked what it speaks; it is started again and asked otherwise"
+                ));
+                End::Again(spoken)
+            }
+            (End::ByItself, _) => End::Exited(exit),
+            (End::Failed(why), _) if exit.how == How::ByItself => {
+                End::Failed(format!("{why}; {exit}"))
+            }
+            (end @ (End::Failed(_) | End::Stopped | End::Exited(_) | End::Again(_)), _) => end,
         }
     }
 
@@ -212,7 +236,7 @@ impl Life {
     }
 
     /// The connection is over: nobody is given it any more, and who waits for an answer is told.
-    fn lose(&self, link: &Link, end: &End) {
+    pub(super) fn lose(&self, link: &Link, end: &End) {
         self.handle.retire(link.number);
         link.lose(&end.words());
     }
@@ -239,81 +263,27 @@ impl Life {
         }
     }
 
-    async fn remote(&self, url: &str, headers: &std::collections::BTreeMap<String, String>) -> End {
-        let headers = match header_map(headers) {
-            Ok(headers) => headers,
-            Err(why) => return End::Failed(why),
-        };
-        let hello = handshake::params(&self.connector.version);
-        let hello = jsonrpc::request("0", "initialize", Some(&hello));
-        let limit = self.spec.limits.max_frame;
-        let opening = link::open(&self.connector.client, url, &headers, hello.into(), limit);
-        let opened = tokio::select! {
-            opened = tokio::time::timeout(self.spec.limits.start_timeout, opening) => opened,
-            end = self.ordered() => return end,
-        };
-        match opened {
-            Err(_) => End::Failed(self.too_slow()),
-            Ok(Err(error)) => End::Failed(error.to_string()),
-            Ok(Ok(Opened::Streamable { wire, answer })) => self.streamable(wire, &answer).await,
-            Ok(Ok(Opened::Sse { wire, stream })) => {
-                let link = self.link(Wire::Sse(wire.clone()));
-                let listening = tokio::spawn(wire.listen(link.clone(), stream));
-                let shake = handshake::shake(&link, &self.connector.version);
-                let end = self.serve(&link, shake).await;
-                self.lose(&link, &end);
-                listening.abort();
-                end
-            }
-        }
-    }
-
-    async fn streamable(&self, wire: Arc<HttpWire>, answer: &bytes::Bytes) -> End {
-        let link = self.link(Wire::Http(wire.clone()));
-        let result = match jsonrpc::parse(answer) {
-            Ok(Message::Response {
-                outcome: Ok(result),
-                ..
-            }) => result.get().to_owned(),
-            Ok(Message::Response {
-                outcome: Err(error),
-                ..
-            }) => return End::Failed(format!("initialize: {}", error.get())),
-            Ok(_) | Err(_) => return End::Failed("initialize was not answered".into()),
-        };
-        let shake = handshake::complete(&link, &result);
-        let end = {
-            let listening = async {
-                shake.await?;
-                tokio::spawn(wire.clone().listen(link.clone()));
-                Ok(())
-            };
-            self.serve(&link, listening).await
-        };
-        self.lose(&link, &end);
-        let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
-        end
-    }
-
-    fn link(&self, wire: Wire) -> Arc<Link> {
+    pub(super) fn link(&self, wire: Wire) -> Arc<Link> {
         Link::new(
             self.spec.id.clone(),
             self.spec.limits.clone(),
             wire,
             self.log.clone(),
             self.upward.clone(),
+            &self.connector.version,
         )
     }
 
     /// Handshake, first lists, then on until told to end.
-    async fn serve(
+    pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
-        shake: impl Future<Output = Result<(), String>>,
+        shake: impl Future<Output = Result<Spoken, Trouble>>,
     ) -> End {
         let start = async {
-            shake.await?;
-            Lists::fetch(link, self.before.clone()).await
+            self.handle.speaks(shake.await?);
+            let lists = Lists::fetch(link, self.before.clone()).await;
+            lists.map_err(Trouble::Failed)
         };
         let start = tokio::time::timeout(self.spec.limits.start_timeout, start);
         let lists = tokio::select! {
@@ -322,7 +292,8 @@ impl Life {
         };
         match lists {
             Err(_) => return End::Failed(self.too_slow()),
-            Ok(Err(why)) => return End::Failed(why),
+            Ok(Err(Trouble::Failed(why))) => return End::Failed(why),
+            Ok(Err(Trouble::Again(spoken))) => return End::Again(spoken),
             Ok(Ok(lists)) => {
                 let connected = ServerMsg::Connected(self.attempt, link.clone(), Box::new(lists));
                 if self.me.tell(connected).is_err() {
@@ -338,7 +309,7 @@ impl Life {
     }
 
     /// Resolves when somebody wants this life to end.
-    async fn ordered(&self) -> End {
+    pub(super) async fn ordered(&self) -> End {
         tokio::select! {
             () = self.orders.kill.raised() => End::Failed(self.failure()),
             () = self.orders.stop.raised() => End::Stopped,
@@ -356,7 +327,7 @@ impl Life {
             .unwrap_or_else(|| "its supervisor is gone".into())
     }
 
-    fn too_slow(&self) -> String {
+    pub(super) fn too_slow(&self) -> String {
         format!(
             "it was not ready within {} s (start_timeout_secs)",
             self.spec.limits.start_timeout.as_secs()
@@ -365,7 +336,7 @@ impl Life {
 }
 
 /// How a life came to its end.
-enum End {
+pub(super) enum End {
     /// Somebody asked.
     Stopped,
     /// The process ended.
@@ -374,6 +345,8 @@ enum End {
     Exited(child::Exit),
     /// Something is wrong with it.
     Failed(String),
+    /// Nothing is wrong with it, but it must be spoken to like this from its first word on.
+    Again(Spoken),
 }
 
 impl End {
@@ -382,6 +355,7 @@ impl End {
             Self::Stopped => "it was stopped".into(),
             Self::ByItself | Self::Exited(_) => "its process ended".into(),
             Self::Failed(why) => why.clone(),
+            Self::Again(_) => "it is started again".into(),
         }
     }
 
@@ -391,24 +365,12 @@ impl End {
             Self::Stopped => (Exit::Clean, "stopped".into()),
             Self::Failed(why) => (Exit::Failed(why.clone()), why),
             Self::ByItself => (Exit::Clean, "its process ended".into()),
+            Self::Again(_) => {
+                let why = "it cannot be spoken to";
+                (Exit::Failed(why.into()), why.into())
+            }
             Self::Exited(exit) if exit.code == Some(0) => (Exit::Clean, exit.to_string()),
             Self::Exited(exit) => (Exit::Failed(exit.to_string()), exit.to_string()),
         }
     }
-}
-
-/// Values are secrets: an error names only the header.
-fn header_map(headers: &std::collections::BTreeMap<String, String>) -> Result<HeaderMap, String> {
-    let mut map = HeaderMap::new();
-    for (name, value) in headers {
-        let key: HeaderName = name
-            .parse()
-            .map_err(|_| format!("headers: {name:?} is no header name"))?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| {
-            format!("headers: the value of {name} has a character HTTP does not allow")
-        })?;
-        value.set_sensitive(true);
-        map.insert(key, value);
-    }
-    Ok(map)
 }

@@ -6,12 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc::{self, Message};
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{
     Client, ClientError, Events, EventsError, Response, events, parse_url, read_json,
 };
 
-use super::{HttpWire, SESSION, SseWire, is};
+use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
+use crate::link::Mirror;
 
 /// How long a server may take to name its endpoint on an SSE stream.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
@@ -67,38 +70,121 @@ pub enum OpenError {
     },
 }
 
-/// POSTs `initialize`; where that is not understood, asks for an SSE stream.
-///
-/// # Errors
-/// [`OpenError`] in words for the operator.
-pub async fn open(
-    client: &Client,
-    url: &str,
-    headers: &HeaderMap,
-    initialize: Bytes,
-    limit: usize,
-) -> Result<Opened, OpenError> {
-    let mut with = headers.clone();
-    with.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    with.insert(
-        ACCEPT,
-        HeaderValue::from_static("application/json, text/event-stream"),
-    );
-    let uri = parse_url(url)?;
-    let response = client
-        .request(Method::POST, &uri, with, Some(initialize))
-        .await?;
-    match response.status {
-        status if status.is_success() => {
-            let session = response.headers.get(SESSION).cloned();
-            let answer = first_answer(url, response, limit).await?;
-            let wire = HttpWire::new(client.clone(), uri, headers.clone(), session);
-            Ok(Opened::Streamable { wire, answer })
+impl OpenError {
+    /// True when a connection was there and no answer came over it.
+    #[must_use]
+    pub fn is_no_answer(&self) -> bool {
+        match self {
+            Self::Client(error) => matches!(error, ClientError::Closed { .. }),
+            Self::Body(_) | Self::Events(_) | Self::NotMcp { .. } => true,
+            Self::Status { .. } => false,
         }
-        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-            old_style(client, url, headers, limit, response.status).await
+    }
+}
+
+/// Where a server may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// How it is reached.
+    pub client: &'a Client,
+    /// Where.
+    pub url: &'a str,
+    /// With which headers on each request.
+    pub headers: &'a HeaderMap,
+    /// The longest message, in bytes.
+    pub limit: usize,
+}
+
+impl Place<'_> {
+    /// POSTs `initialize`; where that is not understood, asks for an SSE stream.
+    ///
+    /// # Errors
+    /// [`OpenError`] in words for the operator.
+    pub async fn open(self, initialize: Bytes) -> Result<Opened, OpenError> {
+        let response = self.post(self.headers.clone(), initialize).await?;
+        match response.status {
+            status if status.is_success() => {
+                let (wire, answer) = self.opened(response).await?;
+                Ok(Opened::Streamable { wire, answer })
+            }
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                let Self {
+                    client,
+                    url,
+                    headers,
+                    limit,
+                } = self;
+                old_style(client, url, headers, limit, response.status).await
+            }
+            status => Err(refused(self.url, status)),
         }
-        status => Err(refused(url, status)),
+    }
+
+    /// POSTs `initialize` and nothing else: the wire, in its session, and the frame of the answer.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn initialize(self, frame: Bytes) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
+        let response = self.post(self.headers.clone(), frame).await?;
+        match response.status {
+            status if status.is_success() => self.opened(response).await,
+            status => Err(refused(self.url, status)),
+        }
+    }
+
+    /// POSTs a request of the modern era: the frame of the answer, whatever status it came with, or
+    /// `None` when there is none in it.
+    ///
+    /// # Errors
+    /// [`OpenError`] when nothing at all can be had from there.
+    pub async fn ask_alone(self, method: &str, frame: Bytes) -> Result<Option<Bytes>, OpenError> {
+        let mirror = Mirror {
+            method,
+            name: None,
+            params: &[],
+        };
+        let mut every = self.headers.clone();
+        every.insert(VERSION, HeaderValue::from_static(Version::MODERN.as_str()));
+        let headers = mirrored::headers(&every, mirror).map_err(|name| OpenError::NotMcp {
+            url: self.url.to_owned(),
+            why: format!("{name} cannot be a header"),
+        })?;
+        let response = self.post(headers, frame).await?;
+        if response.status.is_success() {
+            return first_answer(self.url, response, self.limit).await.map(Some);
+        }
+        // The body of an error is as long as it likes: what is no message is no answer.
+        let body = read_json(response.body, self.limit).await.ok();
+        Ok(body.filter(|body| matches!(jsonrpc::parse(body), Ok(Message::Response { .. }))))
+    }
+
+    /// A wire to the place.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the URL is none.
+    pub fn wire(self, session: Option<HeaderValue>) -> Result<Arc<HttpWire>, OpenError> {
+        let url = parse_url(self.url)?;
+        let client = self.client.clone();
+        Ok(HttpWire::new(client, url, self.headers.clone(), session))
+    }
+
+    async fn post(self, mut headers: HeaderMap, frame: Bytes) -> Result<Response, OpenError> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        let url = parse_url(self.url)?;
+        let sent = self
+            .client
+            .request(Method::POST, &url, headers, Some(frame));
+        Ok(sent.await?)
+    }
+
+    async fn opened(self, response: Response) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
+        let session = response.headers.get(SESSION).cloned();
+        let answer = first_answer(self.url, response, self.limit).await?;
+        Ok((self.wire(session)?, answer))
     }
 }
 
@@ -125,20 +211,18 @@ async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Byt
     if !is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
         return Err(OpenError::NotMcp {
             url: url.to_owned(),
-            why: "`initialize` was answered with neither JSON nor an event stream".into(),
+            why: "the first request was answered with neither JSON nor an event stream".into(),
         });
     }
     let mut stream = events(response.body, limit);
     while let Some(event) = stream.next().await? {
-        if let Ok(mgp_protocol::jsonrpc::Message::Response { .. }) =
-            mgp_protocol::jsonrpc::parse(&event.data)
-        {
+        if let Ok(Message::Response { .. }) = jsonrpc::parse(&event.data) {
             return Ok(event.data);
         }
     }
     Err(OpenError::NotMcp {
         url: url.to_owned(),
-        why: "its stream ended before `initialize` was answered".into(),
+        why: "its stream ended before the first request was answered".into(),
     })
 }
 

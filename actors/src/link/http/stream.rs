@@ -71,9 +71,27 @@ impl HttpWire {
             resumes += 1;
             let response = self.get(&place).await.map_err(|e| broken(link, &e))?;
             // The request itself was taken, so it must not be sent again.
-            let judged = self.judge(link, &response);
-            judged.map_err(|e| link.lost(&e.to_string()))?;
+            let judged = self.judge(link, response).await;
+            let response = judged.map_err(|e| link.lost(&e.to_string()))?;
             stream = events(response.body, link.limits.max_frame);
+        }
+    }
+
+    /// Reads the stream that answers the modern call `id`: it has no second part.
+    pub(super) async fn follow_once(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        response: Response,
+    ) -> Result<(), Refusal> {
+        let mut stream = events(response.body, link.limits.max_frame);
+        let ended = self
+            .drain(link, Some(id), &mut stream, &mut Place::default())
+            .await;
+        match ended {
+            _ if !link.awaits(id) => Ok(()),
+            Ok(()) => Err(link.lost("its stream ended without the answer")),
+            Err(e) => Err(link.lost(&format!("its stream broke: {e}"))),
         }
     }
 

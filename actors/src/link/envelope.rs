@@ -1,0 +1,73 @@
+//! What a modern request brings along, and what its errors say.
+
+use mgp_protocol::dialect::Version;
+use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
+use mgp_protocol::splice::{members, quoted};
+use serde::Deserialize;
+
+/// The headers of a request do not say what its body says.
+pub(super) const HEADER_MISMATCH: i64 = -32020;
+
+/// `_meta` of the kernel's own requests: nobody stands behind them who could be asked for anything.
+pub(super) fn meta(version: &str) -> String {
+    format!(
+        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{{}}}}"#,
+        Version::MODERN,
+        quoted(version)
+    )
+}
+
+/// `params`, which have no `_meta`, with this one.
+pub(super) fn wrap(params: Option<&str>, meta: &str) -> String {
+    let mut out = format!(r#"{{"_meta":{meta}"#);
+    for (name, value) in members(params.unwrap_or("{}")).unwrap_or_default() {
+        out.push(',');
+        out.push_str(&quoted(&name));
+        out.push(':');
+        out.push_str(value.get());
+    }
+    out.push('}');
+    out
+}
+
+/// `params` of a modern request that the kernel of this version sends for itself.
+#[must_use]
+pub fn wrapped(params: Option<&str>, version: &str) -> String {
+    wrap(params, &meta(version))
+}
+
+/// The code of an error object.
+pub(super) fn code(error: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Coded {
+        code: i64,
+    }
+    let coded: Coded = serde_json::from_str(error).ok()?;
+    Some(coded.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modern_request_says_its_version_and_what_its_client_can_do() {
+        let whole = wrap(Some(r#"{"cursor":"a\"b"}"#), &meta("1.0"));
+        let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        assert_eq!(read["cursor"], "a\"b");
+        assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");
+        assert_eq!(read["_meta"][CLIENT_CAPABILITIES], serde_json::json!({}));
+        assert_eq!(read["_meta"][CLIENT_INFO]["version"], "1.0");
+        let bare: serde_json::Value = serde_json::from_str(&wrap(None, "{}")).unwrap();
+        assert_eq!(bare, serde_json::json!({ "_meta": {} }));
+    }
+
+    #[test]
+    fn a_code_is_read_or_not_there() {
+        assert_eq!(
+            code(r#"{"code":-32020,"message":""}"#),
+            Some(HEADER_MISMATCH)
+        );
+        assert_eq!(code(r#"{"message":""}"#), None);
+    }
+}
