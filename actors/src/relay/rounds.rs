@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
@@ -61,20 +62,18 @@ impl Relay {
         let stamp = Stamp {
             client_info: &self.info(),
             capabilities: &capabilities,
-            log_level: level.map(|level| level.as_str()),
+            log_level: level.map(Level::as_str),
         };
         let first = era::to_modern_params(Some(&own), &stamp);
         let mut params = first.clone();
         for _ in 0..MAX_ROUNDS {
             let result = send(request, link, outgoing, Era::Modern, &params).await;
-            let result = result.map_err(|refusal| match refusal {
-                Refusal::Peer(error) => of_peer(era::error_for(
-                    &error,
-                    Era::Modern,
-                    caller.version,
-                    outgoing.method,
-                )),
-                other => other,
+            let result = result.map_err(|refusal| {
+                let Refusal::Peer(error) = &refusal else {
+                    return refusal;
+                };
+                let (version, method) = (caller.version, outgoing.method);
+                of_peer(era::error_for(error, Era::Modern, version, method))
             })?;
             let text = String::from_utf8_lossy(&result);
             let Some(needs) = needs(&text) else {
