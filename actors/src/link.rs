@@ -8,6 +8,7 @@ mod elicited;
 mod envelope;
 mod http;
 mod inbound;
+mod listening;
 mod questions;
 mod turns;
 mod wire;
@@ -23,6 +24,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::refusal::Refusal;
+use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
 use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
@@ -91,7 +93,10 @@ pub struct Link {
     pub limits: ServerLimits,
     /// Its log.
     pub log: ServerLog,
+    /// Calls, and the listens beside them.
     pending: Pending<InFlight>,
+    /// Bounds the calls.
+    places: Arc<Credit>,
     gate: Arc<Gate>,
     wire: Wire,
     legacy: OnceLock<Peer>,
@@ -101,6 +106,7 @@ pub struct Link {
     upward: Arc<dyn Upward>,
     turns: TurnQueue,
     questions: inbound::Questions,
+    listening: listening::Listening,
     elicited: elicited::Elicited,
     asks_roots: AtomicBool,
     counts: Counts,
@@ -122,6 +128,8 @@ struct InFlight {
     /// The client's own progress token, as JSON text.
     token: Option<Box<str>>,
     era: Era,
+    /// It is a `subscriptions/listen`, which the server may end without an answer.
+    listens: bool,
     /// Milliseconds of the kernel's clock at the last sign of life.
     touched: AtomicU64,
 }
@@ -142,10 +150,12 @@ impl Link {
         Arc::new(Self {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            pending: Pending::new(limits.max_in_flight),
+            pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
+            places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),
             questions: inbound::Questions::default(),
+            listening: listening::Listening::default(),
             elicited: elicited::Elicited::default(),
             asks_roots: AtomicBool::new(false),
             counts: Counts::default(),
@@ -223,7 +233,7 @@ impl Link {
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.pending.len()
+        usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
     }
 
     /// Lines that were no messages, messages that were too large.
@@ -253,6 +263,7 @@ impl Link {
             }));
         }
         self.questions.drop_all();
+        self.listening.end();
         self.wire.close();
     }
 

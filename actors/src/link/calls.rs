@@ -58,6 +58,7 @@ impl Link {
             Some(caller) => self.turns.enter(caller.connection, call.exchange).await?,
             None => None,
         };
+        let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer)?;
         let _forget = Forget { link: self, id };
@@ -129,25 +130,32 @@ impl Link {
     }
 
     fn register(&self, call: &Call<'_>, answer: oneshot::Sender<Outcome>) -> Result<u64, Refusal> {
-        let in_flight = InFlight {
+        self.insert(InFlight {
             answer,
             exchange: call.exchange.clone(),
             caller: call.caller.cloned(),
             token: call.token.map(Into::into),
             era: call.era,
+            listens: false,
             touched: AtomicU64::new(now_ms()),
+        })
+    }
+
+    pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
+        let refused = |refused| match refused {
+            Refused::Full(_) => self.overloaded(),
+            Refused::Closed(_) => self.untaken("its connection was closed"),
         };
-        self.pending
-            .insert(in_flight)
-            .map_err(|refused| match refused {
-                Refused::Full(_) => Refusal::Overloaded {
-                    what: format!(
-                        "the list of {} calls under way at server {}",
-                        self.limits.max_in_flight, self.server
-                    ),
-                },
-                Refused::Closed(_) => self.untaken("its connection was closed"),
-            })
+        self.pending.insert(in_flight).map_err(refused)
+    }
+
+    fn overloaded(&self) -> Refusal {
+        Refusal::Overloaded {
+            what: format!(
+                "the list of {} calls under way at server {}",
+                self.limits.max_in_flight, self.server
+            ),
+        }
     }
 
     /// Resolves when the call has been silent for too long, or has taken too long in all. Time spent
@@ -248,9 +256,9 @@ impl Link {
 }
 
 /// However a call ends, its place in the table does not outlive it.
-struct Forget<'a> {
-    link: &'a Arc<Link>,
-    id: u64,
+pub(super) struct Forget<'a> {
+    pub(super) link: &'a Arc<Link>,
+    pub(super) id: u64,
 }
 
 impl Drop for Forget<'_> {

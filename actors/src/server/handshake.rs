@@ -119,17 +119,17 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
     // Sent when it is first waited for.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
     let found = match tokio::time::timeout(PROBE, &mut discover).await {
-        Ok(answer) => judge(answer),
+        Ok(answer) => heard(answer)?,
         Err(_silent) => tokio::select! {
             biased;
-            answer = &mut discover => judge(answer),
+            answer = &mut discover => heard(answer)?,
             answer = &mut hello => match answer {
                 Ok(result) => {
                     drop(discover);
                     complete(link, &result).await?;
                     return Ok(Spoken::Legacy);
                 }
-                Err(refused) => match judge(discover.await) {
+                Err(refused) => match heard(discover.await)? {
                     Found::Modern(peer) => {
                         link.set_peer(*peer);
                         return Ok(Spoken::Modern);
@@ -157,6 +157,14 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
                 Err(_silent) => still_modern(link, Spoken::Modern).await,
             }
         }
+    }
+}
+
+/// What a server itself answered; anything else is no sign of an era.
+fn heard(answer: Outcome) -> Result<Found, Trouble> {
+    match answer {
+        Ok(_) | Err(Refusal::Peer(_)) => Ok(judge(answer)),
+        Err(trouble) => Err(Trouble::Failed(format!("{DISCOVER}: {trouble}"))),
     }
 }
 
