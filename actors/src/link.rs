@@ -13,11 +13,12 @@ mod questions;
 mod turns;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::levels::Level;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
@@ -109,6 +110,8 @@ pub struct Link {
     listening: listening::Listening,
     elicited: elicited::Elicited,
     asks_roots: AtomicBool,
+    /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
+    level: AtomicU8,
     counts: Counts,
 }
 
@@ -158,6 +161,7 @@ impl Link {
             listening: listening::Listening::default(),
             elicited: elicited::Elicited::default(),
             asks_roots: AtomicBool::new(false),
+            level: AtomicU8::new(0),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
@@ -228,6 +232,23 @@ impl Link {
     #[must_use]
     pub fn asks_roots(&self) -> bool {
         self.asks_roots.load(Ordering::Relaxed)
+    }
+
+    /// The log level the server was told; `None` before it was told any.
+    #[must_use]
+    pub fn told_level(&self) -> Option<Level> {
+        let place = usize::from(self.level.load(Ordering::Relaxed));
+        place
+            .checked_sub(1)
+            .and_then(|place| Level::ALL.get(place))
+            .copied()
+    }
+
+    /// The server was told this log level.
+    pub(crate) fn level_told(&self, level: Level) {
+        let place = Level::ALL.iter().position(|one| *one == level);
+        let place = place.and_then(|place| u8::try_from(place + 1).ok());
+        self.level.store(place.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Calls under way.

@@ -16,7 +16,7 @@ use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use super::{InFlight, Link, List, envelope};
+use super::{InFlight, Link, List, Wire, envelope};
 use crate::exchange::{Class, Exchange, Flag};
 use crate::request::Caller;
 
@@ -273,6 +273,10 @@ impl Link {
         if let Some(params) = params
             && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
         {
+            // What comes over one channel comes in order: the listen in force says it too.
+            if matches!(self.wire, Wire::Child(_)) && self.listening.is_superseded(params) {
+                return;
+            }
             // Under which listen of ours it came is nobody's business.
             let bare = envelope::without_meta(params);
             self.upward.updated(&self.server, &updated.uri, &bare);

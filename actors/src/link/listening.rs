@@ -28,9 +28,9 @@ pub(super) const MAX_LISTENS: usize = 16;
 /// Wishes that come this close are asked for together.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// How long the listen before stays when another has taken its place: what the server said there
-/// before may still be on its way.
-const LINGER: Duration = Duration::from_millis(250);
+/// How long the listen before stays when another has taken its place: over HTTP, what the server said
+/// there before may still be on its way. What it says in both within this time comes twice.
+const LINGER: Duration = Duration::from_millis(50);
 
 /// How long a server may take to say what it will tell; it has nothing to work out for that.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,10 +93,15 @@ impl Listening {
         let Ok(said) = mcp::read::<Acknowledged<'_>>(params) else {
             return;
         };
-        let meta = said.meta.map_or("{}", |meta| meta.get());
-        if let Some(id) = member(meta, SUBSCRIPTION_ID).and_then(|id| id.parse().ok()) {
+        if let Some(id) = said.meta.and_then(|meta| listen_of(meta.get())) {
             self.acknowledged.send_replace((id, said.notifications));
         }
+    }
+
+    /// True for a message of a listen that another one has taken the place of.
+    pub(super) fn is_superseded(&self, params: &str) -> bool {
+        let of = member(params, "_meta").and_then(listen_of);
+        of.is_some_and(|of| of < self.acknowledged.borrow().0)
     }
 
     /// A wish; answers its number.
@@ -191,6 +196,11 @@ impl Link {
             task_ids: Vec::new(),
         }
     }
+}
+
+/// The listen that a message belongs to; later ones have higher ids.
+fn listen_of(meta: &str) -> Option<u64> {
+    member(meta, SUBSCRIPTION_ID)?.parse().ok()
 }
 
 /// One listen under way; dropping it ends it at the server too.
