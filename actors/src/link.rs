@@ -10,6 +10,8 @@ mod http;
 mod inbound;
 mod listening;
 mod questions;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod turns;
 mod wire;
 
@@ -277,6 +279,7 @@ impl Link {
 
     /// Settles every call as lost: the connection is gone.
     pub fn lose(&self, why: &str) {
+        self.listening.end();
         for (_, call) in self.pending.close() {
             let _ = call.answer.send(Err(Refusal::Lost {
                 server: self.server.clone(),
@@ -284,7 +287,6 @@ impl Link {
             }));
         }
         self.questions.drop_all();
-        self.listening.end();
         self.wire.close();
     }
 

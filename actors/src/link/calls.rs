@@ -274,3 +274,24 @@ fn now_ms() -> u64 {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::link::scripted::Scripted;
+
+    /// SEP-2243: a server that misses headers has another schema than the one that is known.
+    #[tokio::test]
+    async fn a_header_mismatch_has_the_tools_fetched_again() {
+        let mut it = Scripted::modern("{}");
+        for (code, heard) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
+            let link = it.link.clone();
+            let call = tokio::spawn(async move { link.ask("tools/call", Some("{}")).await });
+            let request = it.next().await;
+            it.answer(&request, "error", &json!({"code": code, "message": ""}));
+            call.await.unwrap().unwrap_err();
+            assert_eq!(*it.heard.0.lock().unwrap(), heard, "{code}");
+        }
+    }
+}

@@ -290,8 +290,9 @@ impl Standing {
 async fn keep(link: Arc<Link>) {
     let mut over = link.listening.over.subscribe();
     tokio::select! {
-        () = keep_on(&link) => {}
+        biased;
         _ = over.wait_for(|over| *over) => {}
+        () = keep_on(&link) => {}
     }
 }
 
@@ -375,5 +376,121 @@ fn changed_meanwhile(link: &Link, agreed: &Filter) {
         if may {
             link.upward.list_changed(&link.server, list);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::link::scripted::Scripted;
+
+    const TOOLS: &str = r#"{"tools":{"listChanged":true},"prompts":{},"resources":{}}"#;
+
+    fn acknowledge(it: &Scripted, listen: &Value, notifications: &Value) {
+        it.say(&json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "notifications": notifications},
+        }));
+    }
+
+    async fn next_listen(it: &mut Scripted) -> (Value, Value) {
+        let listen = it.next().await;
+        assert_eq!(listen["method"], "subscriptions/listen");
+        let version = &listen["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        assert_eq!(*version, "2026-07-28");
+        let wanted = listen["params"]["notifications"].clone();
+        (listen, wanted)
+    }
+
+    fn updated(it: &Scripted, listen: &Value, uri: &str) {
+        it.say(&json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "uri": uri},
+        }));
+    }
+
+    /// Another wish is another listen; the one before goes only when the new one is in force, and
+    /// what is said in both is heard once.
+    #[tokio::test]
+    async fn a_wish_leaves_no_gap() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let (first, wanted) = next_listen(&mut it).await;
+        assert_eq!(wanted, json!({"toolsListChanged": true}));
+        acknowledge(&it, &first, &wanted);
+        it.link.listens().await;
+        let mut granted = Box::pin(it.link.follow("a:b"));
+        let (second, wanted) = next_listen(&mut it).await;
+        let all = json!({"toolsListChanged": true, "resourceSubscriptions": ["a:b"]});
+        assert_eq!(wanted, all);
+        tokio::select! {
+            biased;
+            granted = &mut granted => panic!("{granted:?} before it was acknowledged"),
+            () = std::future::ready(()) => {}
+        }
+        updated(&it, &first, "a:b");
+        acknowledge(&it, &second, &wanted);
+        granted.await.unwrap();
+        updated(&it, &first, "a:b");
+        updated(&it, &second, "a:b");
+        let heard = [r#"a:b {"uri":"a:b"}"#; 2];
+        assert_eq!(*it.heard.0.lock().unwrap(), heard);
+        let cancelled = it.next().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], first["id"]);
+    }
+
+    /// A listen that ends is opened again, and what may have been missed is asked for.
+    #[tokio::test]
+    async fn a_listen_that_ends_is_opened_again() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let (first, wanted) = next_listen(&mut it).await;
+        acknowledge(&it, &first, &wanted);
+        it.link.listens().await;
+        it.answer(&first, "result", &json!({"resultType": "complete"}));
+        let (second, again) = next_listen(&mut it).await;
+        assert_eq!(again, wanted);
+        acknowledge(&it, &second, &wanted);
+        let granted = tokio::spawn(it.link.follow("a:b"));
+        let (third, wanted) = next_listen(&mut it).await;
+        acknowledge(&it, &third, &wanted);
+        granted.await.unwrap().unwrap();
+        assert_eq!(*it.heard.0.lock().unwrap(), ["Tools"]);
+    }
+
+    /// What a server will not tell is not promised, and not asked for again.
+    #[tokio::test]
+    async fn what_is_not_acknowledged_is_refused() {
+        let mut it = Scripted::modern(r#"{"resources":{}}"#);
+        it.link.listen();
+        it.link.listens().await;
+        let granted = tokio::spawn(it.link.follow("a:b"));
+        let (listen, _) = next_listen(&mut it).await;
+        acknowledge(&it, &listen, &json!({}));
+        let refusal = granted.await.unwrap().unwrap_err();
+        assert!(refusal.to_string().contains("a:b"), "{refusal}");
+        let cancelled = it.next().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(it.link.in_flight(), 0);
+    }
+
+    /// Nobody waits for a listen: a connection with nothing else under way is idle.
+    #[tokio::test]
+    async fn a_listen_is_no_call() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let (listen, wanted) = next_listen(&mut it).await;
+        acknowledge(&it, &listen, &wanted);
+        it.link.listens().await;
+        assert_eq!(it.link.in_flight(), 0);
+        assert!(it.link.drain(Duration::from_secs(5)).await);
+        it.link.lose("it was stopped");
+        let lost = it.link.follow("a:b").await.unwrap_err();
+        assert!(matches!(lost, Refusal::Lost { .. }), "{lost}");
     }
 }

@@ -303,6 +303,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
+    use crate::link::scripted::Scripted;
 
     fn refused(code: i64) -> Outcome {
         let error = format!(r#"{{"code":{code},"message":"no"}}"#);
@@ -331,5 +332,53 @@ mod tests {
                 "{code}"
             );
         }
+    }
+
+    const DISCOVERED: &str =
+        r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+    const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
+
+    /// A server that answers each request in turn like this; what it was asked, and what was made of
+    /// it.
+    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<Spoken, Trouble>) {
+        let mut it = Scripted::new();
+        let (link, fragile) = (it.link.clone(), Fragile::default());
+        let meeting = tokio::spawn(async move { with_child(&link, "1.0", None, &fragile).await });
+        let mut asked = Vec::new();
+        for (outcome, value) in script {
+            let mut request = it.next().await;
+            while request["id"].is_null() {
+                request = it.next().await;
+            }
+            asked.push(request["method"].as_str().unwrap().to_owned());
+            it.answer(&request, outcome, &serde_json::from_str(value).unwrap());
+        }
+        (asked, meeting.await.unwrap())
+    }
+
+    /// A modern question first; `initialize` decides whether both eras are spoken.
+    #[tokio::test]
+    async fn each_kind_of_server_is_met_in_its_eras() {
+        let no = ("error", r#"{"code":-32601,"message":"no"}"#);
+        let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
+        let (asked, spoken) = meet(&[no, hello]).await;
+        assert_eq!(asked, ["server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(Spoken::Legacy)));
+        let (_, spoken) = meet(&[discovered, no]).await;
+        assert!(matches!(spoken, Ok(Spoken::Modern)));
+        let (asked, spoken) = meet(&[discovered, hello, discovered]).await;
+        assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
+        assert!(matches!(spoken, Ok(Spoken::Dual)));
+        let (_, spoken) = meet(&[discovered, hello, no]).await;
+        assert!(matches!(spoken, Err(Trouble::Again(Spoken::Modern))));
+        let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
+        let (_, spoken) = meet(&[later, no]).await;
+        let Err(Trouble::Failed(why)) = spoken else {
+            panic!("nothing is spoken there");
+        };
+        assert!(
+            why.contains("only 2027-01-01") && why.contains("initialize"),
+            "{why}"
+        );
     }
 }
