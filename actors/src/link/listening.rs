@@ -325,7 +325,7 @@ async fn keep_on(link: &Arc<Link>) {
                 }
             }
             Err(refusal) => {
-                link.log.note(&format!("subscriptions/listen: {refusal}"));
+                note(link, &refusal);
                 gap |= current.as_ref().is_none_or(|c| c.task.is_finished());
                 let refused = matches!(refusal, Refusal::Peer(_));
                 link.listening.tell(wish, Err(refusal));
@@ -347,12 +347,22 @@ async fn keep_on(link: &Arc<Link>) {
                 tokio::time::sleep(GATHER).await;
             }
             ended = standing.ended(link) => {
-                link.log.note(&format!("subscriptions/listen: {ended}"));
+                note(link, &ended);
                 (current, gap) = (None, true);
                 pause(&mut wait).await;
             }
         }
     }
+}
+
+/// It is opened again, so that there is nothing to be done about it.
+fn note(link: &Link, why: &Refusal) {
+    let why = if let Refusal::Lost { reason, .. } = why {
+        reason.clone()
+    } else {
+        why.to_string()
+    };
+    link.log.note(&format!("{}: {why}", Listen::METHOD));
 }
 
 async fn begin(link: &Arc<Link>, filter: &Filter) -> Result<(Standing, Filter), Refusal> {
