@@ -8,21 +8,26 @@ mod elicited;
 mod envelope;
 mod http;
 mod inbound;
+mod listening;
 mod questions;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod turns;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::levels::Level;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::refusal::Refusal;
+use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
 use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
@@ -91,7 +96,10 @@ pub struct Link {
     pub limits: ServerLimits,
     /// Its log.
     pub log: ServerLog,
+    /// Calls, and the listens beside them.
     pending: Pending<InFlight>,
+    /// Bounds the calls.
+    places: Arc<Credit>,
     gate: Arc<Gate>,
     wire: Wire,
     legacy: OnceLock<Peer>,
@@ -101,8 +109,11 @@ pub struct Link {
     upward: Arc<dyn Upward>,
     turns: TurnQueue,
     questions: inbound::Questions,
+    listening: listening::Listening,
     elicited: elicited::Elicited,
     asks_roots: AtomicBool,
+    /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
+    level: AtomicU8,
     counts: Counts,
 }
 
@@ -122,6 +133,8 @@ struct InFlight {
     /// The client's own progress token, as JSON text.
     token: Option<Box<str>>,
     era: Era,
+    /// It is a `subscriptions/listen`, which the server may end without an answer.
+    listens: bool,
     /// Milliseconds of the kernel's clock at the last sign of life.
     touched: AtomicU64,
 }
@@ -142,12 +155,15 @@ impl Link {
         Arc::new(Self {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            pending: Pending::new(limits.max_in_flight),
+            pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
+            places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),
             questions: inbound::Questions::default(),
+            listening: listening::Listening::default(),
             elicited: elicited::Elicited::default(),
             asks_roots: AtomicBool::new(false),
+            level: AtomicU8::new(0),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
@@ -220,10 +236,27 @@ impl Link {
         self.asks_roots.load(Ordering::Relaxed)
     }
 
+    /// The log level the server was told; `None` before it was told any.
+    #[must_use]
+    pub fn told_level(&self) -> Option<Level> {
+        let place = usize::from(self.level.load(Ordering::Relaxed));
+        place
+            .checked_sub(1)
+            .and_then(|place| Level::ALL.get(place))
+            .copied()
+    }
+
+    /// The server was told this log level.
+    pub(crate) fn level_told(&self, level: Level) {
+        let place = Level::ALL.iter().position(|one| *one == level);
+        let place = place.and_then(|place| u8::try_from(place + 1).ok());
+        self.level.store(place.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.pending.len()
+        usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
     }
 
     /// Lines that were no messages, messages that were too large.
@@ -246,6 +279,7 @@ impl Link {
 
     /// Settles every call as lost: the connection is gone.
     pub fn lose(&self, why: &str) {
+        self.listening.end();
         for (_, call) in self.pending.close() {
             let _ = call.answer.send(Err(Refusal::Lost {
                 server: self.server.clone(),

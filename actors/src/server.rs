@@ -93,6 +93,8 @@ pub struct ServerState {
     current: Option<Incarnation>,
     offer: Offer,
     fetching: Vec<(List, bool)>,
+    /// Lists that changed while they were fetched for the first time.
+    changed: Vec<List>,
     notes: Vec<String>,
     stopping: Vec<Reply<()>>,
     why: Option<Why>,
@@ -121,6 +123,7 @@ impl Actor for ServerActor {
             current: None,
             offer: Offer::new(self.handle.id.clone()),
             fetching: Vec::new(),
+            changed: Vec::new(),
             notes: Vec::new(),
             stopping: Vec::new(),
             why: None,
@@ -227,6 +230,7 @@ impl ServerActor {
     /// Starts one attempt; it reports back as `Connected` and `Ended`.
     fn attempt(&self, state: &mut ServerState) {
         state.attempts += 1;
+        state.changed.clear();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let life = Incarnation::begin(self, state.attempts, spec, offer, state.me.clone());
         state.current = Some(life);
@@ -261,6 +265,9 @@ impl ServerActor {
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
         self.subscriptions.server_back(&self.handle.id);
+        for list in std::mem::take(&mut state.changed) {
+            self.fetch(state, list);
+        }
         let directory = self.directory.clone();
         tokio::spawn(async move { levels::tell(&directory, &link).await });
     }
@@ -404,6 +411,9 @@ impl ServerActor {
 
     fn fetch(&self, state: &mut ServerState, list: List) {
         let Some(link) = state.current.as_ref().and_then(|c| c.link.clone()) else {
+            if !state.changed.contains(&list) {
+                state.changed.push(list);
+            }
             return;
         };
         // One more fetch afterwards covers any number of changes meanwhile.

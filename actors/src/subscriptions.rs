@@ -15,6 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::exchange::Class;
+use crate::link::Link;
 use crate::mailbox::{Letter, Mailbox, Reply};
 use crate::server::ServerTable;
 use mgp_sync::snapshot::Snapshot;
@@ -187,24 +188,17 @@ impl SubscriptionsActor {
             }
             return;
         };
+        if link.peer_in(Era::Modern).is_some() {
+            return listen(link, effect, reply);
+        }
         let (method, uri) = match effect {
             Effect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
             Effect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
         };
         tokio::spawn(async move {
             let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
-            let answer = link
-                .ask_in(Era::Legacy, method, Some(&params))
-                .await
-                .map(|_| ());
-            match reply {
-                Some(reply) => reply.send(answer),
-                None => {
-                    if let Err(error) = answer {
-                        link.log.note(&format!("{method} {uri}: {error}"));
-                    }
-                }
-            }
+            let answer = link.ask_in(Era::Legacy, method, Some(&params)).await;
+            conclude(&link, reply, method, &uri, answer.map(|_| ()));
         });
     }
 
@@ -225,6 +219,40 @@ impl SubscriptionsActor {
             let frame = renamed(params, &name);
             agent.tell(frame, Class::Kept);
         }
+    }
+}
+
+/// A modern server is told the whole of what is wanted of it with its next listen.
+fn listen(link: Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusal>>>) {
+    match effect {
+        Effect::UnsubscribeUpstream { uri, .. } => {
+            link.unfollow(&uri);
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+        }
+        Effect::SubscribeUpstream { uri, .. } => {
+            let agreed = link.follow(&uri);
+            tokio::spawn(async move {
+                let answer = agreed.await;
+                conclude(&link, reply, "subscriptions/listen", &uri, answer);
+            });
+        }
+    }
+}
+
+/// The agent that asked hears the answer, else the server's log.
+fn conclude(
+    link: &Link,
+    reply: Option<Reply<Result<(), Refusal>>>,
+    method: &str,
+    uri: &str,
+    answer: Result<(), Refusal>,
+) {
+    match (reply, answer) {
+        (Some(reply), answer) => reply.send(answer),
+        (None, Err(error)) => link.log.note(&format!("{method} {uri}: {error}")),
+        (None, Ok(())) => {}
     }
 }
 

@@ -58,6 +58,7 @@ impl Link {
             Some(caller) => self.turns.enter(caller.connection, call.exchange).await?,
             None => None,
         };
+        let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer)?;
         let _forget = Forget { link: self, id };
@@ -129,25 +130,32 @@ impl Link {
     }
 
     fn register(&self, call: &Call<'_>, answer: oneshot::Sender<Outcome>) -> Result<u64, Refusal> {
-        let in_flight = InFlight {
+        self.insert(InFlight {
             answer,
             exchange: call.exchange.clone(),
             caller: call.caller.cloned(),
             token: call.token.map(Into::into),
             era: call.era,
+            listens: false,
             touched: AtomicU64::new(now_ms()),
+        })
+    }
+
+    pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
+        let refused = |refused| match refused {
+            Refused::Full(_) => self.overloaded(),
+            Refused::Closed(_) => self.untaken("its connection was closed"),
         };
-        self.pending
-            .insert(in_flight)
-            .map_err(|refused| match refused {
-                Refused::Full(_) => Refusal::Overloaded {
-                    what: format!(
-                        "the list of {} calls under way at server {}",
-                        self.limits.max_in_flight, self.server
-                    ),
-                },
-                Refused::Closed(_) => self.untaken("its connection was closed"),
-            })
+        self.pending.insert(in_flight).map_err(refused)
+    }
+
+    fn overloaded(&self) -> Refusal {
+        Refusal::Overloaded {
+            what: format!(
+                "the list of {} calls under way at server {}",
+                self.limits.max_in_flight, self.server
+            ),
+        }
     }
 
     /// Resolves when the call has been silent for too long, or has taken too long in all. Time spent
@@ -248,9 +256,9 @@ impl Link {
 }
 
 /// However a call ends, its place in the table does not outlive it.
-struct Forget<'a> {
-    link: &'a Arc<Link>,
-    id: u64,
+pub(super) struct Forget<'a> {
+    pub(super) link: &'a Arc<Link>,
+    pub(super) id: u64,
 }
 
 impl Drop for Forget<'_> {
@@ -265,4 +273,25 @@ fn now_ms() -> u64 {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::link::scripted::Scripted;
+
+    /// SEP-2243: a server that misses headers has another schema than the one that is known.
+    #[tokio::test]
+    async fn a_header_mismatch_has_the_tools_fetched_again() {
+        let mut it = Scripted::modern("{}");
+        for (code, heard) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
+            let link = it.link.clone();
+            let call = tokio::spawn(async move { link.ask("tools/call", Some("{}")).await });
+            let request = it.next().await;
+            it.answer(&request, "error", &json!({"code": code, "message": ""}));
+            call.await.unwrap().unwrap_err();
+            assert_eq!(*it.heard.0.lock().unwrap(), heard, "{code}");
+        }
+    }
 }

@@ -1,8 +1,12 @@
 //! What a modern request brings along, and what its errors say.
 
+use std::borrow::Cow;
+
 use mgp_protocol::dialect::Version;
-use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
-use mgp_protocol::splice::{members, quoted};
+use mgp_protocol::mcp::meta::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
+};
+use mgp_protocol::splice::{member, members, quoted};
 use serde::Deserialize;
 
 /// The headers of a request do not say what its body says.
@@ -36,6 +40,20 @@ pub fn wrapped(params: Option<&str>, version: &str) -> String {
     wrap(params, &meta(version))
 }
 
+/// `params` of a subscription's message without its `_meta`; those of other messages as they are.
+pub(super) fn without_meta(params: &str) -> Cow<'_, str> {
+    let tagged = member(params, "_meta").and_then(|meta| member(meta, SUBSCRIPTION_ID));
+    if tagged.is_none() {
+        return params.into();
+    }
+    let kept = members(params).unwrap_or_default().into_iter();
+    let kept: Vec<_> = kept
+        .filter(|(name, _)| name != "_meta")
+        .map(|(name, value)| format!("{}:{}", quoted(&name), value.get()))
+        .collect();
+    format!("{{{}}}", kept.join(",")).into()
+}
+
 /// The code of an error object.
 pub(super) fn code(error: &str) -> Option<i64> {
     #[derive(Deserialize)]
@@ -60,6 +78,14 @@ mod tests {
         assert_eq!(read["_meta"][CLIENT_INFO]["version"], "1.0");
         let bare: serde_json::Value = serde_json::from_str(&wrap(None, "{}")).unwrap();
         assert_eq!(bare, serde_json::json!({ "_meta": {} }));
+    }
+
+    #[test]
+    fn what_a_subscription_adds_is_taken_away() {
+        let tagged = format!(r#"{{"uri":"a","_meta":{{"{SUBSCRIPTION_ID}":7}},"x":1.0}}"#);
+        assert_eq!(without_meta(&tagged), r#"{"uri":"a","x":1.0}"#);
+        let own = r#"{"uri":"a","_meta":{"x":1}}"#;
+        assert_eq!(without_meta(own), own);
     }
 
     #[test]

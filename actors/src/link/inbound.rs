@@ -16,7 +16,7 @@ use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use super::{InFlight, Link, List};
+use super::{InFlight, Link, List, Wire, envelope};
 use crate::exchange::{Class, Exchange, Flag};
 use crate::request::Caller;
 
@@ -198,15 +198,26 @@ impl Link {
                 self.upward.list_changed(&self.server, List::Resources);
             }
             "notifications/resources/updated" => self.updated(params),
+            "notifications/subscriptions/acknowledged" => self.listening.acknowledged(params),
             "notifications/elicitation/complete" => self.elicitation_complete(params),
             "notifications/cancelled" => {
                 if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
                 {
-                    self.questions.withdraw(&id);
+                    self.withdrawn(&id);
                 }
             }
             _ => self.pass_on(method, params, via),
+        }
+    }
+
+    /// The server takes back a question, or ends a listen.
+    fn withdrawn(&self, id: &RequestId) {
+        self.questions.withdraw(id);
+        if let Some(id) = id.as_u64()
+            && self.pending.with(id, |call| call.listens) == Some(true)
+        {
+            self.settle(id, Err(self.lost("it ended a listen")));
         }
     }
 
@@ -262,7 +273,13 @@ impl Link {
         if let Some(params) = params
             && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
         {
-            self.upward.updated(&self.server, &updated.uri, params);
+            // What comes over one channel comes in order: the listen in force says it too.
+            if matches!(self.wire, Wire::Child(_)) && self.listening.is_superseded(params) {
+                return;
+            }
+            // Under which listen of ours it came is nobody's business.
+            let bare = envelope::without_meta(params);
+            self.upward.updated(&self.server, &updated.uri, &bare);
         }
     }
 

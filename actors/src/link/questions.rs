@@ -125,3 +125,25 @@ impl Link {
         self.wire().tell(self, frame.into());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::link::scripted::Scripted;
+
+    /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.
+    #[tokio::test]
+    async fn a_modern_server_asks_nothing() {
+        let mut it = Scripted::modern("{}");
+        for method in ["roots/list", "ping", "elicitation/create"] {
+            it.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
+            let answer = it.next().await;
+            assert_eq!(answer["id"], "q");
+            assert_eq!(answer["error"]["code"], -32601, "{method}");
+        }
+        let mut legacy = Scripted::new();
+        legacy.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "ping"}));
+        assert_eq!(legacy.next().await["result"], json!({}));
+    }
+}

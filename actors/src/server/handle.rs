@@ -1,7 +1,7 @@
 //! The public face of one server: what calls and reports read without asking its supervisor.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub struct ServerHandle {
     life: tokio::sync::Mutex<()>,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
+    /// It ended at a question about its era and was started again for nothing, since it was met.
+    excused: AtomicBool,
 }
 
 /// What a supervisor publishes of its server.
@@ -91,6 +93,7 @@ impl ServerHandle {
             status: watch::Sender::new(status),
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
+            excused: AtomicBool::new(false),
         })
     }
 
@@ -279,7 +282,19 @@ impl ServerHandle {
     }
 
     /// It was met, and speaks this.
-    pub(super) fn speaks(&self, eras: Spoken) {
+    pub(super) fn met(&self, eras: Spoken) {
+        self.excused.store(false, Ordering::Relaxed);
+        self.speaks(eras);
+    }
+
+    /// It ended at a question about its era, and is to be spoken to like this the next time. True
+    /// when that is at once; a server that ends at whatever it is asked has no more of it.
+    pub(super) fn ended_at_question(&self, eras: Spoken) -> bool {
+        self.speaks(eras);
+        !self.excused.swap(true, Ordering::Relaxed)
+    }
+
+    fn speaks(&self, eras: Spoken) {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         *spoken = Some(eras);
     }

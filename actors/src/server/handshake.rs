@@ -119,17 +119,17 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
     // Sent when it is first waited for.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
     let found = match tokio::time::timeout(PROBE, &mut discover).await {
-        Ok(answer) => judge(answer),
+        Ok(answer) => heard(answer)?,
         Err(_silent) => tokio::select! {
             biased;
-            answer = &mut discover => judge(answer),
+            answer = &mut discover => heard(answer)?,
             answer = &mut hello => match answer {
                 Ok(result) => {
                     drop(discover);
                     complete(link, &result).await?;
                     return Ok(Spoken::Legacy);
                 }
-                Err(refused) => match judge(discover.await) {
+                Err(refused) => match heard(discover.await)? {
                     Found::Modern(peer) => {
                         link.set_peer(*peer);
                         return Ok(Spoken::Modern);
@@ -157,6 +157,14 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
                 Err(_silent) => still_modern(link, Spoken::Modern).await,
             }
         }
+    }
+}
+
+/// What a server itself answered; anything else is no sign of an era.
+fn heard(answer: Outcome) -> Result<Found, Trouble> {
+    match answer {
+        Ok(_) | Err(Refusal::Peer(_)) => Ok(judge(answer)),
+        Err(trouble) => Err(Trouble::Failed(format!("{DISCOVER}: {trouble}"))),
     }
 }
 
@@ -295,6 +303,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
+    use crate::link::scripted::Scripted;
 
     fn refused(code: i64) -> Outcome {
         let error = format!(r#"{{"code":{code},"message":"no"}}"#);
@@ -323,5 +332,53 @@ mod tests {
                 "{code}"
             );
         }
+    }
+
+    const DISCOVERED: &str =
+        r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+    const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
+
+    /// A server that answers each request in turn like this; what it was asked, and what was made of
+    /// it.
+    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<Spoken, Trouble>) {
+        let mut it = Scripted::new();
+        let (link, fragile) = (it.link.clone(), Fragile::default());
+        let meeting = tokio::spawn(async move { with_child(&link, "1.0", None, &fragile).await });
+        let mut asked = Vec::new();
+        for (outcome, value) in script {
+            let mut request = it.next().await;
+            while request["id"].is_null() {
+                request = it.next().await;
+            }
+            asked.push(request["method"].as_str().unwrap().to_owned());
+            it.answer(&request, outcome, &serde_json::from_str(value).unwrap());
+        }
+        (asked, meeting.await.unwrap())
+    }
+
+    /// A modern question first; `initialize` decides whether both eras are spoken.
+    #[tokio::test]
+    async fn each_kind_of_server_is_met_in_its_eras() {
+        let no = ("error", r#"{"code":-32601,"message":"no"}"#);
+        let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
+        let (asked, spoken) = meet(&[no, hello]).await;
+        assert_eq!(asked, ["server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(Spoken::Legacy)));
+        let (_, spoken) = meet(&[discovered, no]).await;
+        assert!(matches!(spoken, Ok(Spoken::Modern)));
+        let (asked, spoken) = meet(&[discovered, hello, discovered]).await;
+        assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
+        assert!(matches!(spoken, Ok(Spoken::Dual)));
+        let (_, spoken) = meet(&[discovered, hello, no]).await;
+        assert!(matches!(spoken, Err(Trouble::Again(Spoken::Modern))));
+        let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
+        let (_, spoken) = meet(&[later, no]).await;
+        let Err(Trouble::Failed(why)) = spoken else {
+            panic!("nothing is spoken there");
+        };
+        assert!(
+            why.contains("only 2027-01-01") && why.contains("initialize"),
+            "{why}"
+        );
     }
 }

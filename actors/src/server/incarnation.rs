@@ -148,10 +148,9 @@ impl Life {
     /// One process, or a second one where the first showed that it must be spoken to otherwise: that
     /// is no failure of the server.
     async fn child(&self) -> End {
-        let mut known = self.handle.take_spoken();
         loop {
-            match self.process(known).await {
-                End::Again(spoken) => known = Some(spoken),
+            match self.process(self.handle.take_spoken()).await {
+                End::Again => {}
                 end @ (End::Stopped | End::ByItself | End::Exited(_) | End::Failed(_)) => {
                     return end;
                 }
@@ -193,17 +192,19 @@ impl Life {
         writing.abort();
         reading.abort();
         match (why, fragile.get()) {
-            (End::ByItself | End::Failed(_), Some(spoken)) if exit.how == How::ByItself => {
+            (End::ByItself | End::Failed(_), Some(spoken))
+                if exit.how == How::ByItself && self.handle.ended_at_question(spoken) =>
+            {
                 self.log.note(&format!(
                     "{exit} when it was asked what it speaks; it is started again and asked otherwise"
                 ));
-                End::Again(spoken)
+                End::Again
             }
             (End::ByItself, _) => End::Exited(exit),
             (End::Failed(why), _) if exit.how == How::ByItself => {
                 End::Failed(format!("{why}; {exit}"))
             }
-            (end @ (End::Failed(_) | End::Stopped | End::Exited(_) | End::Again(_)), _) => end,
+            (end @ (End::Failed(_) | End::Stopped | End::Exited(_) | End::Again), _) => end,
         }
     }
 
@@ -281,7 +282,10 @@ impl Life {
         shake: impl Future<Output = Result<Spoken, Trouble>>,
     ) -> End {
         let start = async {
-            self.handle.speaks(shake.await?);
+            self.handle.met(shake.await?);
+            // First, so that no change is missed after the lists were fetched.
+            link.listen();
+            link.listens().await;
             let lists = Lists::fetch(link, self.before.clone()).await;
             lists.map_err(Trouble::Failed)
         };
@@ -293,7 +297,10 @@ impl Life {
         match lists {
             Err(_) => return End::Failed(self.too_slow()),
             Ok(Err(Trouble::Failed(why))) => return End::Failed(why),
-            Ok(Err(Trouble::Again(spoken))) => return End::Again(spoken),
+            Ok(Err(Trouble::Again(spoken))) => {
+                self.handle.met(spoken);
+                return End::Again;
+            }
             Ok(Ok(lists)) => {
                 let connected = ServerMsg::Connected(self.attempt, link.clone(), Box::new(lists));
                 if self.me.tell(connected).is_err() {
@@ -345,8 +352,8 @@ pub(super) enum End {
     Exited(child::Exit),
     /// Something is wrong with it.
     Failed(String),
-    /// Nothing is wrong with it, but it must be spoken to like this from its first word on.
-    Again(Spoken),
+    /// Nothing is wrong with it, but it must be spoken to otherwise from its first word on.
+    Again,
 }
 
 impl End {
@@ -355,7 +362,7 @@ impl End {
             Self::Stopped => "it was stopped".into(),
             Self::ByItself | Self::Exited(_) => "its process ended".into(),
             Self::Failed(why) => why.clone(),
-            Self::Again(_) => "it is started again".into(),
+            Self::Again => "it is started again".into(),
         }
     }
 
@@ -365,7 +372,7 @@ impl End {
             Self::Stopped => (Exit::Clean, "stopped".into()),
             Self::Failed(why) => (Exit::Failed(why.clone()), why),
             Self::ByItself => (Exit::Clean, "its process ended".into()),
-            Self::Again(_) => {
+            Self::Again => {
                 let why = "it cannot be spoken to";
                 (Exit::Failed(why.into()), why.into())
             }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::catalog::{Kind, Offer};
+use mgp_engine::freshness::Freshness;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
@@ -33,10 +35,19 @@ impl Fresh {
     }
 }
 
+/// One list, all its pages together.
+#[derive(Debug)]
+struct Whole {
+    kind: Kind,
+    definitions: Vec<ByteString>,
+    /// How long it may be kept, where the server's era says so.
+    freshness: Option<Freshness>,
+}
+
 /// Freshly fetched lists: definitions as the server sent them.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    lists: Vec<(Kind, Vec<ByteString>)>,
+    lists: Vec<Whole>,
     notes: Vec<String>,
 }
 
@@ -65,11 +76,16 @@ impl Lists {
 
     /// Schemas take their time to compile, so this is no work for the threads that carry calls.
     async fn read(self, before: Offer) -> Fresh {
-        let kinds = self.lists.iter().map(|(kind, _)| *kind).collect();
+        let kinds = self.lists.iter().map(|list| list.kind).collect();
         let Self { lists, notes } = self;
         let reading = tokio::task::spawn_blocking(move || {
-            let lists = lists.iter();
-            lists.fold(before, |offer, (kind, list)| offer.with(*kind, list))
+            lists.iter().fold(before, |offer, list| {
+                let offer = offer.with(list.kind, &list.definitions);
+                match list.freshness {
+                    Some(freshness) => offer.fresh(list.kind, freshness),
+                    None => offer,
+                }
+            })
         });
         Fresh {
             offer: reading.await.expect("reading lists does not panic"),
@@ -81,15 +97,20 @@ impl Lists {
     async fn fill(&mut self, link: &Arc<Link>, list: List) -> Result<(), String> {
         let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
         for (kind, method) in kinds(list) {
-            let items = match (offered(can, list), *kind) {
-                (false, _) => Vec::new(),
-                // Many servers offer resources and know no templates.
-                (true, Kind::Templates) => {
-                    self.pages(link, *kind, method).await.unwrap_or_default()
-                }
-                (true, _) => self.pages(link, *kind, method).await?,
+            let mut whole = Whole {
+                kind: *kind,
+                definitions: Vec::new(),
+                freshness: None,
             };
-            self.lists.push((*kind, items));
+            if offered(can, list) {
+                match self.pages(link, &mut whole, method).await {
+                    Ok(()) => {}
+                    // Many servers offer resources and know no templates.
+                    Err(_) if *kind == Kind::Templates => whole.definitions.clear(),
+                    Err(why) => return Err(why),
+                }
+            }
+            self.lists.push(whole);
         }
         Ok(())
     }
@@ -97,10 +118,10 @@ impl Lists {
     async fn pages(
         &mut self,
         link: &Arc<Link>,
-        kind: Kind,
+        whole: &mut Whole,
         method: &str,
-    ) -> Result<Vec<ByteString>, String> {
-        let (mut items, mut cursor) = (Vec::new(), None::<String>);
+    ) -> Result<(), String> {
+        let mut cursor = None::<String>;
         for _ in 0..MAX_PAGES {
             let params = cursor
                 .as_ref()
@@ -109,22 +130,43 @@ impl Lists {
                 .ask(method, params.as_deref())
                 .await
                 .map_err(|e| format!("{method}: {e}"))?;
-            let next = read_page(page, kind, &mut items).map_err(|e| format!("{method}: {e}"))?;
-            if next.is_none() || items.len() >= MAX_ITEMS {
-                return Ok(items);
+            let next = whole.take(page).map_err(|e| format!("{method}: {e}"))?;
+            if link.peer_in(Era::Modern).is_none() {
+                whole.freshness = None;
+            }
+            if next.is_none() || whole.definitions.len() >= MAX_ITEMS {
+                return Ok(());
             }
             if next == cursor {
                 self.notes.push(format!(
                     "{method}: the same nextCursor twice; the list ends there"
                 ));
-                return Ok(items);
+                return Ok(());
             }
             cursor = next;
         }
         self.notes.push(format!(
             "{method}: more than {MAX_PAGES} pages; the rest is not shown"
         ));
-        Ok(items)
+        Ok(())
+    }
+}
+
+impl Whole {
+    /// Takes the definitions of one page; answers the next cursor. The whole is as fresh as its
+    /// least fresh page.
+    fn take(&mut self, page: bytes::Bytes) -> Result<Option<String>, String> {
+        let page = ByteString::try_from(page).map_err(|_| "the answer is not UTF-8".to_owned())?;
+        let key = self.kind.member();
+        let list = member(&page, key).ok_or_else(|| format!("no `{key}` in the answer"))?;
+        let list: Vec<&RawValue> =
+            serde_json::from_str(list).map_err(|e| format!("`{key}` is no list: {e}"))?;
+        let items = list.iter().map(|item| page.slice_ref(item.get()));
+        self.definitions.extend(items);
+        let fresh = Freshness::read(&page);
+        self.freshness = Some(self.freshness.map_or(fresh, |before| before.and(fresh)));
+        let next = member(&page, "nextCursor").filter(|c| *c != "null");
+        Ok(next.and_then(|c| serde_json::from_str(c).ok()))
     }
 }
 
@@ -147,18 +189,29 @@ fn offered(can: ServerCapabilities, list: List) -> bool {
     }
 }
 
-/// Takes the definitions of one page; answers the next cursor.
-fn read_page(
-    page: bytes::Bytes,
-    kind: Kind,
-    items: &mut Vec<ByteString>,
-) -> Result<Option<String>, String> {
-    let page = ByteString::try_from(page).map_err(|_| "the answer is not UTF-8".to_owned())?;
-    let key = kind.member();
-    let list = member(&page, key).ok_or_else(|| format!("no `{key}` in the answer"))?;
-    let list: Vec<&RawValue> =
-        serde_json::from_str(list).map_err(|e| format!("`{key}` is no list: {e}"))?;
-    items.extend(list.iter().map(|item| page.slice_ref(item.get())));
-    let next = member(&page, "nextCursor").filter(|c| *c != "null");
-    Ok(next.and_then(|c| serde_json::from_str(c).ok()))
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use mgp_engine::freshness::Scope;
+
+    use super::*;
+
+    /// SEP-2549: the pages of a list may be kept as long as the one that may be kept the shortest.
+    #[test]
+    fn a_list_is_as_fresh_as_its_least_fresh_page() {
+        let mut whole = Whole {
+            kind: Kind::Tools,
+            definitions: Vec::new(),
+            freshness: None,
+        };
+        let pages = [
+            r#"{"tools":[{"name":"a"}],"ttlMs":9000,"cacheScope":"public","nextCursor":""}"#,
+            r#"{"tools":[{"name":"b"}],"ttlMs":4000,"cacheScope":"private"}"#,
+        ];
+        let next = pages.map(|page| whole.take(Bytes::from_static(page.as_bytes())).unwrap());
+        assert_eq!(next, [Some(String::new()), None]);
+        assert_eq!(whole.definitions, [r#"{"name":"a"}"#, r#"{"name":"b"}"#]);
+        let (ttl_ms, scope) = (4000, Scope::Private);
+        assert_eq!(whole.freshness, Some(Freshness { ttl_ms, scope }));
+    }
 }

@@ -141,7 +141,7 @@ async fn updates(agent: &mut Agent) -> usize {
 /// those who subscribed hear of a change once, the others nothing.
 #[tokio::test]
 async fn subscribers_share_one_subscription_and_hear_of_each_change_once() {
-    let kernel = scene::kernel().await;
+    let kernel = scene::kernel_with("", &["--era", "legacy"]).await;
     let mut one = scene::socket_agent(&kernel, "{}").await;
     let mut two = scene::socket_agent(&kernel, "{}").await;
     let mut other = scene::socket_agent(&kernel, "{}").await;
@@ -175,7 +175,7 @@ async fn subscribers_share_one_subscription_and_hear_of_each_change_once() {
 /// A server that was restarted is asked again for what its followers want.
 #[tokio::test]
 async fn a_restarted_server_is_subscribed_to_again() {
-    let kernel = scene::kernel().await;
+    let kernel = scene::kernel_with("", &["--era", "legacy"]).await;
     let mut follower = scene::socket_agent(&kernel, "{}").await;
     watch(&mut follower, "resources/subscribe", WATCHED).await;
     let restarted = kernel.mgp(&["servers", "restart", "it"]).await;

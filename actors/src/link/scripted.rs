@@ -1,0 +1,94 @@
+//! A link whose server is the test itself.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use mgp_engine::spec::ServerLimits;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::ServerCapabilities;
+use mgp_transports::lines::{self, QueueLimits};
+use mgp_transports::log::ServerLog;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
+
+use super::{Link, List, Peer, Upward, Wire};
+use crate::agent::Agent;
+
+/// What the server of a link says unasked.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(pub(crate) Mutex<Vec<String>>);
+
+impl Upward for Heard {
+    fn list_changed(&self, _server: &ServerId, what: List) {
+        self.0.lock().unwrap().push(format!("{what:?}"));
+    }
+    fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
+        self.0.lock().unwrap().push(format!("{uri} {params}"));
+    }
+    fn logged(&self, _server: &ServerId, _params: &str) {}
+    fn only_rooted(&self, _server: &ServerId) -> Option<Arc<Agent>> {
+        None
+    }
+    fn unusable(&self, _link: u64) {}
+    fn broken(&self, _server: &ServerId, _link: u64, _why: String) {}
+}
+
+/// A link over a child's pipes, with the other end of them.
+pub(crate) struct Scripted {
+    pub(crate) link: Arc<Link>,
+    pub(crate) heard: Arc<Heard>,
+    lines: Lines<BufReader<DuplexStream>>,
+}
+
+impl Scripted {
+    pub(crate) fn new() -> Self {
+        let limits = QueueLimits {
+            frames: 100,
+            bytes: 1 << 20,
+        };
+        let (sink, writer) = lines::sink(limits);
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        tokio::spawn(writer.run(ours, std::time::Duration::from_secs(60)));
+        let heard = Arc::new(Heard::default());
+        let link = Link::new(
+            ServerId::parse("it").unwrap(),
+            ServerLimits::default(),
+            Wire::Child(sink),
+            ServerLog::new(),
+            heard.clone(),
+            "1.0",
+        );
+        let lines = BufReader::new(theirs).lines();
+        Self { link, heard, lines }
+    }
+
+    /// The same with a server that has been met as a modern one with these capabilities.
+    pub(crate) fn modern(capabilities: &str) -> Self {
+        let it = Self::new();
+        it.link.set_peer(Peer {
+            version: Version::MODERN,
+            capabilities: ServerCapabilities::default(),
+            raw_capabilities: capabilities.into(),
+            info: None,
+            instructions: None,
+        });
+        it
+    }
+
+    /// The next message to the server.
+    pub(crate) async fn next(&mut self) -> Value {
+        let line = self.lines.next_line().await.unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// The server says this.
+    pub(crate) fn say(&self, message: &Value) {
+        self.link.receive(&Bytes::from(message.to_string()), None);
+    }
+
+    /// The server answers a request.
+    pub(crate) fn answer(&self, request: &Value, outcome: &str, value: &Value) {
+        self.say(&json!({"jsonrpc": "2.0", "id": request["id"], outcome: value}));
+    }
+}
