@@ -82,8 +82,12 @@ async function calls() {
 
 async function notifications() {
   const steps = [];
-  const onprogress = ({ progress, total, message }) => steps.push([progress, total, message]);
-  saw({ progress: [textOf(await call("progress", {}, { onprogress })), steps] });
+  const onprogress = ({ progress, total, message }) => {
+    steps.push([progress, total, message]);
+    if (progress === total) call("release");
+  };
+  const result = await call("progress", {}, { onprogress });
+  saw({ progress: [steps, textOf(result)] });
   await client.setLoggingLevel("info");
   await call("log");
   await allLogged;

@@ -74,13 +74,17 @@ async def calls(session):
 
 
 async def notifications(session):
-    steps = []
+    steps, all_reported = [], asyncio.Event()
 
     async def report(done, total, message):
         steps.append([done, total, message])
+        if done == total:
+            all_reported.set()
 
-    result = await session.call_tool("progress", {}, progress_callback=report)
-    saw(progress=[result.content[0].text, steps])
+    call = asyncio.create_task(session.call_tool("progress", {}, progress_callback=report))
+    await asyncio.wait_for(all_reported.wait(), DEADLINE.total_seconds())
+    await session.call_tool("release", {})
+    saw(progress=[steps, (await call).content[0].text])
     await session.set_logging_level("info")
     await session.call_tool("log", {})
     await asyncio.wait_for(all_logged.wait(), DEADLINE.total_seconds())

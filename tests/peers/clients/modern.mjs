@@ -79,8 +79,12 @@ async function calls() {
 
 async function notifications() {
   const steps = [];
-  const onprogress = ({ progress, total, message }) => steps.push([progress, total, message]);
-  saw({ progress: [textOf(await call("progress", {}, { onprogress })), steps] });
+  const onprogress = ({ progress, total, message }) => {
+    steps.push([progress, total, message]);
+    if (progress === total) call("release");
+  };
+  const result = await call("progress", {}, { onprogress });
+  saw({ progress: [steps, textOf(result)] });
   // Nothing was logged so far, as no request asked for it.
   await client.callTool({ name: "log", arguments: {}, _meta: { [LOG_LEVEL_META_KEY]: "info" } });
   await allLogged;

@@ -75,13 +75,17 @@ async def calls(client):
 
 
 async def notifications(client):
-    steps = []
+    steps, all_reported = [], asyncio.Event()
 
     async def report(done, total, message):
         steps.append([done, total, message])
+        if done == total:
+            all_reported.set()
 
-    result = await client.call_tool("progress", {}, progress_callback=report)
-    saw(progress=[result.content[0].text, steps])
+    call = asyncio.create_task(client.call_tool("progress", {}, progress_callback=report))
+    await asyncio.wait_for(all_reported.wait(), DEADLINE)
+    await client.call_tool("release", {})
+    saw(progress=[steps, (await call).content[0].text])
     # Nothing was logged so far, as no request asked for it.
     level = {"io.modelcontextprotocol/logLevel": "info"}
     await client.call_tool("log", {}, meta=level)

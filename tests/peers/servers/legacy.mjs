@@ -18,6 +18,8 @@ const { StreamableHTTPServerTransport } = sdk("server/streamableHttp");
 const { z } = require("zod");
 
 const text = (words) => ({ content: [{ type: "text", text: words }] });
+let release;
+const released = new Promise((done) => (release = done));
 
 function build() {
   const mcp = new McpServer(
@@ -80,7 +82,12 @@ function build() {
   });
   mcp.registerTool("progress", {}, async (extra) => {
     for (const step of [1, 2, 3]) await report(extra, step, 3, `step ${step}`);
+    await released;
     return text("done");
+  });
+  mcp.registerTool("release", {}, () => {
+    release();
+    return text("released");
   });
   mcp.registerTool("wait", {}, async (extra) => {
     const cancelled = new Promise((done) => extra.signal.addEventListener("abort", done));

@@ -22,6 +22,7 @@ LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 server = FastMCP("legacy-python", log_level="WARNING")
 level = {"least": "debug"}
+released = asyncio.Event()
 
 
 class Echo(BaseModel):
@@ -100,7 +101,14 @@ async def log(ctx: Context) -> str:
 async def progress(ctx: Context) -> str:
     for step in [1, 2, 3]:
         await ctx.report_progress(step, 3, f"step {step}")
+    await released.wait()
     return "done"
+
+
+@server.tool()
+async def release() -> str:
+    released.set()
+    return "released"
 
 
 @server.tool()

@@ -18,6 +18,8 @@ const { toNodeHandler } = require("@modelcontextprotocol/node");
 const { z } = require("zod");
 
 const text = (words) => ({ content: [{ type: "text", text: words }] });
+let release;
+const released = new Promise((done) => (release = done));
 const Name = z.object({ name: z.string() });
 const NONE = { inputSchema: z.object({}) };
 
@@ -92,7 +94,12 @@ function build() {
   });
   server.registerTool("progress", NONE, async (_, ctx) => {
     for (const step of [1, 2, 3]) await report(ctx, step, 3, `step ${step}`);
+    await released;
     return text("done");
+  });
+  server.registerTool("release", NONE, () => {
+    release();
+    return text("released");
   });
   server.registerTool("wait", NONE, async (_, ctx) => {
     const cancelled = new Promise((done) => ctx.mcpReq.signal.addEventListener("abort", done));

@@ -28,6 +28,7 @@ from pydantic import BaseModel
 warnings.simplefilter("ignore")
 
 server = MCPServer("modern-python", log_level="WARNING")
+released = asyncio.Event()
 
 
 class Echo(BaseModel):
@@ -106,7 +107,14 @@ async def log(ctx: Context) -> str:
 async def progress(ctx: Context) -> str:
     for step in [1, 2, 3]:
         await ctx.report_progress(step, 3, f"step {step}")
+    await released.wait()
     return "done"
+
+
+@server.tool()
+async def release() -> str:
+    released.set()
+    return "released"
 
 
 @server.tool()
