@@ -43,6 +43,12 @@ const allLogged = new Promise((done) => {
   });
 });
 
+let noticed = () => {};
+client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, ({ params }) =>
+  noticed(params.uri),
+);
+client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => noticed("tools"));
+
 const call = (name, args = {}, options) =>
   client.callTool({ name, arguments: args }, undefined, options);
 const textOf = (result) => result.content[0].text;
@@ -101,6 +107,18 @@ async function reads() {
   saw({ prompt: messages.map(({ role, content }) => [role, content.text]) });
 }
 
+async function listens() {
+  await client.subscribeResource({ uri: "test://note" });
+  const seen = [];
+  for (const tool of ["touch", "grow"]) {
+    const change = new Promise((done) => (noticed = done));
+    await call(tool);
+    seen.push(await change);
+  }
+  const { tools } = await client.listTools();
+  saw({ changes: [...seen, tools.some(({ name }) => name === "grown")] });
+}
+
 async function cancels() {
   const stop = new AbortController();
   const options = { signal: stop.signal, onprogress: () => stop.abort("enough") };
@@ -112,6 +130,8 @@ const late = setTimeout(() => {
   console.error(`not done within ${DEADLINE} ms`);
   process.exit(1);
 }, DEADLINE);
-for (const chapter of [opens, lists, calls, notifications, reads, cancels]) await chapter();
+for (const chapter of [opens, lists, calls, notifications, reads, listens, cancels]) {
+  await chapter();
+}
 await client.close();
 clearTimeout(late);

@@ -22,6 +22,7 @@ DEADLINE = timedelta(seconds=60)
 
 asked, logged = [], []
 all_logged = asyncio.Event()
+changes = asyncio.Queue()
 
 
 def saw(**what):
@@ -47,6 +48,15 @@ async def hear(params):
     logged.append([params.level, params.data])
     if params.data == "nearly done":
         all_logged.set()
+
+
+async def notice(message):
+    if isinstance(message, types.ServerNotification):
+        change = message.root
+        if isinstance(change, types.ResourceUpdatedNotification):
+            changes.put_nowait(str(change.params.uri))
+        if isinstance(change, types.ToolListChangedNotification):
+            changes.put_nowait("tools")
 
 
 async def lists(session):
@@ -98,6 +108,16 @@ async def reads(session):
     saw(prompt=[[message.role, message.content.text] for message in prompt.messages])
 
 
+async def listens(session):
+    await session.subscribe_resource(AnyUrl("test://note"))
+    seen = []
+    for tool in ["touch", "grow"]:
+        await session.call_tool(tool, {})
+        seen.append(await asyncio.wait_for(changes.get(), DEADLINE.total_seconds()))
+    tools = [tool.name for tool in (await session.list_tools()).tools]
+    saw(changes=[*seen, "grown" in tools])
+
+
 async def cancels(session):
     waiting = asyncio.Event()
 
@@ -138,12 +158,13 @@ async def story(kind, target):
             elicitation_callback=elicit,
             list_roots_callback=roots,
             logging_callback=hear,
+            message_handler=notice,
             client_info=types.Implementation(name="legacy-python", version="1"),
         )
         async with session:
             opened = await session.initialize()
             saw(version=opened.protocolVersion)
-            for chapter in [lists, calls, notifications, reads, cancels]:
+            for chapter in [lists, calls, notifications, reads, listens, cancels]:
                 await chapter(session)
 
 

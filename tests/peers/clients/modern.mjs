@@ -45,6 +45,12 @@ const allLogged = new Promise((done) => {
   });
 });
 
+let noticed = () => {};
+client.setNotificationHandler("notifications/resources/updated", ({ params }) =>
+  noticed(params.uri),
+);
+client.setNotificationHandler("notifications/tools/list_changed", () => noticed("tools"));
+
 const call = (name, args = {}, options) => client.callTool({ name, arguments: args }, options);
 const textOf = (result) => result.content[0].text;
 
@@ -98,6 +104,20 @@ async function reads() {
   saw({ prompt: messages.map(({ role, content }) => [role, content.text]) });
 }
 
+async function listens() {
+  const wanted = { toolsListChanged: true, resourceSubscriptions: ["test://note"] };
+  const listening = await client.listen(wanted);
+  const seen = [];
+  for (const tool of ["touch", "grow"]) {
+    const change = new Promise((done) => (noticed = done));
+    await call(tool);
+    seen.push(await change);
+  }
+  await listening.close();
+  const { tools } = await client.listTools();
+  saw({ changes: [...seen, tools.some(({ name }) => name === "grown")] });
+}
+
 async function cancels() {
   const stop = new AbortController();
   const options = { signal: stop.signal, onprogress: () => stop.abort("enough") };
@@ -109,6 +129,8 @@ const late = setTimeout(() => {
   console.error(`not done within ${DEADLINE} ms`);
   process.exit(1);
 }, DEADLINE);
-for (const chapter of [opens, lists, calls, notifications, reads, cancels]) await chapter();
+for (const chapter of [opens, lists, calls, notifications, reads, listens, cancels]) {
+  await chapter();
+}
 await client.close();
 clearTimeout(late);

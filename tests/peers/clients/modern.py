@@ -14,6 +14,7 @@ import sys
 import warnings
 
 import mcp.types as types
+from mcp.client.subscriptions import ResourceUpdated
 from mcp import Client, MCPError, StdioServerParameters
 
 # Logging, sampling and roots are deprecated, and are what is to be seen here.
@@ -100,6 +101,18 @@ async def reads(client):
     saw(prompt=[[message.role, message.content.text] for message in prompt.messages])
 
 
+async def listens(client):
+    seen = []
+    wanted = {"tools_list_changed": True, "resource_subscriptions": ["test://note"]}
+    async with client.listen(**wanted) as changes:
+        for tool in ["touch", "grow"]:
+            await client.call_tool(tool, {})
+            change = await asyncio.wait_for(anext(aiter(changes)), DEADLINE)
+            seen.append(change.uri if isinstance(change, ResourceUpdated) else "tools")
+    tools = [tool.name for tool in (await client.list_tools()).tools]
+    saw(changes=[*seen, "grown" in tools])
+
+
 async def cancels(client):
     waiting = asyncio.Event()
 
@@ -130,7 +143,7 @@ async def story(kind, target):
     )
     async with client:
         saw(version=client.protocol_version)
-        for chapter in [lists, calls, notifications, reads, cancels]:
+        for chapter in [lists, calls, notifications, reads, listens, cancels]:
             await chapter(client)
 
 

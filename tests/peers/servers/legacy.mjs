@@ -15,6 +15,7 @@ const sdk = (path) => require(`@modelcontextprotocol/sdk/${path}.js`);
 const { McpServer } = sdk("server/mcp");
 const { StdioServerTransport } = sdk("server/stdio");
 const { StreamableHTTPServerTransport } = sdk("server/streamableHttp");
+const { SubscribeRequestSchema } = sdk("types");
 const { z } = require("zod");
 
 const text = (words) => ({ content: [{ type: "text", text: words }] });
@@ -24,10 +25,11 @@ const released = new Promise((done) => (release = done));
 function build() {
   const mcp = new McpServer(
     { name: "legacy-typescript", version: "1" },
-    { capabilities: { logging: {} } },
+    { capabilities: { logging: {}, resources: { subscribe: true } } },
   );
   const { server } = mcp;
   const heard = {};
+  server.setRequestHandler(SubscribeRequestSchema, () => ({}));
 
   const asked = async (message, options) => {
     const requestedSchema = {
@@ -88,6 +90,14 @@ function build() {
   mcp.registerTool("release", {}, () => {
     release();
     return text("released");
+  });
+  mcp.registerTool("touch", {}, async () => {
+    await server.sendResourceUpdated({ uri: "test://note" });
+    return text("touched");
+  });
+  mcp.registerTool("grow", {}, () => {
+    mcp.registerTool("grown", {}, () => text("grown"));
+    return text("grown");
   });
   mcp.registerTool("wait", {}, async (extra) => {
     const cancelled = new Promise((done) => extra.signal.addEventListener("abort", done));

@@ -16,11 +16,14 @@ import threading
 import mcp.types as types
 import uvicorn
 from mcp.server.fastmcp import Context, FastMCP
-from pydantic import BaseModel
+from mcp.server.lowlevel import NotificationOptions
+from pydantic import AnyUrl, BaseModel
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 server = FastMCP("legacy-python", log_level="WARNING")
+low = server._mcp_server
+told = low.create_initialization_options
 level = {"least": "debug"}
 released = asyncio.Event()
 
@@ -57,9 +60,24 @@ async def say(ctx, severity, words):
         await ctx.log(severity, words)
 
 
-@server._mcp_server.set_logging_level()
+# This SDK can tell of changes, but has no way to say so.
+def options(*_):
+    options = told(NotificationOptions(tools_changed=True))
+    options.capabilities.resources.subscribe = True
+    return options
+
+
+low.create_initialization_options = options
+
+
+@low.set_logging_level()
 async def set_level(least: types.LoggingLevel):
     level["least"] = least
+
+
+@low.subscribe_resource()
+async def subscribe(uri: AnyUrl):
+    pass
 
 
 @server.tool()
@@ -109,6 +127,19 @@ async def progress(ctx: Context) -> str:
 async def release() -> str:
     released.set()
     return "released"
+
+
+@server.tool()
+async def touch(ctx: Context) -> str:
+    await ctx.session.send_resource_updated(AnyUrl("test://note"))
+    return "touched"
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    server.add_tool(release, name="grown")
+    await ctx.session.send_tool_list_changed()
+    return "grown"
 
 
 @server.tool()

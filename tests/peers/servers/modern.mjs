@@ -20,6 +20,9 @@ const { z } = require("zod");
 const text = (words) => ({ content: [{ type: "text", text: words }] });
 let release;
 const released = new Promise((done) => (release = done));
+// Over HTTP each request has a server of its own, and only the handler of all tells of changes.
+let handler;
+let grown = false;
 const Name = z.object({ name: z.string() });
 const NONE = { inputSchema: z.object({}) };
 
@@ -47,7 +50,7 @@ const report = async ({ mcpReq }, progress, total, message) => {
 function build() {
   const server = new McpServer(
     { name: "modern-typescript", version: "1" },
-    { capabilities: { logging: {} } },
+    { capabilities: { logging: {}, resources: { subscribe: true } } },
   );
   server.registerTool(
     "echo",
@@ -101,6 +104,19 @@ function build() {
     release();
     return text("released");
   });
+  server.registerTool("touch", NONE, async () => {
+    if (handler) handler.notify.resourceUpdated("test://note");
+    else await server.server.sendResourceUpdated({ uri: "test://note" });
+    return text("touched");
+  });
+  const grow = () => server.registerTool("grown", NONE, () => text("grown"));
+  if (grown) grow();
+  server.registerTool("grow", NONE, () => {
+    grown = true;
+    if (handler) handler.notify.toolsChanged();
+    else grow();
+    return text("grown");
+  });
   server.registerTool("wait", NONE, async (_, ctx) => {
     const cancelled = new Promise((done) => ctx.mcpReq.signal.addEventListener("abort", done));
     await report(ctx, 1, 2, "waiting");
@@ -121,7 +137,8 @@ function build() {
 }
 
 function serveHttp() {
-  const answer = toNodeHandler(createMcpHandler(build, { legacy: "reject" }));
+  handler = createMcpHandler(build, { legacy: "reject" });
+  const answer = toNodeHandler(handler);
   const door = createServer((request, response) => void answer(request, response));
   door.listen(0, "127.0.0.1", () => console.log(`listening 127.0.0.1:${door.address().port}`));
   process.stdin.resume().on("end", () => process.exit(0));

@@ -118,6 +118,19 @@ async def release() -> str:
 
 
 @server.tool()
+async def touch(ctx: Context) -> str:
+    await ctx.notify_resource_updated("test://note")
+    return "touched"
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    server.add_tool(release, name="grown")
+    await ctx.notify_tools_changed()
+    return "grown"
+
+
+@server.tool()
 async def wait(ctx: Context) -> str:
     try:
         await ctx.report_progress(1, 2, "waiting")

@@ -74,8 +74,9 @@ async fn modern_sdks_of_two_languages_use_each_other() {
 }
 
 /// The tools of every server of `peers/servers`.
-const TOOLS: [&str; 10] = [
-    "ask", "both", "echo", "fail", "log", "progress", "release", "roots", "sample", "wait",
+const TOOLS: [&str; 12] = [
+    "ask", "both", "echo", "fail", "grow", "log", "progress", "release", "roots", "sample",
+    "touch", "wait",
 ];
 
 /// An SDK in one major version: its language by what it needs, and whether it is of the version
@@ -208,6 +209,7 @@ fn is_whole(seen: &Map<String, Value>, client: Sdk, server: Sdk) {
         "logged": [["info", "begun"], ["warning", "nearly done"]],
         "read": [["test://note", "text/plain", "a note"]],
         "prompt": [["user", "say hello to ada"]],
+        "changes": ["test://note", "tools", true],
         "after": "still there",
     });
     let mut seen = seen.clone();
