@@ -14,7 +14,7 @@ const { StdioClientTransport } = sdk("client/stdio");
 const { StreamableHTTPClientTransport } = sdk("client/streamableHttp");
 const types = sdk("types");
 
-const DEADLINE = 60_000;
+const DEADLINE = 40_000;
 const [kind, ...target] = process.argv.slice(2);
 const asked = [];
 const logged = [];

@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
 from pydantic import AnyUrl
 
-DEADLINE = timedelta(seconds=60)
+DEADLINE = timedelta(seconds=40)
 
 asked, logged = [], []
 all_logged = asyncio.Event()

@@ -13,7 +13,7 @@ const sdk = require("@modelcontextprotocol/client");
 const { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } = sdk;
 const { StdioClientTransport } = require("@modelcontextprotocol/client/stdio");
 
-const DEADLINE = 60_000;
+const DEADLINE = 40_000;
 const [kind, ...target] = process.argv.slice(2);
 const asked = [];
 const logged = [];

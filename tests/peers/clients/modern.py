@@ -20,7 +20,7 @@ from mcp import Client, MCPError, StdioServerParameters
 # Logging, sampling and roots are deprecated, and are what is to be seen here.
 warnings.simplefilter("ignore")
 
-DEADLINE = 60
+DEADLINE = 40
 
 asked, logged = [], []
 all_logged = asyncio.Event()
