@@ -73,6 +73,8 @@ async def calls(session):
     for name in ["ask", "both", "roots"]:
         saw(**{name: (await call(name)).content[0].text})
     saw(sample=(await call("sample", prompt="two and two")).content[0].text)
+    at_once = await asyncio.gather(call("ask"), call("ask"))
+    saw(at_once=[answer.content[0].text for answer in at_once])
     saw(asked=asked)
     failed = await call("fail")
     saw(fail=[failed.isError, "on purpose" in failed.content[0].text])

@@ -73,6 +73,7 @@ async function calls() {
   saw({ echo: (await call("echo", { text: "grüße" })).structuredContent });
   for (const name of ["ask", "both", "roots"]) saw({ [name]: textOf(await call(name)) });
   saw({ sample: textOf(await call("sample", { prompt: "two and two" })) });
+  saw({ at_once: (await Promise.all([call("ask"), call("ask")])).map(textOf) });
   saw({ asked });
   const failed = await call("fail");
   saw({ fail: [failed.isError, textOf(failed).includes("on purpose")] });

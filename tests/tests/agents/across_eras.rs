@@ -79,6 +79,16 @@ const TOOLS: [&str; 12] = [
     "touch", "wait",
 ];
 
+/// What the client is asked by `ask`, `both`, `sample` and two of `ask` at once.
+const ASKED: [&str; 6] = [
+    "who are you",
+    "who is it about",
+    "a word about ada",
+    "two and two",
+    "who are you",
+    "who are you",
+];
+
 /// An SDK in one major version: its language by what it needs, and whether it is of the version
 /// without `initialize`.
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +213,8 @@ fn is_whole(seen: &Map<String, Value>, client: Sdk, server: Sdk) {
         "both": "of ada: four",
         "roots": "file:///home/ada",
         "sample": "the model says four",
-        "asked": ["who are you", "who is it about", "a word about ada", "two and two"],
+        "at_once": ["you are ada", "you are ada"],
+        "asked": ASKED,
         "fail": [true, true],
         "unknown": -32602,
         "logged": [["info", "begun"], ["warning", "nearly done"]],
