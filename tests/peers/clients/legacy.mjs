@@ -72,6 +72,20 @@ async function lists() {
   saw({ prompts: (await client.listPrompts()).prompts.map(({ name }) => name) });
 }
 
+async function notifications() {
+  const steps = [];
+  const onprogress = ({ progress, total, message }) => {
+    steps.push([progress, total, message]);
+    if (progress === total) call("release");
+  };
+  const result = await call("progress", {}, { onprogress });
+  saw({ progress: [steps, textOf(result)] });
+  await client.setLoggingLevel("info");
+  await call("log");
+  await allLogged;
+  saw({ logged });
+}
+
 async function calls() {
   saw({ echo: (await call("echo", { text: "grüße" })).structuredContent });
   for (const name of ["ask", "both", "roots"]) saw({ [name]: textOf(await call(name)) });
@@ -85,20 +99,6 @@ async function calls() {
     ({ code }) => code,
   );
   saw({ unknown });
-}
-
-async function notifications() {
-  const steps = [];
-  const onprogress = ({ progress, total, message }) => {
-    steps.push([progress, total, message]);
-    if (progress === total) call("release");
-  };
-  const result = await call("progress", {}, { onprogress });
-  saw({ progress: [steps, textOf(result)] });
-  await client.setLoggingLevel("info");
-  await call("log");
-  await allLogged;
-  saw({ logged });
 }
 
 async function reads() {
@@ -131,7 +131,7 @@ const late = setTimeout(() => {
   console.error(`not done within ${DEADLINE} ms`);
   process.exit(1);
 }, DEADLINE);
-for (const chapter of [opens, lists, calls, notifications, reads, listens, cancels]) {
+for (const chapter of [opens, lists, notifications, calls, reads, listens, cancels]) {
   await chapter();
 }
 await client.close();

@@ -65,6 +65,24 @@ async def lists(session):
     saw(prompts=[prompt.name for prompt in (await session.list_prompts()).prompts])
 
 
+async def notifications(session):
+    steps, all_reported = [], asyncio.Event()
+
+    async def report(done, total, message):
+        steps.append([done, total, message])
+        if done == total:
+            all_reported.set()
+
+    call = asyncio.create_task(session.call_tool("progress", {}, progress_callback=report))
+    await asyncio.wait_for(all_reported.wait(), DEADLINE.total_seconds())
+    await session.call_tool("release", {})
+    saw(progress=[steps, (await call).content[0].text])
+    await session.set_logging_level("info")
+    await session.call_tool("log", {})
+    await asyncio.wait_for(all_logged.wait(), DEADLINE.total_seconds())
+    saw(logged=logged)
+
+
 async def calls(session):
     async def call(name, **arguments):
         return await session.call_tool(name, arguments)
@@ -83,24 +101,6 @@ async def calls(session):
         saw(unknown=f"a result, isError {unknown.isError}")
     except McpError as error:
         saw(unknown=error.error.code)
-
-
-async def notifications(session):
-    steps, all_reported = [], asyncio.Event()
-
-    async def report(done, total, message):
-        steps.append([done, total, message])
-        if done == total:
-            all_reported.set()
-
-    call = asyncio.create_task(session.call_tool("progress", {}, progress_callback=report))
-    await asyncio.wait_for(all_reported.wait(), DEADLINE.total_seconds())
-    await session.call_tool("release", {})
-    saw(progress=[steps, (await call).content[0].text])
-    await session.set_logging_level("info")
-    await session.call_tool("log", {})
-    await asyncio.wait_for(all_logged.wait(), DEADLINE.total_seconds())
-    saw(logged=logged)
 
 
 async def reads(session):
@@ -166,7 +166,7 @@ async def story(kind, target):
         async with session:
             opened = await session.initialize()
             saw(version=opened.protocolVersion)
-            for chapter in [lists, calls, notifications, reads, listens, cancels]:
+            for chapter in [lists, notifications, calls, reads, listens, cancels]:
                 await chapter(session)
 
 

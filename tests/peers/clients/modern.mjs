@@ -69,6 +69,20 @@ async function lists() {
   saw({ prompts: (await client.listPrompts()).prompts.map(({ name }) => name) });
 }
 
+async function notifications() {
+  const steps = [];
+  const onprogress = ({ progress, total, message }) => {
+    steps.push([progress, total, message]);
+    if (progress === total) call("release");
+  };
+  const result = await call("progress", {}, { onprogress });
+  saw({ progress: [steps, textOf(result)] });
+  // Nothing was logged so far, as no request asked for it.
+  await client.callTool({ name: "log", arguments: {}, _meta: { [LOG_LEVEL_META_KEY]: "info" } });
+  await allLogged;
+  saw({ logged });
+}
+
 async function calls() {
   saw({ echo: (await call("echo", { text: "grüße" })).structuredContent });
   for (const name of ["ask", "both", "roots"]) saw({ [name]: textOf(await call(name)) });
@@ -82,20 +96,6 @@ async function calls() {
     ({ code }) => code,
   );
   saw({ unknown });
-}
-
-async function notifications() {
-  const steps = [];
-  const onprogress = ({ progress, total, message }) => {
-    steps.push([progress, total, message]);
-    if (progress === total) call("release");
-  };
-  const result = await call("progress", {}, { onprogress });
-  saw({ progress: [steps, textOf(result)] });
-  // Nothing was logged so far, as no request asked for it.
-  await client.callTool({ name: "log", arguments: {}, _meta: { [LOG_LEVEL_META_KEY]: "info" } });
-  await allLogged;
-  saw({ logged });
 }
 
 async function reads() {
@@ -130,7 +130,7 @@ const late = setTimeout(() => {
   console.error(`not done within ${DEADLINE} ms`);
   process.exit(1);
 }, DEADLINE);
-for (const chapter of [opens, lists, calls, notifications, reads, listens, cancels]) {
+for (const chapter of [opens, lists, notifications, calls, reads, listens, cancels]) {
   await chapter();
 }
 await client.close();

@@ -57,6 +57,25 @@ async def lists(client):
     saw(prompts=[prompt.name for prompt in (await client.list_prompts()).prompts])
 
 
+async def notifications(client):
+    steps, all_reported = [], asyncio.Event()
+
+    async def report(done, total, message):
+        steps.append([done, total, message])
+        if done == total:
+            all_reported.set()
+
+    call = asyncio.create_task(client.call_tool("progress", {}, progress_callback=report))
+    await asyncio.wait_for(all_reported.wait(), DEADLINE)
+    await client.call_tool("release", {})
+    saw(progress=[steps, (await call).content[0].text])
+    # Nothing was logged so far, as no request asked for it.
+    level = {"io.modelcontextprotocol/logLevel": "info"}
+    await client.call_tool("log", {}, meta=level)
+    await asyncio.wait_for(all_logged.wait(), DEADLINE)
+    saw(logged=logged)
+
+
 async def calls(client):
     async def call(name, **arguments):
         return await client.call_tool(name, arguments)
@@ -75,25 +94,6 @@ async def calls(client):
         saw(unknown=f"a result, is_error {unknown.is_error}")
     except MCPError as error:
         saw(unknown=error.code)
-
-
-async def notifications(client):
-    steps, all_reported = [], asyncio.Event()
-
-    async def report(done, total, message):
-        steps.append([done, total, message])
-        if done == total:
-            all_reported.set()
-
-    call = asyncio.create_task(client.call_tool("progress", {}, progress_callback=report))
-    await asyncio.wait_for(all_reported.wait(), DEADLINE)
-    await client.call_tool("release", {})
-    saw(progress=[steps, (await call).content[0].text])
-    # Nothing was logged so far, as no request asked for it.
-    level = {"io.modelcontextprotocol/logLevel": "info"}
-    await client.call_tool("log", {}, meta=level)
-    await asyncio.wait_for(all_logged.wait(), DEADLINE)
-    saw(logged=logged)
 
 
 async def reads(client):
@@ -145,7 +145,7 @@ async def story(kind, target):
     )
     async with client:
         saw(version=client.protocol_version)
-        for chapter in [lists, calls, notifications, reads, listens, cancels]:
+        for chapter in [lists, notifications, calls, reads, listens, cancels]:
             await chapter(client)
 
 
