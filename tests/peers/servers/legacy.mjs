@@ -79,7 +79,11 @@ function build() {
   });
   mcp.registerTool("log", {}, async (extra) => {
     const said = [["debug", "too quiet"], ["info", "begun"], ["warning", "nearly done"]];
-    for (const [level, data] of said) await server.sendLoggingMessage({ level, data }, extra.sessionId);
+    // Not by sendLoggingMessage, which over HTTP tells everybody, beside the request it is about.
+    for (const [level, data] of said) {
+      if (server.isMessageIgnored(level, extra.sessionId)) continue;
+      await extra.sendNotification({ method: "notifications/message", params: { level, data } });
+    }
     return text("logged");
   });
   mcp.registerTool("progress", {}, async (extra) => {
