@@ -3,8 +3,8 @@
     modern.py stdio
     modern.py http
 
-The SDK also serves clients that open with `initialize`; `echo` tells which version was spoken.
-Over HTTP it says its port and ends with its input. What was cancelled it tells in the file that
+The SDK also serves clients that open with `initialize`, over stdio those that open with nothing
+else before it; over HTTP they are refused here. `echo` tells which version was spoken. Over HTTP it says its port and ends with its input. What was cancelled it tells in the file that
 `MGP_WITNESS` names.
 """
 
@@ -23,6 +23,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Elicit, ListRoots, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
+from starlette.responses import JSONResponse
 
 # Logging, sampling and roots are deprecated, and are what is to be seen here.
 warnings.simplefilter("ignore")
@@ -157,11 +158,30 @@ def greet(name: str) -> str:
     return f"say hello to {name}"
 
 
+UNSUPPORTED = {
+    "code": -32022,
+    "message": "Unsupported protocol version",
+    "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+}
+
+
+# The SDK has no switch for this.
+def modern_only(app):
+    refused = JSONResponse({"jsonrpc": "2.0", "id": None, "error": UNSUPPORTED}, status_code=400)
+
+    async def guarded(scope, receive, send):
+        version = dict(scope.get("headers", [])).get(b"mcp-protocol-version")
+        served = scope["type"] != "http" or version == b"2026-07-28"
+        await (app if served else refused)(scope, receive, send)
+
+    return guarded
+
+
 def serve_http():
     door = socket.create_server(("127.0.0.1", 0))
     print(f"listening 127.0.0.1:{door.getsockname()[1]}", flush=True)
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    app = uvicorn.Config(server.streamable_http_app(), log_level="warning")
+    app = uvicorn.Config(modern_only(server.streamable_http_app()), log_level="warning")
     asyncio.run(uvicorn.Server(app).serve(sockets=[door]))
 
 
