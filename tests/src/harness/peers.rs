@@ -10,9 +10,9 @@ use super::Program;
 /// What a test needs beyond this workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Node with the packages of `peers/package-lock.json`.
+    /// Node with the packages of `peers/package-lock.json` and of `peers/modern/package-lock.json`.
     Node,
-    /// Python with the packages of `peers/requirements.txt`.
+    /// Python with the packages of `peers/requirements.txt` and of `peers/modern/requirements.txt`.
     Python,
     /// git, which is not installed but only found.
     Git,
@@ -25,10 +25,15 @@ const NODE_WANTED: u32 = 22;
 /// The least minor version of Python 3 that the pinned packages exist for.
 const PYTHON_MINOR: u32 = 11;
 
+/// The folder of the SDKs that speak the version without `initialize`, of its lock files and of its
+/// packages: Python holds only one version of a package in a place.
+const MODERN: &str = "modern";
+
 /// The folder that the peers are installed in.
 #[derive(Debug, Clone)]
 pub struct Peers {
     folder: PathBuf,
+    packages: PathBuf,
 }
 
 impl Peers {
@@ -84,10 +89,19 @@ impl Peers {
         failed
     }
 
+    /// The same folder, for what runs with the packages of `peers/modern/`.
+    #[must_use]
+    pub fn modern(&self) -> Self {
+        Self {
+            folder: self.folder.clone(),
+            packages: self.folder.join(MODERN),
+        }
+    }
+
     /// A script of the npm packages, run by a Node that is new enough for it.
     #[must_use]
     pub fn node(&self, script: &str, args: &[&str]) -> Program {
-        let path = self.folder.join("node_modules").join(script);
+        let path = self.packages.join("node_modules").join(script);
         self.node_program(&path, args)
     }
 
@@ -95,7 +109,7 @@ impl Peers {
     #[must_use]
     pub fn node_script(&self, name: &str, args: &[&str]) -> Program {
         let program = self.node_program(&source().join(name), args);
-        program.env("MGP_PEERS", self.folder.display().to_string())
+        program.env("MGP_PEERS", self.packages.display().to_string())
     }
 
     fn node_program(&self, script: &Path, args: &[&str]) -> Program {
@@ -120,7 +134,7 @@ impl Peers {
     /// An executable that the Python packages installed.
     #[must_use]
     pub fn python_command(&self, name: &str, args: &[&str]) -> Program {
-        let path = self.folder.join("venv/bin").join(name);
+        let path = self.packages.join("venv/bin").join(name);
         Program::new(path.display().to_string(), args.iter().copied())
     }
 
@@ -137,7 +151,8 @@ impl Peers {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
         let folder = cache.unwrap_or_else(home).join("mgp-peers").join(key());
-        Self { folder }
+        let packages = folder.clone();
+        Self { folder, packages }
     }
 
     /// Held while installing, so that two test runs do not install over each other.
@@ -172,6 +187,7 @@ impl Peers {
     fn install_node(&self) -> Result<(), String> {
         absent(Need::Node).map_or(Ok(()), Err)?;
         npm_ci(&source(), &self.folder)?;
+        npm_ci(&source().join(MODERN), &self.folder.join(MODERN))?;
         if version("node").is_some_and(|(major, _)| major < NODE_WANTED) {
             npm_ci(&source().join("node"), &self.folder.join("node"))?;
         }
@@ -180,21 +196,8 @@ impl Peers {
 
     fn install_python(&self) -> Result<(), String> {
         absent(Need::Python).map_or(Ok(()), Err)?;
-        let venv = self.folder.join("venv");
-        run(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
-        let pip = [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--disable-pip-version-check",
-        ];
-        let list = source().join("requirements.txt");
-        run(Command::new(self.interpreter())
-            .args(pip)
-            .arg("-r")
-            .arg(list))
+        venv(&source(), &self.folder)?;
+        venv(&source().join(MODERN), &self.folder.join(MODERN))
     }
 
     fn brought_node(&self) -> Option<PathBuf> {
@@ -206,7 +209,7 @@ impl Peers {
     }
 
     fn interpreter(&self) -> String {
-        self.folder.join("venv/bin/python").display().to_string()
+        interpreter(&self.packages)
     }
 }
 
@@ -222,6 +225,8 @@ fn key() -> String {
         "package-lock.json",
         "node/package-lock.json",
         "requirements.txt",
+        "modern/package-lock.json",
+        "modern/requirements.txt",
     ] {
         let text = std::fs::read(source().join(lock)).expect("the lock files lie in peers/");
         hash.update(&text);
@@ -270,6 +275,28 @@ fn npm_ci(from: &Path, to: &Path) -> Result<(), String> {
     run(Command::new("npm")
         .args(["ci", "--loglevel=error"])
         .current_dir(to))
+}
+
+/// Installs exactly what the list in `from` says into a venv in `to`.
+fn venv(from: &Path, to: &Path) -> Result<(), String> {
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--disable-pip-version-check",
+    ];
+    let list = from.join("requirements.txt");
+    run(Command::new("python3")
+        .args(["-m", "venv"])
+        .arg(to.join("venv")))?;
+    run(Command::new(interpreter(to)).args(pip).arg("-r").arg(list))
+}
+
+/// The Python of the venv in a folder.
+fn interpreter(folder: &Path) -> String {
+    folder.join("venv/bin/python").display().to_string()
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

@@ -2,6 +2,7 @@
 //! itself.
 #![allow(clippy::unwrap_used)]
 
+mod across_eras;
 mod inspector;
 mod mcp_remote;
 mod python_sdk;
