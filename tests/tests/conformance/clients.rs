@@ -29,6 +29,10 @@ const MODERN: [(&str, u64); 8] = [
     ("json-schema-2020-12-preservation", 8),
 ];
 
+/// How long the suite waits for a scenario, in milliseconds: longer than the agent waits for
+/// anything, so that it is the agent who says what did not come.
+const PATIENCE: &str = "90000";
+
 #[tokio::test]
 async fn a_legacy_server_is_spoken_to_for_a_legacy_client() {
     play("2025-11-25", "legacy", &LEGACY).await;
@@ -59,7 +63,8 @@ async fn play(version: &str, client: &str, scenarios: &[(&str, u64)]) {
     let mut missed = Vec::new();
     for (scenario, wanted) in scenarios {
         let args = ["client", "--command", &driver, "--scenario", scenario];
-        let args = [&args[..], &["--spec-version", version]].concat();
+        let more = ["--spec-version", version, "--timeout", PATIENCE];
+        let args = [&args[..], &more].concat();
         let checks = run(&peers, &args, &[]).await;
         eprintln!(
             "{scenario}: {} passed, {:?}",
