@@ -5,10 +5,13 @@
 
 pub mod agent;
 pub mod answer;
+pub mod client;
+pub mod envelope;
 pub mod events;
 pub mod http;
 pub mod kernel;
 pub mod lines;
+pub mod modern;
 pub mod peers;
 pub mod process;
 pub mod program;
@@ -17,8 +20,11 @@ pub mod wait;
 
 pub use agent::Agent;
 pub use answer::Answer;
+pub use client::Client;
+pub use envelope::Envelope;
 pub use http::HttpClient;
 pub use kernel::Kernel;
+pub use modern::ModernAgent;
 pub use peers::{Need, Peers};
 pub use process::Process;
 pub use program::Program;

@@ -5,3 +5,4 @@
 pub mod fixture;
 pub mod harness;
 pub mod load;
+pub mod scenario;

@@ -3,16 +3,23 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::time::Duration;
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
+use super::http::HttpAnswer;
 use super::lines::LineWire;
 use super::wait::within;
 use super::{Answer, DEADLINE, HttpClient, Program};
 
 /// Frames that may wait to be looked at; past it the wire is not read on.
 pub(super) const IN_FLIGHT: usize = 4096;
+
+/// How often a stream is taken up again before its answer counts as lost.
+const RESUMES: usize = 100;
 
 /// What a full client declares.
 pub const FULL: &str =
@@ -204,13 +211,36 @@ impl Agent {
         }
     }
 
+    /// True over HTTP, where nothing but requests has to be ended.
+    pub(super) fn is_over_http(&self) -> bool {
+        matches!(self.wire, Wire::Http { .. })
+    }
+
     /// Sends a frame as it is.
     pub async fn send(&mut self, frame: &str) {
+        self.send_with(frame, HeaderMap::new()).await;
+    }
+
+    /// Sends a frame, over HTTP with more headers; then what is given ends its answer's stream.
+    pub(super) async fn send_with(
+        &mut self,
+        frame: &str,
+        headers: HeaderMap,
+    ) -> Option<AbortHandle> {
         match &mut self.wire {
-            Wire::Lines(wire) => wire.send(frame).await,
+            Wire::Lines(wire) => {
+                wire.send(frame).await;
+                None
+            }
             Wire::Http { client, frames } => {
-                let (client, frames, frame) = (client.clone(), frames.clone(), frame.to_owned());
-                tokio::spawn(async move { forward(client.post(frame).await, frames).await });
+                let (mut client, frames, frame) =
+                    (HttpClient::clone(client), frames.clone(), frame.to_owned());
+                client.headers.extend(headers);
+                let answer = async move {
+                    let answer = client.post(frame).await;
+                    forward(client, answer, frames).await;
+                };
+                Some(tokio::spawn(answer).abort_handle())
             }
         }
     }
@@ -219,7 +249,8 @@ impl Agent {
         if let Wire::Http { client, frames } = &mut self.wire {
             let answer = client.get(None).await;
             if answer.status.is_success() {
-                tokio::spawn(forward(answer, frames.clone()));
+                let frames = frames.clone();
+                tokio::spawn(async move { pass_on(answer, &frames).await });
             }
         }
     }
@@ -252,7 +283,9 @@ impl Agent {
     }
 }
 
-async fn forward(answer: super::http::HttpAnswer, frames: mpsc::Sender<String>) {
+/// Passes on what answers a request. A stream that was let go of before the answer is taken up again
+/// (SEP-1699).
+async fn forward(client: HttpClient, answer: HttpAnswer, frames: mpsc::Sender<String>) {
     if !answer.is_stream() {
         let text = answer.text().await;
         if !text.is_empty() {
@@ -260,12 +293,37 @@ async fn forward(answer: super::http::HttpAnswer, frames: mpsc::Sender<String>) 
         }
         return;
     }
-    let mut events = answer.events();
-    while let Some(event) = events.next().await {
-        if !event.data.is_empty() && frames.send(event.data).await.is_err() {
+    let mut left = pass_on(answer, &frames).await;
+    for _ in 0..RESUMES {
+        let Some((last, wait)) = left else { return };
+        tokio::time::sleep(wait).await;
+        let answer = client.get(Some(&last)).await;
+        if !answer.is_stream() {
             return;
         }
+        left = pass_on(answer, &frames).await;
     }
+}
+
+/// Passes on the messages of a stream until it ends. When that was before an answer, gives where to
+/// go on, and after how long.
+async fn pass_on(answer: HttpAnswer, frames: &mpsc::Sender<String>) -> Option<(String, Duration)> {
+    let (mut events, mut last, mut answered) = (answer.events(), None, false);
+    let mut wait = Duration::from_millis(10);
+    while let Some(event) = events.next().await {
+        last = event.id.or(last);
+        wait = event.retry.map_or(wait, Duration::from_millis);
+        answered |= is_answer(&event.data);
+        if !event.data.is_empty() && frames.send(event.data).await.is_err() {
+            return None;
+        }
+    }
+    last.filter(|_| !answered).map(|last| (last, wait))
+}
+
+fn is_answer(data: &str) -> bool {
+    let message: Value = serde_json::from_str(data).unwrap_or_default();
+    message.get("method").is_none() && message.get("id").is_some()
 }
 
 /// The `initialize` request, with id 0.

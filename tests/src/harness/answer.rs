@@ -24,6 +24,15 @@ impl Answer {
         parts.unwrap_or_else(|e| panic!("{e}: {}", self.frame))
     }
 
+    /// True when it is an error.
+    ///
+    /// # Panics
+    /// When it is no JSON.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.parts().error.is_some()
+    }
+
     /// The bytes of the result.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::DEADLINE;
+use super::envelope::Outgoing;
 use super::events::Events;
 use super::wait::within;
 
@@ -90,6 +91,16 @@ impl HttpClient {
     /// When no answer comes.
     pub async fn post(&self, message: impl Into<Bytes>) -> HttpAnswer {
         self.send(Method::POST, message).await.expect("an answer")
+    }
+
+    /// Sends a request that stands alone, with its own headers on top of those of the client.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub async fn put(&self, request: &Outgoing) -> HttpAnswer {
+        let mut this = self.clone();
+        this.headers.extend(request.headers.clone());
+        this.post(request.frame()).await
     }
 
     /// Opens the stream of a session, resuming after `last_event_id` when given.

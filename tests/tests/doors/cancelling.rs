@@ -1,25 +1,9 @@
 //! Requests that are taken back.
 
-use mgp_tests::harness::{Agent, DEADLINE, wait_until};
+use mgp_tests::harness::Agent;
 use serde_json::{Value, json};
 
-use crate::scene::{self, NEWEST, counts};
-
-/// Waits until the server has `count` calls of `tool`.
-async fn reached(watcher: &mut Agent, tool: &str, count: u64) {
-    let there = async || counts(watcher, "it:count").await["calls"][tool] == count;
-    wait_until(&format!("{tool} was called {count} times"), DEADLINE, there).await;
-}
-
-async fn cancelled(watcher: &mut Agent, tool: &str, count: u64) {
-    let there = async || counts(watcher, "it:count").await["cancelled"][tool] == count;
-    wait_until(
-        &format!("{tool} was cancelled {count} times"),
-        DEADLINE,
-        there,
-    )
-    .await;
-}
+use crate::scene::{self, NEWEST, counts, reached, taken_back};
 
 async fn cancel(agent: &mut Agent, id: &Value) {
     let params = json!({"requestId": id, "reason": "changed my mind"});
@@ -38,7 +22,7 @@ async fn a_cancelled_call_ends_at_the_server_and_is_not_answered() {
         .await;
     reached(&mut watcher, "slow", 1).await;
     cancel(&mut agent, &json!("mine")).await;
-    cancelled(&mut watcher, "slow", 1).await;
+    taken_back(&mut watcher, "slow", 1).await;
     let heard = scene::received(&mut watcher, "it:received").await;
     let frame = |word: &str| -> Value {
         let frame = heard.iter().find(|frame| frame.contains(word));
@@ -70,7 +54,7 @@ async fn the_stream_of_a_cancelled_call_ends_without_an_answer() {
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
         assert_eq!(client.post(notice.to_string()).await.status, 202);
         assert_eq!(answer.frames().await, [""; 0], "{tool}");
-        cancelled(&mut watcher, tool, 1).await;
+        taken_back(&mut watcher, tool, 1).await;
     }
     let echo = client
         .post(scene::call(0, "echo", json!({"text": "well"})))

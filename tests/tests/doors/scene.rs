@@ -1,7 +1,8 @@
 //! What most stories begin with: a kernel in front of scripted servers, and somebody at its door.
 
-use http::HeaderMap;
-use mgp_tests::harness::{Agent, HttpClient, Kernel, Program};
+use http::{HeaderMap, StatusCode};
+use mgp_tests::harness::envelope::Outgoing;
+use mgp_tests::harness::{Agent, DEADLINE, Envelope, HttpClient, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 /// The newest version that opens with `initialize`.
@@ -89,4 +90,60 @@ pub(crate) async fn received(agent: &mut Agent, tool: &str) -> Vec<String> {
     let received = agent.call(tool, json!({})).await.result();
     let frames = received["structuredContent"]["frames"].clone();
     serde_json::from_value(frames).unwrap()
+}
+
+/// A client of 2026-07-28 with nothing between the test and the wire.
+pub(crate) struct Modern {
+    /// What it sends with.
+    pub(crate) client: HttpClient,
+    /// What it puts around each request.
+    pub(crate) envelope: Envelope,
+}
+
+impl Modern {
+    /// At an endpoint, of a client that can do `capabilities` (JSON).
+    pub(crate) fn at(url: &str, capabilities: &str) -> Self {
+        Self {
+            client: HttpClient::new(url),
+            envelope: Envelope::new(capabilities),
+        }
+    }
+
+    /// A request, to be spoiled.
+    pub(crate) fn request(&self, id: impl Into<Value>, method: &str, params: Value) -> Outgoing {
+        self.envelope.request(&id.into(), method, params)
+    }
+
+    /// A call of a tool, to be spoiled.
+    pub(crate) fn call(&self, id: impl Into<Value>, tool: &str, arguments: Value) -> Outgoing {
+        let params = json!({"name": tool, "arguments": arguments});
+        self.request(id, "tools/call", params)
+    }
+
+    /// Sends it as it is; gives the status and the one message of the answer.
+    pub(crate) async fn put(&self, request: &Outgoing) -> (StatusCode, Value) {
+        let answer = self.client.put(request).await;
+        let status = answer.status;
+        let frames = answer.frames().await;
+        let last = frames.last().map_or("null", String::as_str);
+        (status, serde_json::from_str(last).unwrap())
+    }
+
+    /// Makes a request that is well-formed.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> (StatusCode, Value) {
+        self.put(&self.request("an id", method, params)).await
+    }
+}
+
+/// Waits until the server has had `count` calls of `tool`.
+pub(crate) async fn reached(watcher: &mut Agent, tool: &str, count: u64) {
+    let there = async || counts(watcher, "it:count").await["calls"][tool] == count;
+    wait_until(&format!("{tool} was called {count} times"), DEADLINE, there).await;
+}
+
+/// Waits until the server has seen `count` calls of `tool` taken back.
+pub(crate) async fn taken_back(watcher: &mut Agent, tool: &str, count: u64) {
+    let there = async || counts(watcher, "it:count").await["cancelled"][tool] == count;
+    let what = format!("{tool} was taken back {count} times");
+    wait_until(&what, DEADLINE, there).await;
 }

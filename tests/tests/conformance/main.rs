@@ -1,0 +1,7 @@
+//! The official conformance suite: its server scenarios through the kernel with servers of every
+//! era behind it, and its client scenarios against the face the kernel shows to servers.
+#![allow(clippy::unwrap_used)]
+
+mod clients;
+mod servers;
+mod suite;

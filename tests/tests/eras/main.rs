@@ -1,0 +1,7 @@
+//! Clients of every version with servers of every version, through one kernel.
+#![allow(clippy::unwrap_used)]
+
+mod directly;
+mod matrix;
+mod story;
+mod versions;
