@@ -1,6 +1,7 @@
 //! One connection of one agent: what its requests and the kernel's own tables share of it.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -37,9 +38,19 @@ pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A number for a connection, or for a request that stands alone.
-pub(crate) fn next_connection() -> ConnectionId {
+/// A number for a connection.
+fn next_connection() -> ConnectionId {
     ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The number of all requests that stand alone of one agent in one view. To a server that tells its
+/// clients apart by nothing they are one client, as the calls of one session are: their questions
+/// all reach the same agent.
+pub(crate) fn shared_connection(agent: &AgentId, view: &View) -> ConnectionId {
+    let mut hasher = DefaultHasher::new();
+    (agent, view).hash(&mut hasher);
+    // The other numbers count from 1.
+    ConnectionId(hasher.finish() | 1 << 63)
 }
 
 /// Where an agent's messages go.
@@ -142,7 +153,6 @@ impl Agent {
             tag: tag.into(),
         };
         let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
-        agent.connection = caller.connection;
         agent.caller = OnceLock::from(caller.clone());
         Arc::new(agent)
     }

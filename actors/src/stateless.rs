@@ -80,7 +80,7 @@ impl Stateless {
     pub fn open(self: &Arc<Self>, arrival: Arrival, stated: Stated) -> Result<Running, Refusal> {
         let params = arrival.params.as_deref().unwrap_or("{}");
         let caller = Arc::new(Caller {
-            connection: agent::next_connection(),
+            connection: agent::shared_connection(&arrival.agent, &arrival.view),
             agent: arrival.agent,
             operator: arrival.operator,
             view: arrival.view,

@@ -34,6 +34,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
+use crate::config::KernelConfig;
 use crate::operator::Operator;
 use crate::routes::Table;
 use crate::source::{self, Source};
@@ -229,12 +230,7 @@ async fn grow(
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: Arc::new(Stateless {
-            routes: routes.clone(),
-            parked: ParkedCalls::new(kernel.questions.answer_timeout),
-            seal,
-            boot: u64::from_le_bytes(hold::random()),
-        }),
+        stateless: stateless(kernel, seal, routes.clone()),
         routes,
         directory,
     };
@@ -243,6 +239,15 @@ async fn grow(
         guard,
         reception,
         source,
+    })
+}
+
+fn stateless(kernel: &KernelConfig, seal: SealKey, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+    Arc::new(Stateless {
+        routes,
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        seal,
+        boot: u64::from_le_bytes(hold::random()),
     })
 }
 

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use super::{InFlight, Link, List, Wire, envelope};
+use crate::attempts::Attempts;
 use crate::exchange::{Class, Exchange, Flag};
 use crate::request::Caller;
 
@@ -331,7 +332,12 @@ impl Link {
             Whom::Nobody => Origin::Nobody,
             Whom::Several => Origin::Several,
             Whom::One(_) => {
-                let latest = calls.into_iter().max_by_key(|(id, _, _)| *id);
+                // A call that waits for its client's answer is not the one that asks now.
+                let waits =
+                    |exchange: &Exchange| exchange.attempts().is_some_and(Attempts::is_asking);
+                let latest = calls
+                    .into_iter()
+                    .max_by_key(|(id, _, exchange)| (!waits(exchange), *id));
                 latest.map_or(Origin::Nobody, |(_, caller, exchange)| {
                     Origin::Call(caller, exchange)
                 })

@@ -12,6 +12,7 @@ use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
 use super::{Relay, progress_token};
+use crate::levels;
 use crate::link::{Call, Link, Mirror};
 use crate::request::{Outcome, Request};
 
@@ -93,6 +94,9 @@ async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era:
 /// A modern caller, a legacy server. What the server asks meanwhile parks the call
 /// ([`crate::stateless`]); here only shapes change.
 async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+    if let Some(level) = request.exchange.level(&request.caller) {
+        levels::want(link, level).await;
+    }
     let own = outgoing.spliced(None).finish();
     let params = era::to_legacy_params(&own);
     let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
