@@ -3,9 +3,9 @@
     modern.py stdio
     modern.py http
 
-The SDK also serves clients that open with `initialize`, over stdio those that open with nothing
-else before it; over HTTP they are refused here. `echo` tells which version was spoken. Over HTTP it says its port and ends with its input. What was cancelled it tells in the file that
-`MGP_WITNESS` names.
+The SDK also serves clients that open with `initialize`; over HTTP they are refused here. `echo`
+tells which version was spoken. Over HTTP it says its port and ends with its input. What was
+cancelled it tells in the file that `MGP_WITNESS` names.
 """
 
 import asyncio
