@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::catalog::{Catalog, Offer, changes};
+use mgp_engine::moment::Moment;
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -30,7 +31,12 @@ pub struct Shown {
     pub catalog: Arc<Catalog>,
     /// What the connected servers said of themselves.
     pub peers: BTreeMap<ServerId, Peer>,
+    /// When their lists were fetched.
+    pub fetched: BTreeMap<ServerId, Fetched>,
 }
+
+/// When the lists of a server were fetched, in the order of [`mgp_engine::catalog::Kind`].
+pub type Fetched = [Moment; 4];
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -56,11 +62,11 @@ impl CatalogHandle {
     }
 
     /// A server offers this from now on. The receiver resolves when agents see it.
-    pub fn offer(&self, offer: Offer, link: &Link) -> oneshot::Receiver<()> {
+    pub fn offer(&self, offer: Offer, fetched: Fetched, link: &Link) -> oneshot::Receiver<()> {
         let (reply, seen) = Reply::new();
         if let Some(peer) = link.peer().cloned() {
             let (offer, peer) = (Arc::new(offer), Box::new(peer));
-            self.say(CatalogMsg::Offered(offer, peer, reply));
+            self.say(CatalogMsg::Offered(offer, peer, fetched, reply));
         }
         seen
     }
@@ -105,7 +111,7 @@ impl CatalogHandle {
 #[derive(Debug)]
 pub enum CatalogMsg {
     /// A server offers this. Answered when it is published.
-    Offered(Arc<Offer>, Box<Peer>, Reply<()>),
+    Offered(Arc<Offer>, Box<Peer>, Fetched, Reply<()>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
     /// Time to publish what changed.
@@ -127,6 +133,7 @@ pub struct CatalogState {
     me: Mailbox<CatalogMsg>,
     offers: BTreeMap<ServerId, Arc<Offer>>,
     peers: BTreeMap<ServerId, Peer>,
+    fetched: BTreeMap<ServerId, Fetched>,
     due: bool,
     /// Who waits for the next publication; no more than the mailbox takes until then.
     waiting: Vec<Reply<()>>,
@@ -146,6 +153,7 @@ impl Actor for CatalogActor {
             me: Mailbox::new(myself),
             offers: BTreeMap::new(),
             peers: BTreeMap::new(),
+            fetched: BTreeMap::new(),
             due: false,
             waiting: Vec::new(),
         })
@@ -158,7 +166,8 @@ impl Actor for CatalogActor {
         state: &mut CatalogState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            CatalogMsg::Offered(offer, peer, reply) => {
+            CatalogMsg::Offered(offer, peer, fetched, reply) => {
+                state.fetched.insert(offer.server().clone(), fetched);
                 state.waiting.push(reply);
                 state.peers.insert(offer.server().clone(), *peer);
                 state.offers.insert(offer.server().clone(), offer);
@@ -166,6 +175,7 @@ impl Actor for CatalogActor {
             }
             CatalogMsg::Withdrawn(server) => {
                 state.peers.remove(&server);
+                state.fetched.remove(&server);
                 if state.offers.remove(&server).is_some() {
                     state.publish_soon();
                 }
@@ -205,6 +215,7 @@ impl CatalogActor {
         self.shown.store(Arc::new(Shown {
             catalog,
             peers: state.peers.clone(),
+            fetched: state.fetched.clone(),
         }));
         for (view, kind) in changed {
             self.directory.list_changed(&view, kind);

@@ -7,6 +7,7 @@ mod calls;
 mod checks;
 mod forward;
 mod listening;
+mod lists;
 mod rounds;
 mod subscribing;
 mod welcome;
@@ -14,12 +15,9 @@ mod welcome;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Kind, Tool, View};
-use mgp_engine::freshness::Freshness;
-use mgp_protocol::dialect::Era;
+use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
-use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use serde_json::value::RawValue;
@@ -29,7 +27,7 @@ use crate::agents::Agents;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
-use crate::request::{Caller, Outcome, Request};
+use crate::request::Request;
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 
@@ -53,36 +51,6 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// `tools/list` and its three sisters: bytes that were made when the catalog was published.
-    ///
-    /// # Errors
-    /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
-    pub fn list(&self, request: &Request, kind: Kind) -> Outcome {
-        let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
-        let Caller { view, version, .. } = &*request.caller;
-        let shown = self.shown.load();
-        let page = shown
-            .catalog
-            .page(view, kind, listing.cursor.as_deref(), version.era())
-            .map_err(|_| Refusal::BadCursor)?;
-        match version.era() {
-            Era::Legacy => Ok(page),
-            Era::Modern => Ok(self.complete_page(&page, shown.catalog.freshness(view, kind))),
-        }
-    }
-
-    /// A page as a stateless client gets it, with how long it may be kept (MCP 2026-07-28, caching).
-    fn complete_page(&self, page: &[u8], freshness: Freshness) -> Bytes {
-        let tail = format!(
-            r#","resultType":"complete","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}}}"#,
-            freshness.ttl_ms,
-            freshness.scope.as_str(),
-            self.info()
-        );
-        let open = page.strip_suffix(b"}").unwrap_or(page);
-        [open, tail.as_bytes()].concat().into()
-    }
-
     /// The tool of that name, as shown in the view.
     #[must_use]
     pub fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>> {

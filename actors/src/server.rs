@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists};
-use crate::catalog::CatalogHandle;
+use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
 use crate::guard::GuardHandle;
 use crate::levels;
@@ -93,6 +93,7 @@ pub struct ServerState {
     current: Option<Incarnation>,
     offer: Offer,
     fetching: Vec<(List, bool)>,
+    fetched: Fetched,
     /// Lists that changed while they were fetched for the first time.
     changed: Vec<List>,
     notes: Vec<String>,
@@ -123,6 +124,7 @@ impl Actor for ServerActor {
             current: None,
             offer: Offer::new(self.handle.id.clone()),
             fetching: Vec::new(),
+            fetched: [moment(); 4],
             changed: Vec::new(),
             notes: Vec::new(),
             stopping: Vec::new(),
@@ -280,12 +282,15 @@ impl ServerActor {
     ) -> oneshot::Receiver<()> {
         state.notes = std::mem::take(&mut lists.notes);
         state.offer = lists.over(state.offer.clone());
+        for kind in lists.kinds() {
+            state.fetched[*kind as usize] = moment();
+        }
         let (rejected, more) = state.offer.rejected();
         state.notes.extend(rejected.iter().map(ToString::to_string));
         if more > 0 {
             state.notes.push(format!("and {more} more"));
         }
-        self.catalog.offer(state.offer.clone(), link)
+        self.catalog.offer(state.offer.clone(), state.fetched, link)
     }
 
     fn broken(state: &mut ServerState, link: u64, why: String) {

@@ -159,6 +159,7 @@ async fn grow(
             key: CursorKey::new(hold::random()),
         })),
         peers: std::collections::BTreeMap::new(),
+        fetched: std::collections::BTreeMap::new(),
     }));
     let mark = hex(&hold::random::<16>());
     let guard = GuardActor {

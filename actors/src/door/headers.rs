@@ -60,10 +60,13 @@ pub(super) fn check_version(headers: &HeaderMap, session: Version) -> Result<(),
     }
 }
 
-/// True when `MCP-Protocol-Version` names no version that is spoken in sessions: the request is a
-/// modern one, well or badly made, and gets modern answers.
+/// True for a request that is a modern one by its headers, well or badly made: `MCP-Protocol-Version`
+/// names the modern version, or one nobody knows outside of any session.
 pub(super) fn names_modern(headers: &HeaderMap) -> bool {
-    text(headers, &VERSION).is_some_and(|said| known_version(said).is_err())
+    text(headers, &VERSION).is_some_and(|said| {
+        said == Version::MODERN.as_str()
+            || (known_version(said).is_err() && !headers.contains_key(SESSION))
+    })
 }
 
 /// A version the kernel speaks in sessions.

@@ -20,7 +20,7 @@ use mgp_transports::http::body::{Reply, collect};
 use serde_json::value::RawValue;
 
 use super::answer::{json, refusal};
-use super::headers::{self, SESSION};
+use super::headers::{self, SESSION, VERSION};
 use super::{HttpDoor, events, modern, status, stream_response};
 use crate::exchange::Exchange;
 use crate::request::{Answering, Outcome, Request, answer_frame, answer_parts};
@@ -95,7 +95,10 @@ fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<Reply>> {
             "send `Accept: application/json, text/event-stream`",
         ));
     }
-    None
+    let said = headers::text(headers, &VERSION).filter(|_| !headers::names_modern(headers))?;
+    headers::known_version(said)
+        .err()
+        .map(|words| refusal(StatusCode::BAD_REQUEST, &words))
 }
 
 fn malformed(error: &Malformed) -> Response<Reply> {

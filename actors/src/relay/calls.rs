@@ -1,6 +1,7 @@
 //! `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::ServerId;
@@ -10,8 +11,14 @@ use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
 use super::forward::{Mirrored, Outgoing};
+use super::lists::is_shown;
 use super::{Relay, checks, progress_token, required, text, token_in};
 use crate::request::{Outcome, Request};
+
+/// How often, and at which distance, the kernel looks whether a server's tools have been fetched
+/// again before it gives a call up: half a second, when a definition changed under a call.
+const MOVES_ON: usize = 25;
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Relay {
     /// Calls a tool: arguments are checked before the call leaves the kernel, a structured result
@@ -20,6 +27,28 @@ impl Relay {
     /// # Errors
     /// Any refusal of a call.
     pub async fn call_tool(&self, request: &Request) -> Outcome {
+        let generation = self.shown.load().catalog.generation();
+        match self.call_tool_once(request).await {
+            // The headers were made from an older definition of the tool; nothing was done yet.
+            Err(Refusal::Peer(error)) if is_mismatch(&error) && self.moves_on(generation).await => {
+                self.call_tool_once(request).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// True as soon as a newer catalog is published.
+    async fn moves_on(&self, generation: u64) -> bool {
+        for _ in 0..MOVES_ON {
+            if self.shown.load().catalog.generation() > generation {
+                return true;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        false
+    }
+
+    async fn call_tool_once(&self, request: &Request) -> Outcome {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
@@ -143,7 +172,7 @@ impl Relay {
         let mut can = shown
             .peers
             .iter()
-            .filter(|(id, peer)| peer.capabilities.resources && shows(view, id));
+            .filter(|(id, peer)| peer.capabilities.resources && is_shown(view, id));
         match (can.next(), can.next()) {
             (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
             (None | Some(_), _) => Err(Refusal::UnknownResource(uri.to_owned())),
@@ -185,11 +214,8 @@ impl Relay {
     }
 }
 
-fn shows(view: &View, server: &ServerId) -> bool {
-    match view {
-        View::All => true,
-        View::One(only) => only == server,
-    }
+fn is_mismatch(error: &RawValue) -> bool {
+    member(error.get(), "code") == Some("-32020")
 }
 
 /// Puts the URI the client knows in the place of the server's own.

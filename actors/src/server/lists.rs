@@ -27,6 +27,11 @@ pub struct Fresh {
 }
 
 impl Fresh {
+    /// Which lists were fetched.
+    pub(super) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
     /// The offer with these lists in the place of its old ones.
     #[must_use]
     pub fn over(&self, offer: Offer) -> Offer {

@@ -188,6 +188,12 @@ impl Catalog {
         }
     }
 
+    /// How long the list of one server may be kept; `None` when it has none.
+    #[must_use]
+    pub fn freshness_of(&self, server: &ServerId, kind: Kind) -> Option<Freshness> {
+        self.offers.get(server)?.freshness(kind)
+    }
+
     /// How long the list may be kept: as long as the least fresh part of it, where a part is the list
     /// of one server. A list without parts is stale at once.
     #[must_use]

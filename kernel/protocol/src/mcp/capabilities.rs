@@ -114,10 +114,16 @@ impl ClientCapabilities {
 pub struct ServerCapabilities {
     /// `tools/*`.
     pub tools: bool,
+    /// It says when its tools change.
+    pub tools_list_changed: bool,
     /// `prompts/*`.
     pub prompts: bool,
+    /// It says when its prompts change.
+    pub prompts_list_changed: bool,
     /// `resources/*`.
     pub resources: bool,
+    /// It says when its resources change.
+    pub resources_list_changed: bool,
     /// `resources/subscribe`; of a modern server, `resourceSubscriptions` in `subscriptions/listen`.
     pub resources_subscribe: bool,
     /// `completion/complete`.
@@ -155,9 +161,12 @@ struct Server<'a> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Resources<'a> {
     #[serde(borrow, default)]
     subscribe: Declared<'a>,
+    #[serde(borrow, default)]
+    list_changed: Declared<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -187,22 +196,27 @@ impl ServerCapabilities {
     #[must_use]
     pub fn read(raw: Option<&RawValue>) -> Self {
         let said: Server<'_> = part(raw);
+        let tools: Listing<'_> = part(said.tools);
+        let prompts: Listing<'_> = part(said.prompts);
         let resources: Resources<'_> = part(said.resources);
         let tasks: Tasks<'_> = part(said.tasks);
         let requests: Requests<'_> = part(tasks.requests);
-        let tools: ToolRequests<'_> = part(requests.tools);
+        let as_task: ToolRequests<'_> = part(requests.tools);
         let extensions: Extensions<'_> = part(said.extensions);
         Self {
             tools: said.tools.is_some(),
+            tools_list_changed: is_true(tools.list_changed),
             prompts: said.prompts.is_some(),
+            prompts_list_changed: is_true(prompts.list_changed),
             resources: said.resources.is_some(),
+            resources_list_changed: is_true(resources.list_changed),
             resources_subscribe: is_true(resources.subscribe),
             completions: said.completions.is_some(),
             logging: said.logging.is_some(),
             tasks: said.tasks.is_some(),
             tasks_list: tasks.list.is_some(),
             tasks_cancel: tasks.cancel.is_some(),
-            tasks_call: tools.call.is_some(),
+            tasks_call: as_task.call.is_some(),
             tasks_extension: extensions.tasks.is_some(),
         }
     }
@@ -212,8 +226,11 @@ impl ServerCapabilities {
     pub fn union(self, other: Self) -> Self {
         Self {
             tools: self.tools | other.tools,
+            tools_list_changed: self.tools_list_changed | other.tools_list_changed,
             prompts: self.prompts | other.prompts,
+            prompts_list_changed: self.prompts_list_changed | other.prompts_list_changed,
             resources: self.resources | other.resources,
+            resources_list_changed: self.resources_list_changed | other.resources_list_changed,
             resources_subscribe: self.resources_subscribe | other.resources_subscribe,
             completions: self.completions | other.completions,
             logging: self.logging | other.logging,

@@ -1,0 +1,108 @@
+//! The four lists: bytes that were made when the catalog was published, and how long they may be kept.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::catalog::{Kind, View};
+use mgp_engine::freshness::Freshness;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp;
+use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mcp::meta::SERVER_INFO;
+use mgp_protocol::refusal::Refusal;
+
+use super::Relay;
+use crate::catalog::Shown;
+use crate::link::List;
+use crate::request::{Caller, Outcome, Request};
+use crate::time::moment;
+
+/// A list that is stale is fetched again no sooner than this after the last time, however often
+/// clients ask and however short a time its server promised.
+const REFETCH: Duration = Duration::from_secs(1);
+
+impl Relay {
+    /// `tools/list` and its three sisters: bytes that were made when the catalog was published.
+    ///
+    /// # Errors
+    /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
+    pub fn list(&self, request: &Request, kind: Kind) -> Outcome {
+        let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
+        let Caller { view, version, .. } = &*request.caller;
+        let shown = self.shown.load();
+        let page = shown
+            .catalog
+            .page(view, kind, listing.cursor.as_deref(), version.era())
+            .map_err(|_| Refusal::BadCursor)?;
+        match version.era() {
+            Era::Legacy => Ok(page),
+            Era::Modern => Ok(self.complete_page(&page, self.freshness(&shown, view, kind))),
+        }
+    }
+
+    /// A page as a stateless client gets it, with how long it may be kept (MCP 2026-07-28, caching).
+    fn complete_page(&self, page: &[u8], freshness: Freshness) -> Bytes {
+        let tail = format!(
+            r#","resultType":"complete","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+            freshness.ttl_ms,
+            freshness.scope.as_str(),
+            self.info()
+        );
+        let open = page.strip_suffix(b"}").unwrap_or(page);
+        [open, tail.as_bytes()].concat().into()
+    }
+
+    /// How long a list may be kept. What a server that says when it changes promised holds from now
+    /// on, for the kernel would know better; what another promised holds from when it was fetched,
+    /// and is fetched again when that is over.
+    fn freshness(&self, shown: &Shown, view: &View, kind: Kind) -> Freshness {
+        let mut freshness = shown.catalog.freshness(view, kind);
+        for (server, peer) in &shown.peers {
+            let told = tells(&peer.capabilities, kind);
+            if told || peer.version.is_legacy() || !is_shown(view, server) {
+                continue;
+            }
+            let Some(fetched) = shown.fetched.get(server).map(|at| at[kind as usize]) else {
+                continue;
+            };
+            let Some(promised) = shown.catalog.freshness_of(server, kind) else {
+                continue;
+            };
+            let age = moment().since(fetched);
+            let left = promised.remaining(age);
+            if left.ttl_ms == 0 && age >= REFETCH {
+                self.refetch(server, kind);
+            }
+            freshness = freshness.and(left);
+        }
+        freshness
+    }
+
+    fn refetch(&self, server: &ServerId, kind: Kind) {
+        let list = match kind {
+            Kind::Tools => List::Tools,
+            Kind::Prompts => List::Prompts,
+            Kind::Resources | Kind::Templates => List::Resources,
+        };
+        if let Some(handle) = self.servers.load().get(server) {
+            handle.refresh(list);
+        }
+    }
+}
+
+fn tells(can: &ServerCapabilities, kind: Kind) -> bool {
+    match kind {
+        Kind::Tools => can.tools_list_changed,
+        Kind::Prompts => can.prompts_list_changed,
+        Kind::Resources | Kind::Templates => can.resources_list_changed,
+    }
+}
+
+/// True when the view shows what the server offers.
+pub(super) fn is_shown(view: &View, server: &ServerId) -> bool {
+    match view {
+        View::All => true,
+        View::One(only) => only == server,
+    }
+}
