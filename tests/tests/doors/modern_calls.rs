@@ -68,28 +68,29 @@ fn levels(agent: &ModernAgent) -> Vec<Value> {
 }
 
 /// Each request says how much it wants to hear; one that says nothing hears nothing, also while
-/// another hears all.
+/// another hears all. Over one pipe a modern server does not say which of two calls a message
+/// belongs to, so what the loud one hears is counted while it is alone.
 #[tokio::test]
 async fn log_messages_are_those_a_request_wants() {
+    let tool = "test_tool_with_logging";
     for era in ["legacy", "modern"] {
         let kernel = scene::kernel_with("", &["--era", era]).await;
         let url = kernel.server_url("it");
         let mut loud = ModernAgent::over_http(&url, "{}");
         let mut quiet = ModernAgent::over_http(&url, "{}");
         loud.envelope.log_level = Some("debug".to_owned());
+        for said in 1..=3 {
+            loud.call(tool, json!({})).await.result();
+            assert!(levels(&loud).len() >= said, "{era}: {:?}", levels(&loud));
+        }
         for _ in 0..5 {
-            let tool = "test_tool_with_logging";
             let calls = join(loud.call(tool, json!({})), quiet.call(tool, json!({})));
             let (one, two) = calls.await;
             assert_eq!(one.text(), two.text());
         }
-        assert!(levels(&loud).len() >= 5, "{era}: {:?}", levels(&loud));
         assert_eq!(levels(&quiet), [Value::Null; 0], "{era}");
         quiet.envelope.log_level = Some("error".to_owned());
-        quiet
-            .call("test_tool_with_logging", json!({}))
-            .await
-            .result();
+        quiet.call(tool, json!({})).await.result();
         assert_eq!(levels(&quiet), [Value::Null; 0], "{era}");
     }
 }

@@ -31,6 +31,7 @@ impl Story<'_> {
         self.progress().await;
         self.cancelling().await;
         self.news().await;
+        self.tasks().await;
     }
 
     fn tool(&self, name: &str) -> String {
@@ -70,7 +71,6 @@ impl Story<'_> {
             self.is_of_its_version(&told, true);
             assert_eq!(told["supportedVersions"], json!([self.of_client.name]));
             assert!(told["capabilities"]["tools"].is_object());
-            assert!(told["capabilities"]["extensions"][TASKS].is_object());
         }
     }
 
@@ -83,13 +83,23 @@ impl Story<'_> {
             let content = structured.result()["structuredContent"].take();
             assert_eq!(content, json!({"text": "x"}));
         }
-        let read = json!({"uri": "test://static-text"});
+        let read = json!({"uri": self.resource().await});
         let read = self.client.request("resources/read", read).await.result();
         self.is_of_its_version(&read, true);
         let name = self.tool("test_simple_prompt");
         let prompt = json!({"name": name});
         let prompt = self.client.request("prompts/get", prompt).await.result();
         self.is_of_its_version(&prompt, false);
+    }
+
+    /// Where two servers offer the same resource, it is listed under an address of the kernel's own.
+    async fn resource(&mut self) -> Value {
+        let list = self.client.request("resources/list", json!({})).await;
+        let list = list.result();
+        let own = |uri: &str| uri.contains("static-text") && !uri.contains("far");
+        let all = list["resources"].as_array().unwrap().iter();
+        let mut uris = all.filter_map(|resource| resource["uri"].as_str());
+        uris.find(|uri| own(uri)).unwrap().into()
     }
 
     async fn errors(&mut self) {
@@ -215,5 +225,14 @@ impl Story<'_> {
             .await
             .result();
         self.client.hears("notifications/tools/list_changed").await;
+    }
+
+    /// Where calls can become tasks, the kernel says so: it makes them where a server does not.
+    async fn tasks(&mut self) {
+        if self.of_client.is_modern() {
+            let told = self.client.request("server/discover", json!({})).await;
+            let extensions = told.result()["capabilities"]["extensions"].take();
+            assert!(extensions[TASKS].is_object(), "{extensions}");
+        }
     }
 }
