@@ -9,6 +9,7 @@ mod forward;
 mod listening;
 mod rounds;
 mod subscribing;
+mod tasks;
 mod welcome;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::link::Link;
 use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
+use crate::tasks::Tasks;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ pub struct Relay {
     pub directory: Arc<Directory>,
     /// The parent of event subscriptions.
     pub agents: Agents,
+    /// The kernel's own tasks, and the names of all.
+    pub tasks: Arc<Tasks>,
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Version of this program.

@@ -19,6 +19,7 @@ use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_actors::tasks::{Record, Tasks};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::seal::SealKey;
@@ -55,12 +56,13 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
     let seal = hold::seal_key(&options.data_dir)?;
+    let before = hold::tasks(&options.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal));
+    let outcome = runtime.block_on(live(options, seal, before));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -89,10 +91,10 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey) -> Result<(), String> {
+async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, &closing)
+    let grown = grow(&options, seal, before, &closing)
         .await
         .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
@@ -143,6 +145,7 @@ struct Grown {
 async fn grow(
     options: &UpOptions,
     seal: SealKey,
+    before: Vec<Record>,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
@@ -217,12 +220,16 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
+    let boot = u64::from_le_bytes(hold::random());
+    let folder = hold::tasks_folder(&options.data_dir);
+    let tasks = Tasks::new(seal.clone(), boot, folder, before, directory.clone());
     let relay = Arc::new(Relay {
         shown,
         servers,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
+        tasks: tasks.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
@@ -232,8 +239,9 @@ async fn grow(
         stateless: Arc::new(Stateless {
             routes: routes.clone(),
             parked: ParkedCalls::new(kernel.questions.answer_timeout),
+            tasks,
             seal,
-            boot: u64::from_le_bytes(hold::random()),
+            boot,
         }),
         routes,
         directory,
