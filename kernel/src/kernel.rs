@@ -222,7 +222,14 @@ async fn grow(
     });
     let boot = u64::from_le_bytes(hold::random());
     let folder = hold::tasks_folder(&options.data_dir);
-    let tasks = Tasks::new(seal.clone(), boot, folder, before, directory.clone());
+    let tasks = Tasks::new(
+        seal.clone(),
+        boot,
+        kernel.questions.answer_timeout,
+        folder,
+        before,
+        directory.clone(),
+    );
     let relay = Arc::new(Relay {
         shown,
         servers,
