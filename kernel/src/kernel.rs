@@ -19,6 +19,7 @@ use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_actors::tasks::{Record, Tasks};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::seal::SealKey;
@@ -56,12 +57,13 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
     let seal = hold::seal_key(&options.data_dir)?;
+    let before = hold::tasks(&options.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal));
+    let outcome = runtime.block_on(live(options, seal, before));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -90,10 +92,10 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey) -> Result<(), String> {
+async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, &closing)
+    let grown = grow(&options, seal, before, &closing)
         .await
         .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
@@ -144,23 +146,13 @@ struct Grown {
 async fn grow(
     options: &UpOptions,
     seal: SealKey,
+    before: Vec<Record>,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
     let directory = Arc::new(Directory::default());
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
-    let shown = Arc::new(Snapshot::new(Shown {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: kernel
-                .lists
-                .page_size
-                .try_into()
-                .unwrap_or(std::num::NonZeroUsize::MIN),
-            key: CursorKey::new(hold::random()),
-        })),
-        peers: std::collections::BTreeMap::new(),
-        fetched: std::collections::BTreeMap::new(),
-    }));
+    let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
     let guard = GuardActor {
         exe: "/proc/self/exe".into(),
@@ -193,13 +185,7 @@ async fn grow(
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
-        connector: Arc::new(Connector {
-            client: Client::new(Tls::system()),
-            version: env!("CARGO_PKG_VERSION").into(),
-            mark,
-            folder: hold::folder(),
-            drain: DRAIN,
-        }),
+        connector: Arc::new(connector(mark)),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
@@ -219,19 +205,36 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
+    let boot = u64::from_le_bytes(hold::random());
+    let folder = hold::tasks_folder(&options.data_dir);
+    let tasks = Tasks::new(
+        seal.clone(),
+        boot,
+        kernel.questions.answer_timeout,
+        folder,
+        before,
+        directory.clone(),
+    );
     let relay = Arc::new(Relay {
         shown,
         servers,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
+        tasks: tasks.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: stateless(kernel, seal, routes.clone()),
+        stateless: Arc::new(Stateless {
+            routes: routes.clone(),
+            parked: ParkedCalls::new(kernel.questions.answer_timeout),
+            tasks,
+            seal,
+            boot,
+        }),
         routes,
         directory,
     };
@@ -243,13 +246,27 @@ async fn grow(
     })
 }
 
-fn stateless(kernel: &KernelConfig, seal: SealKey, routes: Arc<dyn Routes>) -> Arc<Stateless> {
-    Arc::new(Stateless {
-        routes,
-        parked: ParkedCalls::new(kernel.questions.answer_timeout),
-        seal,
-        boot: u64::from_le_bytes(hold::random()),
-    })
+/// What is offered before any server is connected.
+fn nothing(kernel: &KernelConfig) -> Shown {
+    let size = kernel.lists.page_size.try_into();
+    Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: size.unwrap_or(std::num::NonZeroUsize::MIN),
+            key: CursorKey::new(hold::random()),
+        })),
+        peers: std::collections::BTreeMap::new(),
+        fetched: std::collections::BTreeMap::new(),
+    }
+}
+
+fn connector(mark: String) -> Connector {
+    Connector {
+        client: Client::new(Tls::system()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        mark,
+        folder: hold::folder(),
+        drain: DRAIN,
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
