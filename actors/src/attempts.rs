@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::levels::Level;
+use mgp_engine::moment::Moment;
 use mgp_engine::questions::{Key, Questions};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
@@ -17,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::agent::{ClientAnswer, Unanswered, pass_line};
 use crate::exchange::{Class, Exchange, Flag};
 use crate::tasks::LongCall;
+use crate::time::moment;
 
 /// Questions that come this close to one another are put to the client together.
 const GATHER: Duration = Duration::from_millis(10);
@@ -53,6 +55,8 @@ pub struct Attempt {
     pub capabilities: ClientCapabilities,
     /// The least severe log level it wants; `None` wants no log.
     pub level: Option<Level>,
+    /// When it had its answer.
+    pub left: Option<Moment>,
 }
 
 /// Where messages of a request go.
@@ -94,6 +98,7 @@ impl Attempts {
     pub fn leave(&self) {
         let mut now = self.now();
         now.outlet = None;
+        now.left = Some(moment());
         now.token = None;
     }
 
@@ -215,6 +220,14 @@ impl Attempts {
     #[must_use]
     pub fn is_asking(&self) -> bool {
         !self.board().questions.is_empty()
+    }
+
+    /// How long the call has been waiting for its client to come back with answers; `None` while it
+    /// does not.
+    #[must_use]
+    pub fn parked_for(&self) -> Option<Duration> {
+        let since = self.now().left.filter(|_| self.is_asking())?;
+        Some(moment().since(since))
     }
 
     /// The questions without an answer, as the `inputRequests` object.

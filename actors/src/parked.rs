@@ -90,10 +90,11 @@ impl ParkedCalls {
         Ok(())
     }
 
-    /// The client is back: takes the call out.
+    /// The client is back: takes the call out, unless it was taken back meanwhile.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<Parked> {
-        self.calls().remove(&number)
+        let parked = self.calls().remove(&number);
+        parked.filter(|parked| !parked.errand.exchange.is_cancelled())
     }
 
     fn expire(&self, number: u64, stay: u64) {

@@ -97,6 +97,7 @@ impl Stateless {
             token: stated.token,
             capabilities: stated.capabilities,
             level: stated.level,
+            left: None,
         };
         let may_ask = can_need_input(&arrival.method);
         if may_ask && let Some(state) = request_state(params) {

@@ -217,6 +217,7 @@ impl Link {
             );
             self.notify("notifications/cancelled", Some(&params));
         }
+        self.questions.reconsider();
     }
 
     pub(crate) fn lost(&self, why: &str) -> Refusal {

@@ -9,6 +9,7 @@ use mgp_engine::attribution::{Whom, whom};
 use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::framing::Frame;
+use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
@@ -258,7 +259,7 @@ impl Link {
         };
         let level = message.level.parse().unwrap_or(Level::Info);
         match self.origin(via) {
-            Origin::Call(caller, exchange) => {
+            Origin::Call(caller, exchange) | Origin::Likely(caller, exchange, _) => {
                 if exchange
                     .level(&caller)
                     .is_some_and(|floor| level.passes(floor))
@@ -338,21 +339,53 @@ impl Link {
                 calls.push((id, caller, exchange));
             }
         });
-        match whom(calls.iter().map(|(_, caller, _)| caller.connection)) {
-            Whom::Nobody => Origin::Nobody,
-            Whom::Several => Origin::Several,
-            Whom::One(_) => {
-                // A call that waits for its client's answer is not the one that asks now.
-                let waits =
-                    |exchange: &Exchange| exchange.attempts().is_some_and(Attempts::is_asking);
-                let latest = calls
-                    .into_iter()
-                    .max_by_key(|(id, _, exchange)| (!waits(exchange), *id));
-                latest.map_or(Origin::Nobody, |(_, caller, exchange)| {
-                    Origin::Call(caller, exchange)
-                })
+        attribute(calls)
+    }
+
+    /// True when every call of a client waits for what the client says.
+    pub(super) fn rests(&self, who: ConnectionId) -> bool {
+        let mut rests = true;
+        self.pending.for_each(|_, call| {
+            if call.caller.as_ref().is_some_and(|c| c.connection == who) {
+                rests &= waits(&call.exchange);
+            }
+        });
+        rests
+    }
+}
+
+type Calls = Vec<(u64, Arc<Caller>, Arc<Exchange>)>;
+
+/// A call that waits for its client's answer is most likely not the one that speaks now.
+fn waits(exchange: &Exchange) -> bool {
+    exchange.attempts().is_some_and(Attempts::is_asking)
+}
+
+fn attribute(mut calls: Calls) -> Origin {
+    let clients = |calls: &Calls| whom(calls.iter().map(|(_, caller, _)| caller.connection));
+    let latest = |calls: Calls| calls.into_iter().max_by_key(|(id, ..)| *id);
+    let all = clients(&calls);
+    let (waiting, active): (Calls, Calls) = calls
+        .drain(..)
+        .partition(|(_, _, exchange)| waits(exchange));
+    match (all, clients(&active)) {
+        (Whom::Nobody, _) => Origin::Nobody,
+        (Whom::One(_), _) => {
+            let latest = latest(active).or_else(|| latest(waiting));
+            latest.map_or(Origin::Nobody, |(_, caller, exchange)| {
+                Origin::Call(caller, exchange)
+            })
+        }
+        (Whom::Several, Whom::One(client)) => {
+            let others = waiting.into_iter();
+            let others = others.filter(|(_, caller, _)| caller.connection != client);
+            let others = others.map(|(_, _, exchange)| exchange).collect();
+            match latest(active) {
+                Some((_, caller, exchange)) => Origin::Likely(caller, exchange, others),
+                None => Origin::Several,
             }
         }
+        (Whom::Several, Whom::Nobody | Whom::Several) => Origin::Several,
     }
 }
 
@@ -360,6 +393,8 @@ impl Link {
 pub(super) enum Origin {
     /// The only client with calls under way.
     Call(Arc<Caller>, Arc<Exchange>),
+    /// The only client with calls that do not wait for their clients; these calls of others do.
+    Likely(Arc<Caller>, Arc<Exchange>, Vec<Arc<Exchange>>),
     /// No call is under way.
     Nobody,
     /// Calls of several clients are.

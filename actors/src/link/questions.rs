@@ -1,7 +1,9 @@
 //! Requests of a server: ping is answered here, questions go to the client whose call caused them.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId};
@@ -9,7 +11,16 @@ use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FO
 use super::inbound::{MAX_QUESTIONS, Origin};
 use super::{Link, Wire};
 use crate::agent::ClientAnswer;
+use crate::attempts::Attempts;
+use crate::exchange::Exchange;
 use crate::question;
+use crate::request::Caller;
+
+/// True when the client of a parked call has had its time.
+fn overdue(exchange: &Exchange) -> bool {
+    let parked = exchange.attempts().and_then(Attempts::parked_for);
+    parked.is_some_and(|parked| parked >= question::ATTRIBUTION)
+}
 
 impl Link {
     /// Takes a request of the server.
@@ -78,6 +89,7 @@ impl Link {
         via: Option<u64>,
     ) -> ClientAnswer {
         let deadline = tokio::time::Instant::now() + question::ATTRIBUTION;
+        let mut late = false;
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
             changed.as_mut().enable();
@@ -88,16 +100,40 @@ impl Link {
                     {
                         self.elicited.asked(params, agent);
                     }
-                    return question::put(self, &caller, &exchange, method, params).await;
+                    return self.put(&caller, &exchange, method, params).await;
+                }
+                // Those who have had their time to answer make room for one who asks now.
+                Origin::Likely(_, _, others) if others.iter().all(|other| overdue(other)) => {
+                    others.iter().for_each(|other| other.cancel());
+                    let _ = tokio::time::timeout_at(deadline, changed).await;
                 }
                 Origin::Nobody => return self.orphaned(method, params).await,
-                Origin::Several => {
-                    if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                        return question::ambiguous();
-                    }
+                Origin::Likely(..) | Origin::Several if late => return question::ambiguous(),
+                Origin::Likely(..) | Origin::Several => {
+                    late = tokio::time::timeout_at(deadline, changed).await.is_err();
                 }
             }
         }
+    }
+
+    /// Puts a question to a client; while all its calls wait for it, others get their turn.
+    async fn put(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        exchange: &Exchange,
+        method: &str,
+        params: Option<&str>,
+    ) -> ClientAnswer {
+        let mut put = std::pin::pin!(question::put(self, caller, exchange, method, params));
+        let asked = std::future::poll_fn(|cx| Poll::Ready(put.as_mut().poll(cx))).await;
+        if let Poll::Ready(answer) = asked {
+            return answer;
+        }
+        let who = caller.connection;
+        self.turns.rest(who, self.rests(who));
+        let answer = put.await;
+        self.turns.rest(who, self.rests(who));
+        answer
     }
 
     /// No call is under way. Many servers ask for roots right after the handshake and keep them: they

@@ -81,6 +81,15 @@ impl TurnQueue {
         }
     }
 
+    /// Every call of a client waits for what it says, or not any more.
+    pub(super) fn rest(&self, who: ConnectionId, rests: bool) {
+        if self.asks.load(Ordering::Acquire) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = state.turns.rest(who, rests);
+            state.let_in(next);
+        }
+    }
+
     fn leave(&self, who: ConnectionId) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = state.turns.leave(who);

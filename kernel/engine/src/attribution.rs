@@ -4,7 +4,7 @@
 //! connection has calls inside, there is no doubt; servers that ask therefore get the connections one
 //! after the other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use mgp_protocol::ids::ConnectionId;
 
@@ -54,6 +54,8 @@ pub struct Turns {
     asks: bool,
     /// Calls inside, by connection. Before the server asks there may be any number.
     inside: HashMap<ConnectionId, usize>,
+    /// Connections inside of which every call waits for its client: they keep nobody out.
+    resting: HashSet<ConnectionId>,
     waiting: VecDeque<(Ticket, ConnectionId)>,
     tickets: u64,
 }
@@ -86,12 +88,23 @@ impl Turns {
         Enter::Wait(ticket)
     }
 
+    /// Every call of a connection waits for its client now, or not any more. Answers whose turn it is.
+    pub fn rest(&mut self, connection: ConnectionId, rests: bool) -> Vec<Ticket> {
+        if rests && self.inside.contains_key(&connection) {
+            self.resting.insert(connection);
+        } else {
+            self.resting.remove(&connection);
+        }
+        self.call_up()
+    }
+
     /// A call that was let in is over. Answers whose turn it is now, in their order.
     pub fn leave(&mut self, connection: ConnectionId) -> Vec<Ticket> {
         if let Some(calls) = self.inside.get_mut(&connection) {
             *calls -= 1;
             if *calls == 0 {
                 self.inside.remove(&connection);
+                self.resting.remove(&connection);
             }
         }
         self.call_up()
@@ -112,11 +125,13 @@ impl Turns {
     }
 
     fn fits(&self, connection: ConnectionId) -> bool {
-        !self.asks || self.inside.keys().all(|inside| *inside == connection)
+        let mut others = self.inside.keys().filter(|inside| **inside != connection);
+        !self.asks || others.all(|inside| self.resting.contains(inside))
     }
 
     fn let_in(&mut self, connection: ConnectionId) {
         *self.inside.entry(connection).or_default() += 1;
+        self.resting.remove(&connection);
     }
 
     fn call_up(&mut self) -> Vec<Ticket> {
@@ -160,6 +175,23 @@ mod tests {
         assert_eq!(whom([A]), Whom::One(A));
         assert_eq!(whom([A, A, A]), Whom::One(A));
         assert_eq!(whom([A, A, B]), Whom::Several);
+    }
+
+    #[test]
+    fn a_connection_that_only_waits_keeps_nobody_out() {
+        let mut turns = asking();
+        assert_eq!(turns.enter(A), Enter::Now);
+        let second = ticket(turns.enter(B));
+        assert_eq!(turns.rest(A, true), [second]);
+        // A comes back for its call, and calls again: it is B that must be waited for now.
+        assert_eq!(turns.rest(A, false), []);
+        let third = ticket(turns.enter(A));
+        assert_eq!(turns.leave(B), [third]);
+        assert_eq!(turns.leave(A), []);
+        assert_eq!(turns.leave(A), []);
+        assert_eq!(turns.rest(A, true), []);
+        assert_eq!(turns.enter(B), Enter::Now);
+        assert!(matches!(turns.enter(A), Enter::Wait(_)));
     }
 
     #[test]
