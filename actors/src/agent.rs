@@ -177,6 +177,15 @@ impl Agent {
         }
     }
 
+    /// True when it wants to hear of the task its client calls so.
+    #[must_use]
+    pub fn follows_task(&self, id: &str) -> bool {
+        match &self.outward {
+            Outward::Line(_) | Outward::Session(_) => false,
+            Outward::Listening { wanted, .. } => wanted.task_ids.iter().any(|task| task == id),
+        }
+    }
+
     /// Takes the agent's `initialize`; the first one counts.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! the next one (MCP 2026-07-28, multi round-trip requests).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,10 +11,12 @@ use mgp_engine::questions::{Key, Questions};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_transports::lines::LineSink;
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::agent::{ClientAnswer, Unanswered, pass_line};
-use crate::exchange::{Class, Exchange};
+use crate::exchange::{Class, Exchange, Flag};
+use crate::tasks::LongCall;
 
 /// Questions that come this close to one another are put to the client together.
 const GATHER: Duration = Duration::from_millis(10);
@@ -32,7 +34,10 @@ pub struct Attempts {
     /// Its method may be answered with questions.
     may_ask: bool,
     board: Mutex<Board>,
-    asked: Notify,
+    /// Something is asked, answered or not asked any more.
+    changed: Notify,
+    long: OnceLock<LongCall>,
+    may_take_long: Flag,
 }
 
 /// The request by which the client follows the call right now.
@@ -74,7 +79,9 @@ impl Attempts {
             now: Mutex::new(first),
             may_ask,
             board: Mutex::default(),
-            asked: Notify::new(),
+            changed: Notify::new(),
+            long: OnceLock::new(),
+            may_take_long: Flag::default(),
         }
     }
 
@@ -150,7 +157,7 @@ impl Attempts {
             attempts: self,
             key,
         };
-        self.asked.notify_waiters();
+        self.changed.notify_waiters();
         tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
             () = exchange.cancelled() => Err(Unanswered::Cancelled),
@@ -160,19 +167,42 @@ impl Attempts {
     /// Resolves when something is asked, and what belongs together has been asked too.
     pub async fn asked(&self) {
         loop {
-            let mut asked = std::pin::pin!(self.asked.notified());
+            let mut asked = std::pin::pin!(self.changed.notified());
             asked.as_mut().enable();
-            if self.is_asking() {
-                return self.gather().await;
+            if !self.is_asking() {
+                asked.await;
+                continue;
             }
-            asked.await;
+            self.gather().await;
+            if self.is_asking() {
+                return;
+            }
         }
+    }
+
+    /// Resolves at the next change of what is asked.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// The call becomes a task when it takes longer than this; what is said first counts.
+    pub(crate) fn may_take_long(&self, call: LongCall) {
+        let _ = self.long.set(call);
+        self.may_take_long.raise();
+    }
+
+    /// Resolves when the call has taken so long that it becomes a task.
+    pub(crate) async fn took_long(&self) -> &LongCall {
+        self.may_take_long.raised().await;
+        let call = self.long.get().expect("it is there before the flag is up");
+        tokio::time::sleep(call.after).await;
+        call
     }
 
     async fn gather(&self) {
         let more = async {
             loop {
-                let asked = self.asked.notified();
+                let asked = self.changed.notified();
                 if tokio::time::timeout(GATHER, asked).await.is_err() {
                     return;
                 }
@@ -203,6 +233,8 @@ impl Attempts {
                 let _ = waiter.send(Ok(result.into()));
             }
         }
+        drop(board);
+        self.changed.notify_waiters();
     }
 
     fn now(&self) -> MutexGuard<'_, Attempt> {
@@ -225,5 +257,7 @@ impl Drop for Withdraw<'_> {
         let mut board = self.attempts.board();
         board.questions.withdraw(self.key);
         board.waiting.remove(&self.key);
+        drop(board);
+        self.attempts.changed.notify_waiters();
     }
 }

@@ -75,6 +75,16 @@ impl Directory {
         }
     }
 
+    /// Tells whoever listens for it how a task stands; the name of a task is only one client's.
+    pub fn task_changed(&self, id: &str, params: &str) {
+        let frame = Bytes::from(jsonrpc::notification("notifications/tasks", Some(params)));
+        for agent in self.all() {
+            if agent.follows_task(id) {
+                agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
     /// Tells everyone who may see the server and wants this level.
     pub fn logged(&self, server: &ServerId, params: &str) {
         let level = mcp::read::<mcp::Message<'_>>(Some(params))

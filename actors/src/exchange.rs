@@ -30,6 +30,7 @@ pub struct Exchange {
     primer: Once,
     needs_stream: Flag,
     paused: Flag,
+    unhurried: Flag,
     missing: OnceLock<Box<RawValue>>,
     cancelled: Flag,
     ended: Flag,
@@ -65,6 +66,7 @@ impl Exchange {
             primer: Once::new(),
             needs_stream: Flag::default(),
             paused: Flag::default(),
+            unhurried: Flag::default(),
             missing: OnceLock::new(),
             cancelled: Flag::default(),
             ended: Flag::default(),
@@ -153,6 +155,17 @@ impl Exchange {
     /// Resolves when [`Self::pause`] was said.
     pub async fn paused(&self) {
         self.paused.raised().await;
+    }
+
+    /// The call may be silent for as long as it likes: somebody asks after it from time to time.
+    pub fn take_time(&self) {
+        self.unhurried.raise();
+    }
+
+    /// True when [`Self::take_time`] was said.
+    #[must_use]
+    pub fn is_unhurried(&self) -> bool {
+        self.unhurried.is_raised()
     }
 
     /// The call cannot go on, because its client did not say that it has these capabilities; it is

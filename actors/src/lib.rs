@@ -27,4 +27,5 @@ pub mod session;
 pub mod stateless;
 pub mod streams;
 pub mod subscriptions;
+pub mod tasks;
 pub mod time;

@@ -10,6 +10,7 @@ mod listening;
 mod lists;
 mod rounds;
 mod subscribing;
+mod tasks;
 mod welcome;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::link::Link;
 use crate::request::Request;
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
+use crate::tasks::Tasks;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Relay {
     pub directory: Arc<Directory>,
     /// The parent of event subscriptions.
     pub agents: Agents,
+    /// The kernel's own tasks, and the names of all.
+    pub tasks: Arc<Tasks>,
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Version of this program.

@@ -54,6 +54,13 @@ impl Caller {
             Back::Alone => None,
         }
     }
+
+    /// Whom sealed records are for: they open for the client they were given to, and where it was
+    /// given them.
+    #[must_use]
+    pub fn principal(&self) -> String {
+        format!("{}@{}", self.agent, self.view)
+    }
 }
 
 /// One request. Method and params are slices of the frame it came in.

@@ -25,6 +25,7 @@ use crate::errand::Errand;
 use crate::exchange::{Exchange, Way};
 use crate::parked::ParkedCalls;
 use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
+use crate::tasks::{LongCall, Tasks};
 use crate::time::unix_ms;
 
 /// Answers requests that stand alone.
@@ -34,6 +35,8 @@ pub struct Stateless {
     pub routes: Arc<dyn Routes>,
     /// Calls that wait for their clients.
     pub parked: Arc<ParkedCalls>,
+    /// Calls that became tasks.
+    pub tasks: Arc<Tasks>,
     /// Seals what clients bring back.
     pub seal: SealKey,
     /// Tells this life of the kernel from earlier ones.
@@ -130,7 +133,7 @@ impl Stateless {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
         let state: State = self
             .seal
-            .open(Purpose::State, &principal(caller), state)
+            .open(Purpose::State, &caller.principal(), state)
             .map_err(|e| bad(&e))?;
         state
             .judge(self.boot, unix_ms(), method, Some(params))
@@ -167,6 +170,13 @@ pub struct Running {
     over: bool,
 }
 
+/// What comes first of a request under way.
+enum Next {
+    Answered(Outcome),
+    Asked,
+    Long(LongCall),
+}
+
 enum Work {
     Fresh(Answering),
     Resumed(u64, Arc<Errand>),
@@ -190,50 +200,80 @@ impl Running {
         &self.exchange
     }
 
-    /// Resolves with the answer to this request: the call's own, or what is needed before it can go
-    /// on.
+    /// Resolves with the answer to this request: the call's own, what is needed before it can go on,
+    /// or the task it has become.
     pub async fn outcome(&mut self) -> Outcome {
         let exchange = self.exchange.clone();
         let attempts = exchange.attempts().expect("made with them");
-        let outcome = {
-            let answered = async {
-                match &mut self.work {
-                    Work::Fresh(answering) => answering.as_mut().await,
-                    Work::Resumed(_, errand) => errand.outcome().await,
-                    Work::Nothing => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                outcome = answered => Some(outcome),
-                () = attempts.asked() => None,
-            }
+        let next = match self.next(attempts, true).await {
+            Next::Long(call) => match self.become_task(&call).await {
+                Some(announced) => Next::Answered(announced),
+                None => self.next(attempts, false).await,
+            },
+            next => next,
         };
         self.over = true;
         attempts.leave();
-        match outcome {
-            Some(Err(Refusal::Cancelled)) if let Some(missing) = exchange.lacking() => {
+        match next {
+            Next::Answered(Err(Refusal::Cancelled)) if let Some(missing) = exchange.lacking() => {
                 Err(Refusal::MissingCapability {
                     required: missing.to_owned(),
                 })
             }
-            Some(outcome) => outcome,
-            None => self.park(attempts),
+            Next::Answered(outcome) => outcome,
+            Next::Asked | Next::Long(_) => self.park(attempts),
+        }
+    }
+
+    /// What comes first.
+    async fn next(&mut self, attempts: &Attempts, may_become_task: bool) -> Next {
+        let answered = async {
+            match &mut self.work {
+                Work::Fresh(answering) => answering.as_mut().await,
+                Work::Resumed(_, errand) => errand.outcome().await,
+                Work::Nothing => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = answered => Next::Answered(outcome),
+            () = attempts.asked() => Next::Asked,
+            call = attempts.took_long(), if may_become_task => Next::Long(call.clone()),
+        }
+    }
+
+    /// The call goes on by itself; `None` when it cannot be a task.
+    async fn become_task(&mut self, call: &LongCall) -> Option<Outcome> {
+        let (number, errand) = self.detach()?;
+        self.work = Work::Resumed(number, errand.clone());
+        let stateless = self.stateless.clone();
+        let announced = stateless.tasks.make(&self.caller, call, errand).await?;
+        // Taken back meanwhile: nobody waits for an answer.
+        match self.exchange.is_cancelled() {
+            true => Some(Err(Refusal::Cancelled)),
+            false => Some(Ok(announced)),
+        }
+    }
+
+    /// The call, from now on by itself.
+    fn detach(&mut self) -> Option<(u64, Arc<Errand>)> {
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Fresh(answering) => Some((
+                self.stateless.parked.number(),
+                Errand::begin(self.exchange.clone(), answering),
+            )),
+            Work::Resumed(call, errand) => Some((call, errand)),
+            Work::Nothing => None,
         }
     }
 
     fn park(&mut self, attempts: &Attempts) -> Outcome {
+        let Some((call, errand)) = self.detach() else {
+            return Err(Refusal::Cancelled);
+        };
         let Stateless {
             parked, seal, boot, ..
         } = &*self.stateless;
-        let (call, errand) = match std::mem::replace(&mut self.work, Work::Nothing) {
-            Work::Fresh(answering) => (
-                parked.number(),
-                Errand::begin(self.exchange.clone(), answering),
-            ),
-            Work::Resumed(call, errand) => (call, errand),
-            Work::Nothing => return Err(Refusal::Cancelled),
-        };
         let patience = u64::try_from(parked.patience().as_millis()).unwrap_or(u64::MAX);
         let state = State {
             boot: *boot,
@@ -243,7 +283,7 @@ impl Running {
             digest: self.digest,
             expires_ms: unix_ms().saturating_add(patience),
         };
-        let state = seal.seal(Purpose::State, &principal(&self.caller), &state);
+        let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
         let questions = attempts.input_requests();
         if let Err(full) = parked.park(call, errand, self.caller.clone()) {
             self.exchange.cancel();
@@ -263,11 +303,6 @@ impl Drop for Running {
             self.exchange.cancel();
         }
     }
-}
-
-/// Sealed records open for the client they were given to, and where it was given them.
-fn principal(caller: &Caller) -> String {
-    format!("{}@{}", caller.agent, caller.view)
 }
 
 /// The methods whose answer may be that input is required.

@@ -19,6 +19,7 @@ use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_actors::tasks::{Record, Tasks};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::seal::SealKey;
@@ -56,12 +57,13 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
     let seal = hold::seal_key(&options.data_dir)?;
+    let before = hold::tasks(&options.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal));
+    let outcome = runtime.block_on(live(options, seal, before));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -90,10 +92,10 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey) -> Result<(), String> {
+async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, &closing)
+    let grown = grow(&options, seal, before, &closing)
         .await
         .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
@@ -144,6 +146,7 @@ struct Grown {
 async fn grow(
     options: &UpOptions,
     seal: SealKey,
+    before: Vec<Record>,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
@@ -219,19 +222,21 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
+    let tasks = tasks(options, &seal, before, &directory);
     let relay = Arc::new(Relay {
         shown,
         servers,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
+        tasks: tasks.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: stateless(kernel, seal, routes.clone()),
+        stateless: stateless(kernel, seal, tasks, routes.clone()),
         routes,
         directory,
     };
@@ -243,12 +248,29 @@ async fn grow(
     })
 }
 
-fn stateless(kernel: &KernelConfig, seal: SealKey, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+fn tasks(
+    options: &UpOptions,
+    seal: &SealKey,
+    before: Vec<Record>,
+    directory: &Arc<Directory>,
+) -> Arc<Tasks> {
+    let folder = hold::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(hold::random());
+    Tasks::new(seal.clone(), boot, folder, before, directory.clone())
+}
+
+fn stateless(
+    kernel: &KernelConfig,
+    seal: SealKey,
+    tasks: Arc<Tasks>,
+    routes: Arc<dyn Routes>,
+) -> Arc<Stateless> {
     Arc::new(Stateless {
         routes,
         parked: ParkedCalls::new(kernel.questions.answer_timeout),
         seal,
-        boot: u64::from_le_bytes(hold::random()),
+        boot: tasks.boot(),
+        tasks,
     })
 }
 

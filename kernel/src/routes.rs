@@ -35,6 +35,13 @@ impl Routes for Table {
             (Era::Modern, "subscriptions/listen") => {
                 Box::pin(async move { relay.listen(&request).await })
             }
+            (Era::Modern, "tasks/get") => Box::pin(async move { relay.get_task(&request).await }),
+            (Era::Modern, "tasks/update") => {
+                Box::pin(async move { relay.update_task(&request).await })
+            }
+            (Era::Modern, "tasks/cancel") => {
+                Box::pin(async move { relay.cancel_task(&request).await })
+            }
             (_, "tools/list") => ready(relay.list(&request, Kind::Tools)),
             (_, "prompts/list") => ready(relay.list(&request, Kind::Prompts)),
             (_, "resources/list") => ready(relay.list(&request, Kind::Resources)),

@@ -174,7 +174,8 @@ impl Link {
             if now.since(started) >= self.limits.call_timeout_max {
                 return self.limits.call_timeout_max;
             }
-            if self.questions.any() {
+            let unhurried = self.pending.with(id, |call| call.exchange.is_unhurried());
+            if self.questions.any() || unhurried == Some(true) {
                 self.touch(id);
             }
             let touched = self

@@ -76,7 +76,10 @@ impl Relay {
             },
         };
         let result = self.forward(request, outgoing).await?;
-        checks::result(&name, &route, result)
+        match self.announced(request, &route.server, &result)? {
+            Some(task) => Ok(task),
+            None => checks::result(&name, &route, result),
+        }
     }
 
     /// Gets a prompt.

@@ -65,6 +65,7 @@ impl Relay {
     async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         let link = self.link(request, outgoing.server).await?;
         let caller = request.caller.version.era();
+        self.may_take_long(request, &link, outgoing.method);
         match (caller, link.era(caller)) {
             (Era::Legacy, Era::Modern) => self.rounds(request, &link, outgoing).await,
             (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
@@ -76,7 +77,12 @@ impl Relay {
 }
 
 /// Caller and server speak the same era: the payload goes through as it is.
-async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era: Era) -> Outcome {
+pub(super) async fn along(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+) -> Outcome {
     let headers = outgoing.headers(era);
     let call = Call {
         caller: Some(&request.caller),

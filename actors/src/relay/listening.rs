@@ -14,7 +14,7 @@ use crate::exchange::Class;
 use crate::listener;
 use crate::request::{Outcome, Request};
 
-/// Resources one request may name; a client that wants more listens twice.
+/// Resources one request may name, and tasks; a client that wants more listens twice.
 const MAX_RESOURCES: usize = 1000;
 
 impl Relay {
@@ -27,6 +27,11 @@ impl Relay {
         if notifications.resource_subscriptions.len() > MAX_RESOURCES {
             return Err(Refusal::BadParams(format!(
                 "`resourceSubscriptions` names more than {MAX_RESOURCES} resources; listen twice"
+            )));
+        }
+        if notifications.task_ids.len() > MAX_RESOURCES {
+            return Err(Refusal::BadParams(format!(
+                "`taskIds` names more than {MAX_RESOURCES} tasks; listen twice"
             )));
         }
         let attempts = request.exchange.attempts();
@@ -50,7 +55,9 @@ impl Relay {
     }
 
     /// What the client will hear of what it wants, and whose the resources are.
-    fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
+    fn agreed(&self, request: &Request, mut wanted: Filter) -> (Filter, Vec<Resource>) {
+        let own = |id: &String| self.tasks.find(&request.caller, id).is_some();
+        wanted.task_ids.retain(own);
         let owned = |shown: &String| {
             let (server, own) = self.owner(request, shown).ok()?;
             let peers = &self.shown.load().peers;

@@ -10,6 +10,7 @@ use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::splice::{members, quoted};
 
 use super::Relay;
+use super::tasks::with_tasks;
 use crate::catalog::Shown;
 use crate::link::Peer;
 use crate::request::{Caller, Outcome};
@@ -53,6 +54,7 @@ impl Relay {
             View::All => self.everything(),
             View::One(id) => self.one(id).await,
         };
+        let capabilities = with_tasks(&capabilities, self.offers_tasks(&caller.view));
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
             .unwrap_or_default();

@@ -121,6 +121,11 @@ pub struct ServerLimits {
     pub stop_grace: Duration,
     /// Calls in flight at once; more are refused as overloaded.
     pub max_in_flight: usize,
+    /// A tool call that takes longer than this becomes a task, where its client knows tasks and the
+    /// server makes none of its own; zero makes none.
+    pub task_after: Duration,
+    /// How long such a task is kept, from its beginning; one that still runs then is cancelled.
+    pub task_ttl: Duration,
 }
 
 impl Default for ServerLimits {
@@ -132,6 +137,8 @@ impl Default for ServerLimits {
             start_timeout: Duration::from_secs(120),
             stop_grace: Duration::from_secs(2),
             max_in_flight: 1024,
+            task_after: Duration::from_secs(5),
+            task_ttl: Duration::from_secs(3600),
         }
     }
 }

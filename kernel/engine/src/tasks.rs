@@ -165,6 +165,44 @@ impl Task {
         }
     }
 
+    /// When it began.
+    #[must_use]
+    pub fn created_ms(&self) -> u64 {
+        self.created_ms
+    }
+
+    /// When it came to stand as it does.
+    #[must_use]
+    pub fn updated_ms(&self) -> u64 {
+        self.updated_ms
+    }
+
+    /// How long it is kept.
+    #[must_use]
+    pub fn ttl_ms(&self) -> u64 {
+        self.ttl_ms
+    }
+
+    /// The call's result as JSON text, when it has one.
+    #[must_use]
+    pub fn result(&self) -> Option<&str> {
+        match &self.state {
+            State::Completed(result) => Some(result),
+            State::Working | State::InputRequired(_) | State::Failed(_) | State::Cancelled => None,
+        }
+    }
+
+    /// The call's JSON-RPC error as JSON text, when it has one.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match &self.state {
+            State::Failed(error) => Some(error),
+            State::Working | State::InputRequired(_) | State::Completed(_) | State::Cancelled => {
+                None
+            }
+        }
+    }
+
     /// Until when it is kept.
     #[must_use]
     pub fn expires_ms(&self) -> u64 {

@@ -63,6 +63,8 @@ pub(super) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Server
     section.secs("start_timeout_secs", 1..=DAY, &mut limits.start_timeout);
     section.millis("stop_grace_ms", 0..=600_000, &mut limits.stop_grace);
     section.count("max_in_flight", 1..=65_536, &mut limits.max_in_flight);
+    section.millis("task_after_ms", 0..=DAY_MS, &mut limits.task_after);
+    section.secs("task_ttl_secs", 1..=7 * DAY, &mut limits.task_ttl);
     if limits.call_timeout > limits.call_timeout_max {
         let key = section
             .span("call_timeout_secs")

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fs4::fs_std::FileExt;
+use mgp_actors::tasks::{self, Record};
 use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -103,6 +104,20 @@ pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
             path.display()
         )
     })
+}
+
+/// Where tasks last.
+pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("tasks")
+}
+
+/// The tasks of earlier lives.
+///
+/// # Errors
+/// In words, why the folder cannot be read or made.
+pub(super) fn tasks(data_dir: &Path) -> Result<Vec<Record>, String> {
+    let folder = tasks_folder(data_dir);
+    tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
 /// A secret in an owner-only file: 32 random bytes in hexadecimal, made when the file is empty.

@@ -1,0 +1,218 @@
+//! `tasks/*`: tasks of servers under names that only their clients can use, and tasks the kernel made
+//! of calls to servers that make none.
+
+use mgp_engine::catalog::View;
+use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, tasks as words};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use serde_json::value::RawValue;
+
+use super::forward::{Mirrored, Outgoing, along};
+use super::{Relay, required, text};
+use crate::link::Link;
+use crate::request::{Outcome, Request};
+use crate::tasks::LongCall;
+
+/// What a client must declare to be given tasks.
+const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
+/// Bytes of a server's own name for a task; longer ones cannot be sealed.
+const MAX_ID: usize = 1024;
+
+/// The answer to what is only taken note of.
+const TAKEN: &[u8] = br#"{"resultType":"complete"}"#;
+
+impl Relay {
+    /// `tasks/get` of the extension.
+    ///
+    /// # Errors
+    /// [`Refusal::BadParams`] when the task is unknown, is another client's, or is forgotten.
+    pub async fn get_task(&self, request: &Request) -> Outcome {
+        let words::Get(about) = mcp::read(Some(required(request)?))?;
+        let task = self.meant(request, about.task_id)?;
+        match task.maker {
+            Maker::Kernel { boot, number } => {
+                let shown = self.tasks.get((boot, number));
+                shown.ok_or_else(|| unknown(about.task_id))
+            }
+            Maker::Modern { .. } | Maker::Legacy { .. } => {
+                self.pass_task(request, &task, about.task_id).await
+            }
+        }
+    }
+
+    /// `tasks/update` of the extension.
+    ///
+    /// # Errors
+    /// As [`Self::get_task`].
+    pub async fn update_task(&self, request: &Request) -> Outcome {
+        let update: words::Update<'_> = mcp::read(Some(required(request)?))?;
+        let task = self.meant(request, update.task_id)?;
+        match task.maker {
+            Maker::Kernel { boot, number } => {
+                let responses = update.input_responses.map_or("{}", RawValue::get);
+                match self.tasks.update((boot, number), responses) {
+                    true => Ok(TAKEN.into()),
+                    false => Err(unknown(update.task_id)),
+                }
+            }
+            Maker::Modern { .. } | Maker::Legacy { .. } => {
+                self.pass_task(request, &task, update.task_id).await
+            }
+        }
+    }
+
+    /// `tasks/cancel` of the extension.
+    ///
+    /// # Errors
+    /// As [`Self::get_task`].
+    pub async fn cancel_task(&self, request: &Request) -> Outcome {
+        let words::Cancel(about) = mcp::read(Some(required(request)?))?;
+        let task = self.meant(request, about.task_id)?;
+        match task.maker {
+            Maker::Kernel { boot, number } => match self.tasks.cancel((boot, number)).await {
+                true => Ok(TAKEN.into()),
+                false => Err(unknown(about.task_id)),
+            },
+            Maker::Modern { .. } | Maker::Legacy { .. } => {
+                self.pass_task(request, &task, about.task_id).await
+            }
+        }
+    }
+
+    /// Which task a stateless client means.
+    fn meant(&self, request: &Request, id: &RawValue) -> Result<TaskRef, Refusal> {
+        let caller = &request.caller;
+        if !caller.capabilities.tasks {
+            return Err(Refusal::MissingCapability {
+                required: RawValue::from_string(EXTENSION.into()).expect("a literal is JSON"),
+            });
+        }
+        let known = self.tasks.find(caller, &text(id, "taskId")?);
+        known.ok_or_else(|| unknown(id))
+    }
+
+    /// Asks the server that made a task, under its own name for it.
+    async fn pass_task(&self, request: &Request, task: &TaskRef, id: &RawValue) -> Outcome {
+        let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
+            return Err(unknown(id));
+        };
+        let link = self.link(request, &task.server).await?;
+        if link.peer_in(Era::Modern).is_none() {
+            return Err(unknown(id));
+        }
+        let own_json = quoted(own);
+        let outgoing = Outgoing {
+            server: &task.server,
+            method: &request.method,
+            params: required(request)?,
+            edit: (id.get(), &own_json),
+            token: None,
+            mirrored: Mirrored::named(own),
+        };
+        let result = along(request, &link, outgoing, Era::Modern).await?;
+        let shown = std::str::from_utf8(&result).ok().and_then(|result| {
+            let named = member(result, "taskId")?;
+            let mut splice = Splice::new(result);
+            splice.replace(named, id.get());
+            Some(splice.finish().into_owned())
+        });
+        Ok(shown.map_or(result, Into::into))
+    }
+
+    /// The answer to a call that became a task of its server, under the name its client can use;
+    /// `None` for every other answer.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the server's own name for it is too long.
+    pub(super) fn announced(
+        &self,
+        request: &Request,
+        server: &ServerId,
+        result: &[u8],
+    ) -> Result<Option<bytes::Bytes>, Refusal> {
+        if request.caller.version.era() == Era::Legacy
+            || memchr::memmem::find(result, b"\"taskId\"").is_none()
+        {
+            return Ok(None);
+        }
+        let Some((result, own)) = std::str::from_utf8(result).ok().and_then(own_id) else {
+            return Ok(None);
+        };
+        let task = serde_json::from_str::<String>(own).unwrap_or_default();
+        if task.len() > MAX_ID {
+            return Err(Refusal::Broken(format!(
+                "server {server} names a task with more than {MAX_ID} bytes"
+            )));
+        }
+        let task = TaskRef {
+            server: server.clone(),
+            maker: Maker::Modern { task },
+        };
+        let mut splice = Splice::new(result);
+        splice.replace(own, quoted(&self.tasks.name(&request.caller, &task)));
+        Ok(Some(splice.finish().into_owned().into()))
+    }
+
+    /// A tool call may become a task of the kernel where its client knows tasks and its server makes
+    /// none.
+    pub(super) fn may_take_long(&self, request: &Request, link: &Link, method: &str) {
+        let Some(attempts) = request.exchange.attempts() else {
+            return;
+        };
+        let limits = &link.limits;
+        if method == "tools/call"
+            && attempts.capabilities().tasks
+            && !limits.task_after.is_zero()
+            && !makes_tasks(link)
+        {
+            attempts.may_take_long(LongCall {
+                server: link.server.clone(),
+                after: limits.task_after,
+                ttl: limits.task_ttl,
+            });
+        }
+    }
+
+    /// True when a client with this view may be given tasks.
+    pub(super) fn offers_tasks(&self, view: &View) -> bool {
+        self.links(view)
+            .iter()
+            .any(|link| makes_tasks(link) || !link.limits.task_after.is_zero())
+    }
+}
+
+/// True for a server that decides itself which calls become tasks.
+fn makes_tasks(link: &Link) -> bool {
+    link.peer_in(Era::Modern)
+        .is_some_and(|peer| peer.capabilities.tasks_extension)
+}
+
+/// A result that announces a task, and the server's own name in it.
+fn own_id(result: &str) -> Option<(&str, &str)> {
+    let announces = member(result, "resultType") == Some("\"task\"");
+    let own = member(result, "taskId").filter(|_| announces)?;
+    Some((result, own))
+}
+
+/// The same words for all, so that nothing is learned by trying.
+fn unknown(id: &RawValue) -> Refusal {
+    let id = serde_json::from_str::<String>(id.get()).unwrap_or_default();
+    let id: String = id.chars().take(64).collect();
+    Refusal::BadParams(format!(
+        "unknown task {id:?}: it was not given to this client, or is forgotten"
+    ))
+}
+
+/// What `server/discover` says of tasks.
+pub(super) fn with_tasks(capabilities: &str, offered: bool) -> String {
+    let mut splice = Splice::new(capabilities);
+    if offered {
+        let extensions = member(EXTENSION, "extensions").unwrap_or("{}");
+        splice.insert_member(capabilities, "extensions", extensions);
+    }
+    splice.finish().into_owned()
+}

@@ -1,0 +1,79 @@
+//! Follows one task from its beginning until it is forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::tasks::Step;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::refusal::{Refusal, Rendered};
+
+use super::{Kept, MAX_BYTES, Tasks};
+use crate::errand::Errand;
+use crate::request::Outcome;
+use crate::time::unix_ms;
+
+/// Ends when the task's time is over.
+pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>) {
+    let left = kept.expires_ms().saturating_sub(unix_ms());
+    let mut time = std::pin::pin!(tokio::time::sleep(Duration::from_millis(left)));
+    if let Some(errand) = &kept.errand {
+        tokio::select! {
+            outcome = follow(&tasks, &kept, errand) => {
+                tasks.end(&kept, step(errand, outcome)).await;
+            }
+            () = &mut time => errand.exchange.cancel(),
+        }
+    }
+    time.await;
+    tasks.forget(&kept).await;
+}
+
+/// Says what the server asks meanwhile; resolves with the call's outcome.
+async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand) -> Outcome {
+    let attempts = errand
+        .exchange
+        .attempts()
+        .expect("only calls of stateless clients become tasks");
+    let mut outcome = std::pin::pin!(errand.outcome());
+    loop {
+        let mut changed = std::pin::pin!(attempts.changed());
+        changed.as_mut().enable();
+        if kept.look() {
+            tasks.tell(kept);
+        }
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => return outcome,
+            () = changed => {}
+        }
+    }
+}
+
+/// What the outcome of a call means to its task.
+fn step(errand: &Errand, outcome: Outcome) -> Step {
+    let refusal = match (outcome, errand.exchange.lacking()) {
+        (Ok(result), _) => return Step::Complete(String::from_utf8_lossy(&result).into_owned()),
+        (Err(Refusal::Cancelled), None) => return Step::Cancel,
+        (Err(Refusal::Cancelled), Some(missing)) => Refusal::MissingCapability {
+            required: missing.to_owned(),
+        },
+        (Err(refusal), _) => refusal,
+    };
+    failed(&refusal)
+}
+
+/// The end of a task whose call was refused.
+pub(super) fn failed(refusal: &Refusal) -> Step {
+    match refusal.render(Version::MODERN) {
+        Rendered::Error(error) => Step::Fail(error),
+        Rendered::Result(result) => Step::Complete(result),
+    }
+}
+
+/// The end of a task whose result is more than can be kept.
+pub(super) fn too_large(bytes: usize) -> Step {
+    let words = format!(
+        "the call is done, but its result of {bytes} bytes finds no room: the results of all tasks together take {MAX_BYTES} bytes at most"
+    );
+    failed(&Refusal::Broken(words))
+}
