@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::catalog::View;
 use mgp_engine::levels::Level;
+use mgp_engine::tasks::TaskRef;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
@@ -68,6 +69,8 @@ pub enum Outward {
         wanted: Filter,
         /// `_meta` of all it hears, as JSON text: names the subscription.
         tag: Box<str>,
+        /// The tasks it wants to hear of, and what its client calls them.
+        tasks: Vec<(TaskRef, String)>,
     },
 }
 
@@ -145,12 +148,18 @@ impl Agent {
     /// One that only listens: the client of a `subscriptions/listen`. It is told nothing before
     /// [`Self::set_ready`].
     #[must_use]
-    pub fn listening(request: &Request, wanted: &Filter, tag: &str) -> Arc<Self> {
+    pub fn listening(
+        request: &Request,
+        wanted: &Filter,
+        tag: &str,
+        tasks: Vec<(TaskRef, String)>,
+    ) -> Arc<Self> {
         let caller = &request.caller;
         let outward = Outward::Listening {
             exchange: request.exchange.clone(),
             wanted: wanted.clone(),
             tag: tag.into(),
+            tasks,
         };
         let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
         agent.caller = OnceLock::from(caller.clone());
@@ -177,13 +186,14 @@ impl Agent {
         }
     }
 
-    /// True when it wants to hear of the task its client calls so.
+    /// What its client calls a task it wants to hear of; `None` when it does not.
     #[must_use]
-    pub fn follows_task(&self, id: &str) -> bool {
-        match &self.outward {
-            Outward::Line(_) | Outward::Session(_) => false,
-            Outward::Listening { wanted, .. } => wanted.task_ids.iter().any(|task| task == id),
-        }
+    pub fn follows_task(&self, task: &TaskRef) -> Option<&str> {
+        let Outward::Listening { tasks, .. } = &self.outward else {
+            return None;
+        };
+        let found = tasks.iter().find(|(wanted, _)| wanted == task);
+        found.map(|(_, id)| id.as_str())
     }
 
     /// Takes the agent's `initialize`; the first one counts.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use mgp_engine::catalog::{Catalog, Offer, changes};
 use mgp_engine::moment::Moment;
+use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
@@ -240,6 +242,18 @@ impl Upward for Up {
 
     fn updated(&self, server: &ServerId, uri: &str, params: &str) {
         self.subscriptions.updated(server, uri, params);
+    }
+
+    fn task_changed(&self, server: &ServerId, params: &str) {
+        if let Some(own) = member(params, "taskId")
+            && let Ok(task) = serde_json::from_str(own)
+        {
+            let task = TaskRef {
+                server: server.clone(),
+                maker: Maker::Modern { task },
+            };
+            self.directory.task_changed(&task, params);
+        }
     }
 
     fn logged(&self, server: &ServerId, params: &str) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use mgp_engine::catalog::{Kind, View};
 use mgp_engine::levels::Level;
+use mgp_engine::tasks::TaskRef;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -75,12 +76,17 @@ impl Directory {
         }
     }
 
-    /// Tells whoever listens for it how a task stands; the name of a task is only one client's.
-    pub fn task_changed(&self, id: &str, params: &str) {
-        let frame = Bytes::from(jsonrpc::notification("notifications/tasks", Some(params)));
+    /// Tells those who listen for it how a task stands now, under the name each of them has for it.
+    pub fn task_changed(&self, task: &TaskRef, params: &str) {
         for agent in self.all() {
-            if agent.follows_task(id) {
-                agent.tell(frame.clone(), Class::Kept);
+            if let Some(id) = agent.follows_task(task) {
+                let mut splice = Splice::new(params);
+                if let Some(own) = member(params, "taskId") {
+                    splice.replace(own, quoted(id));
+                }
+                let params = splice.finish();
+                let frame = jsonrpc::notification("notifications/tasks", Some(&params));
+                agent.tell(frame.into(), Class::Kept);
             }
         }
     }

@@ -45,6 +45,7 @@ type Number = (u64, u64);
 pub struct Tasks {
     seal: SealKey,
     boot: u64,
+    patience: Duration,
     folder: Arc<PathBuf>,
     directory: Arc<Directory>,
     numbers: AtomicU64,
@@ -80,11 +81,13 @@ pub struct LongCall {
 
 impl Tasks {
     /// The tasks of earlier lives, and room for those of this one. `folder` is where `records` came
-    /// from; `boot` tells this life from the earlier ones.
+    /// from; `boot` tells this life from the earlier ones; `patience` is how long a client may leave a
+    /// question open.
     #[must_use]
     pub fn new(
         seal: SealKey,
         boot: u64,
+        patience: Duration,
         folder: PathBuf,
         records: Vec<Record>,
         directory: Arc<Directory>,
@@ -92,6 +95,7 @@ impl Tasks {
         let tasks = Arc::new(Self {
             seal,
             boot,
+            patience,
             folder: Arc::new(folder),
             directory,
             numbers: AtomicU64::new(1),
@@ -259,7 +263,8 @@ impl Tasks {
     /// Tells whoever listens how a task stands now.
     fn tell(&self, kept: &Kept) {
         let params = kept.task().render(&kept.id);
-        self.directory.task_changed(&kept.id, &params);
+        self.directory
+            .task_changed(&reference(&kept.server, kept.at), &params);
     }
 
     fn kept(&self, at: Number) -> Option<Arc<Kept>> {

@@ -256,7 +256,15 @@ fn tasks(
 ) -> Arc<Tasks> {
     let folder = hold::tasks_folder(&options.data_dir);
     let boot = u64::from_le_bytes(hold::random());
-    Tasks::new(seal.clone(), boot, folder, before, directory.clone())
+    let patience = options.loaded.kernel.questions.answer_timeout;
+    Tasks::new(
+        seal.clone(),
+        boot,
+        patience,
+        folder,
+        before,
+        directory.clone(),
+    )
 }
 
 fn stateless(

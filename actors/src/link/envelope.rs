@@ -12,10 +12,11 @@ use serde::Deserialize;
 /// The headers of a request do not say what its body says.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 
-/// `_meta` of the kernel's own requests: nobody stands behind them who could be asked for anything.
+/// `_meta` of the kernel's own requests: nobody stands behind them who could be asked for anything,
+/// but its clients may know tasks, and it listens for theirs.
 pub(super) fn meta(version: &str) -> String {
     format!(
-        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{{}}}}"#,
+        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{{"extensions":{{"io.modelcontextprotocol/tasks":{{}}}}}}}}"#,
         Version::MODERN,
         quoted(version)
     )

@@ -200,6 +200,7 @@ impl Link {
             }
             "notifications/resources/updated" => self.updated(params),
             "notifications/subscriptions/acknowledged" => self.listening.acknowledged(params),
+            "notifications/tasks" => self.task_changed(params),
             "notifications/elicitation/complete" => self.elicitation_complete(params),
             "notifications/cancelled" => {
                 if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
@@ -281,6 +282,15 @@ impl Link {
             // Under which listen of ours it came is nobody's business.
             let bare = envelope::without_meta(params);
             self.upward.updated(&self.server, &updated.uri, &bare);
+        }
+    }
+
+    fn task_changed(&self, params: Option<&str>) {
+        if let Some(params) = params
+            && !(matches!(self.wire, Wire::Child(_)) && self.listening.is_superseded(params))
+        {
+            let bare = envelope::without_meta(params);
+            self.upward.task_changed(&self.server, &bare);
         }
     }
 

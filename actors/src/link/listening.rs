@@ -1,7 +1,7 @@
 //! What a modern server is listened to for: one standing `subscriptions/listen`, opened anew when
 //! what is wanted changes, and when it ends while the connection lives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -59,6 +59,9 @@ pub(super) struct Listening {
 #[derive(Debug, Clone, Default)]
 struct Wanted {
     uris: BTreeSet<String>,
+    /// Tasks of the server, and how many clients listen for each. Bounded by what one of them may
+    /// name, and by their number.
+    tasks: BTreeMap<String, usize>,
     /// Grows with each wish.
     wish: u64,
 }
@@ -105,10 +108,10 @@ impl Listening {
     }
 
     /// A wish; answers its number.
-    fn wish(&self, change: impl FnOnce(&mut BTreeSet<String>)) -> u64 {
+    fn wish(&self, change: impl FnOnce(&mut Wanted)) -> u64 {
         let mut number = 0;
         self.wanted.send_modify(|wanted| {
-            change(&mut wanted.uris);
+            change(wanted);
             wanted.wish += 1;
             number = wanted.wish;
         });
@@ -148,8 +151,8 @@ impl Link {
     ) -> impl Future<Output = Result<(), Refusal>> + Send + use<> {
         let (link, uri) = (self.clone(), uri.to_owned());
         let mut heard = self.listening.heard.subscribe();
-        let wish = self.listening.wish(|uris| {
-            uris.insert(uri.clone());
+        let wish = self.listening.wish(|wanted| {
+            wanted.uris.insert(uri.clone());
         });
         let mut over = self.listening.over.subscribe();
         async move {
@@ -177,12 +180,44 @@ impl Link {
 
     /// Nobody wants to hear of a resource any more.
     pub(crate) fn unfollow(&self, uri: &str) {
-        self.listening.wish(|uris| {
-            uris.remove(uri);
+        self.listening.wish(|wanted| {
+            wanted.uris.remove(uri);
         });
     }
 
-    fn filter(&self, uris: &BTreeSet<String>) -> Filter {
+    /// Somebody wants to hear of a task of this server.
+    pub(crate) fn follow_task(&self, own: &str) {
+        self.listening.wish(|wanted| {
+            *wanted.tasks.entry(own.to_owned()).or_default() += 1;
+        });
+    }
+
+    /// Somebody does not want to hear of a task any more.
+    pub(crate) fn unfollow_task(&self, own: &str) {
+        self.listening.wish(|wanted| {
+            let left = wanted.tasks.get_mut(own).map(|listeners| {
+                *listeners -= 1;
+                *listeners
+            });
+            if left == Some(0) {
+                wanted.tasks.remove(own);
+            }
+        });
+    }
+
+    /// Resolves when the server has said what it will tell of all that is wanted now, or would not.
+    pub(crate) async fn agrees(&self) {
+        let wish = self.listening.wanted.borrow().wish;
+        let mut heard = self.listening.heard.subscribe();
+        let mut over = self.listening.over.subscribe();
+        tokio::select! {
+            _ = heard.wait_for(|heard| heard.wish >= wish) => {}
+            _ = over.wait_for(|over| *over) => {}
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+
+    fn filter(&self, wanted: &Wanted) -> Filter {
         let peer = self.peer_in(Era::Modern);
         let raw = peer.map_or("{}", |peer| &*peer.raw_capabilities);
         let changes = |list: &str| {
@@ -192,8 +227,11 @@ impl Link {
             tools_list_changed: changes("tools"),
             prompts_list_changed: changes("prompts"),
             resources_list_changed: changes("resources"),
-            resource_subscriptions: uris.iter().cloned().collect(),
-            task_ids: Vec::new(),
+            resource_subscriptions: wanted.uris.iter().cloned().collect(),
+            task_ids: match peer.is_some_and(|peer| peer.capabilities.tasks_extension) {
+                true => wanted.tasks.keys().cloned().collect(),
+                false => Vec::new(),
+            },
         }
     }
 }
@@ -302,8 +340,8 @@ async fn keep_on(link: &Arc<Link>) {
     let mut wait = AGAIN.0;
     let mut gap = false;
     loop {
-        let Wanted { uris, wish } = wanted.borrow_and_update().clone();
-        let filter = link.filter(&uris);
+        let now = wanted.borrow_and_update().clone();
+        let (filter, wish) = (link.filter(&now), now.wish);
         if filter == Filter::default() {
             current = None;
             link.listening.tell(wish, Ok(Arc::default()));

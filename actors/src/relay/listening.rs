@@ -1,6 +1,9 @@
 //! `subscriptions/listen`: a stateless client hears of what it named until either side ends it (MCP
 //! 2026-07-28, subscriptions).
 
+use std::sync::Arc;
+
+use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -8,9 +11,11 @@ use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::subscriptions::{Filter, Listen};
 use mgp_protocol::refusal::Refusal;
 
+use super::tasks::knows_tasks;
 use super::{Relay, required};
 use crate::agent::Agent;
 use crate::exchange::Class;
+use crate::link::Link;
 use crate::listener;
 use crate::request::{Outcome, Request};
 
@@ -34,14 +39,20 @@ impl Relay {
                 "`taskIds` names more than {MAX_RESOURCES} tasks; listen twice"
             )));
         }
+        if !notifications.task_ids.is_empty() {
+            knows_tasks(request)?;
+        }
         let attempts = request.exchange.attempts();
         let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
         let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
-        let (wanted, resources) = self.agreed(request, notifications);
-        let agent = Agent::listening(request, &wanted, &tag);
+        let (mut wanted, resources) = self.agreed(request, notifications);
+        let tasks = self.named(request, &mut wanted);
+        let followed = self.follow_tasks(&tasks);
+        let agent = Agent::listening(request, &wanted, &tag, tasks);
         let listener = listener::begin(&self.agents, &self.directory, &self.subscriptions, &agent);
         let _listener = listener.await?;
         let wanted = self.follow(&agent, wanted, resources).await;
+        let _followed = followed.agreed().await;
         request
             .exchange
             .send(acknowledged(&wanted, &tag), Class::Kept);
@@ -55,9 +66,7 @@ impl Relay {
     }
 
     /// What the client will hear of what it wants, and whose the resources are.
-    fn agreed(&self, request: &Request, mut wanted: Filter) -> (Filter, Vec<Resource>) {
-        let own = |id: &String| self.tasks.find(&request.caller, id).is_some();
-        wanted.task_ids.retain(own);
+    fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
         let owned = |shown: &String| {
             let (server, own) = self.owner(request, shown).ok()?;
             let peers = &self.shown.load().peers;
@@ -74,6 +83,29 @@ impl Relay {
             .filter_map(owned)
             .collect();
         (wanted, resources)
+    }
+
+    /// The tasks that are wanted; of names this client was not given it will not hear.
+    fn named(&self, request: &Request, wanted: &mut Filter) -> Vec<(TaskRef, String)> {
+        let named = std::mem::take(&mut wanted.task_ids);
+        let tasks: Vec<_> = named
+            .into_iter()
+            .filter_map(|id| Some((self.tasks.find(&request.caller, &id)?, id)))
+            .collect();
+        wanted.task_ids = tasks.iter().map(|(_, id)| id.clone()).collect();
+        tasks
+    }
+
+    /// Wants to hear of tasks that servers made.
+    fn follow_tasks(&self, tasks: &[(TaskRef, String)]) -> Followed {
+        let servers = self.servers.load();
+        let of_servers = tasks.iter().filter_map(|(task, _)| match &task.maker {
+            Maker::Modern { task: own } => Some((servers.get(&task.server)?.link()?, own.clone())),
+            Maker::Legacy { .. } | Maker::Kernel { .. } => None,
+        });
+        let tasks: Vec<_> = of_servers.collect();
+        tasks.iter().for_each(|(link, own)| link.follow_task(own));
+        Followed(tasks)
     }
 
     /// Subscribes at the servers; what they refuse is not agreed to.
@@ -97,6 +129,27 @@ struct Resource {
     shown: String,
     server: ServerId,
     own: String,
+}
+
+/// Tasks of servers that somebody wants to hear of, until dropped.
+struct Followed(Vec<(Arc<Link>, String)>);
+
+impl Followed {
+    /// Resolves when the servers have said whether they will tell. Who does not hear of a task can
+    /// still ask.
+    async fn agreed(self) -> Self {
+        let asked = self.0.iter().map(|(link, _)| link.agrees());
+        futures_util::future::join_all(asked).await;
+        self
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        for (link, own) in &self.0 {
+            link.unfollow_task(own);
+        }
+    }
 }
 
 fn acknowledged(wanted: &Filter, tag: &str) -> bytes::Bytes {

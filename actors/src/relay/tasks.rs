@@ -85,13 +85,8 @@ impl Relay {
 
     /// Which task a stateless client means.
     fn meant(&self, request: &Request, id: &RawValue) -> Result<TaskRef, Refusal> {
-        let caller = &request.caller;
-        if !caller.capabilities.tasks {
-            return Err(Refusal::MissingCapability {
-                required: RawValue::from_string(EXTENSION.into()).expect("a literal is JSON"),
-            });
-        }
-        let known = self.tasks.find(caller, &text(id, "taskId")?);
+        knows_tasks(request)?;
+        let known = self.tasks.find(&request.caller, &text(id, "taskId")?);
         known.ok_or_else(|| unknown(id))
     }
 
@@ -183,6 +178,15 @@ impl Relay {
             .iter()
             .any(|link| makes_tasks(link) || !link.limits.task_after.is_zero())
     }
+}
+
+/// Tasks are only for clients that declare the extension.
+pub(super) fn knows_tasks(request: &Request) -> Result<(), Refusal> {
+    if request.caller.capabilities.tasks {
+        return Ok(());
+    }
+    let required = RawValue::from_string(EXTENSION.into()).expect("a literal is JSON");
+    Err(Refusal::MissingCapability { required })
 }
 
 /// True for a server that decides itself which calls become tasks.

@@ -45,6 +45,13 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand) -> Outcome {
             biased;
             outcome = &mut outcome => return outcome,
             () = changed => {}
+            () = tokio::time::sleep(tasks.patience), if attempts.is_asking() => {
+                errand.exchange.cancel();
+                let secs = tasks.patience.as_secs();
+                return Err(Refusal::Broken(format!(
+                    "nobody answered what the server asked within {secs} s"
+                )));
+            }
         }
     }
 }

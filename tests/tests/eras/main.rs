@@ -4,4 +4,5 @@
 mod directly;
 mod matrix;
 mod story;
+mod tasks;
 mod versions;
