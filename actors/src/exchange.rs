@@ -52,7 +52,7 @@ pub enum Way {
         primed: bool,
     },
     /// The requests of a stateless client.
-    Attempts(Attempts),
+    Attempts(Box<Attempts>),
     /// Nobody listens: the kernel's own requests.
     Nowhere,
 }

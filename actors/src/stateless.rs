@@ -103,7 +103,7 @@ impl Stateless {
             return self.come_back(&caller, &arrival.method, params, &state, attempt);
         }
         let digest = Digest::of(&arrival.method, Some(params));
-        let exchange = Exchange::new(Way::Attempts(Attempts::new(attempt, may_ask)));
+        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, may_ask))));
         let request = Request {
             caller: caller.clone(),
             exchange: exchange.clone(),
@@ -210,7 +210,7 @@ impl Running {
                 Some(announced) => Next::Answered(announced),
                 None => self.next(attempts, false).await,
             },
-            next => next,
+            next @ (Next::Answered(_) | Next::Asked) => next,
         };
         self.over = true;
         attempts.leave();
