@@ -113,6 +113,12 @@ impl Tasks {
         tasks
     }
 
+    /// Tells this life of the kernel from earlier ones.
+    #[must_use]
+    pub fn boot(&self) -> u64 {
+        self.boot
+    }
+
     /// What a client calls a task: the same each time.
     #[must_use]
     pub fn name(&self, caller: &Caller, task: &TaskRef) -> String {

@@ -205,16 +205,7 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
-    let boot = u64::from_le_bytes(hold::random());
-    let folder = hold::tasks_folder(&options.data_dir);
-    let tasks = Tasks::new(
-        seal.clone(),
-        boot,
-        kernel.questions.answer_timeout,
-        folder,
-        before,
-        directory.clone(),
-    );
+    let tasks = tasks(options, &seal, before, &directory);
     let relay = Arc::new(Relay {
         shown,
         servers,
@@ -228,13 +219,7 @@ async fn grow(
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: Arc::new(Stateless {
-            routes: routes.clone(),
-            parked: ParkedCalls::new(kernel.questions.answer_timeout),
-            tasks,
-            seal,
-            boot,
-        }),
+        stateless: stateless(kernel, seal, tasks, routes.clone()),
         routes,
         directory,
     };
@@ -267,6 +252,40 @@ fn connector(mark: String) -> Connector {
         folder: hold::folder(),
         drain: DRAIN,
     }
+}
+
+fn tasks(
+    options: &UpOptions,
+    seal: &SealKey,
+    before: Vec<Record>,
+    directory: &Arc<Directory>,
+) -> Arc<Tasks> {
+    let folder = hold::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(hold::random());
+    let patience = options.loaded.kernel.questions.answer_timeout;
+    Tasks::new(
+        seal.clone(),
+        boot,
+        patience,
+        folder,
+        before,
+        directory.clone(),
+    )
+}
+
+fn stateless(
+    kernel: &KernelConfig,
+    seal: SealKey,
+    tasks: Arc<Tasks>,
+    routes: Arc<dyn Routes>,
+) -> Arc<Stateless> {
+    Arc::new(Stateless {
+        routes,
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        seal,
+        boot: tasks.boot(),
+        tasks,
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {
