@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::levels::Level;
-use mgp_engine::moment::Moment;
 use mgp_engine::questions::{Key, Questions};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_transports::lines::LineSink;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::agent::{ClientAnswer, Unanswered, pass_line};
 use crate::exchange::{Class, Exchange, Flag};
 use crate::tasks::LongCall;
-use crate::time::moment;
 
 /// Questions that come this close to one another are put to the client together.
 const GATHER: Duration = Duration::from_millis(10);
@@ -56,7 +55,7 @@ pub struct Attempt {
     /// The least severe log level it wants; `None` wants no log.
     pub level: Option<Level>,
     /// When it had its answer.
-    pub left: Option<Moment>,
+    pub left: Option<Instant>,
 }
 
 /// Where messages of a request go.
@@ -98,7 +97,7 @@ impl Attempts {
     pub fn leave(&self) {
         let mut now = self.now();
         now.outlet = None;
-        now.left = Some(moment());
+        now.left = Some(Instant::now());
         now.token = None;
     }
 
@@ -227,7 +226,7 @@ impl Attempts {
     #[must_use]
     pub fn parked_for(&self) -> Option<Duration> {
         let since = self.now().left.filter(|_| self.is_asking())?;
-        Some(moment().since(since))
+        Some(since.elapsed())
     }
 
     /// The questions without an answer, as the `inputRequests` object.

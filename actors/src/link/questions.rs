@@ -166,7 +166,105 @@ impl Link {
 mod tests {
     use serde_json::json;
 
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mgp_engine::catalog::View;
+    use mgp_protocol::dialect::{Era, Version};
+    use mgp_protocol::ids::{AgentId, ConnectionId};
+    use mgp_protocol::jsonrpc::{self, RequestId};
+    use mgp_protocol::mcp::ClientCapabilities;
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+
+    use crate::attempts::{Attempt, Attempts, Outlet};
+    use crate::exchange::{Exchange, Way};
     use crate::link::scripted::Scripted;
+    use crate::link::{Call, Mirror};
+    use crate::request::{Back, Caller, Outcome};
+
+    /// A call of a stateless client that can be asked for forms.
+    fn call(it: &Scripted, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
+        let capabilities = ClientCapabilities {
+            elicitation_form: true,
+            ..ClientCapabilities::default()
+        };
+        let caller = Arc::new(Caller {
+            connection: ConnectionId(client),
+            agent: AgentId::new("agent.test"),
+            operator: false,
+            view: View::All,
+            version: Version::MODERN,
+            capabilities,
+            back: Back::Alone,
+        });
+        let attempt = Attempt {
+            id: RequestId::from(1),
+            outlet: Some(Outlet::Stream(mpsc::channel(1).0)),
+            token: None,
+            capabilities,
+            level: None,
+            left: None,
+        };
+        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
+        let (link, own) = (it.link.clone(), exchange.clone());
+        let calling = tokio::spawn(async move {
+            let call = Call {
+                caller: Some(&caller),
+                exchange: &own,
+                token: None,
+                era: Era::Legacy,
+                mirror: Mirror {
+                    method: "tools/call",
+                    name: None,
+                    params: &[],
+                },
+            };
+            link.call(call, |id| {
+                jsonrpc::request(&id.to_string(), "tools/call", None)
+            })
+            .await
+        });
+        (exchange, calling)
+    }
+
+    fn ask(it: &Scripted, id: &str) {
+        let params = json!({"message": id, "requestedSchema": {"type": "object"}});
+        let method = "elicitation/create";
+        it.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    /// Decisions 2 and 10: who is parked keeps nobody out; a question whose origin is not certain
+    /// waits, and is put when the parked call has had its time.
+    #[tokio::test(start_paused = true)]
+    async fn a_parked_call_makes_room_for_one_that_asks() {
+        let mut it = Scripted::legacy("{}");
+        let (first, parked) = call(&it, 1);
+        it.next().await;
+        ask(&it, "one");
+        let attempts = first.attempts().unwrap();
+        attempts.asked().await;
+        attempts.leave();
+        let (second, calling) = call(&it, 2);
+        let request = it.next().await;
+        ask(&it, "two");
+        let seconds = second.attempts().unwrap();
+        let soon = tokio::time::timeout(Duration::from_secs(29), seconds.asked());
+        assert!(soon.await.is_err(), "it could be the parked call that asks");
+        assert!(!parked.is_finished());
+        seconds.asked().await;
+        assert!(seconds.input_requests().contains("two"));
+        assert!(!attempts.input_requests().contains("two"));
+        parked.await.unwrap().unwrap_err();
+        seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
+        let mut message = it.next().await;
+        while message["id"] != "two" {
+            message = it.next().await;
+        }
+        assert_eq!(message["result"]["action"], "decline");
+        it.answer(&request, "result", &json!({}));
+        calling.await.unwrap().unwrap();
+    }
 
     /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.
     #[tokio::test]

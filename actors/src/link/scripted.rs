@@ -66,9 +66,18 @@ impl Scripted {
 
     /// The same with a server that has been met as a modern one with these capabilities.
     pub(crate) fn modern(capabilities: &str) -> Self {
+        Self::met(Version::MODERN, capabilities)
+    }
+
+    /// The same with a legacy one.
+    pub(crate) fn legacy(capabilities: &str) -> Self {
+        Self::met(Version::LATEST_LEGACY, capabilities)
+    }
+
+    fn met(version: Version, capabilities: &str) -> Self {
         let it = Self::new();
         it.link.set_peer(Peer {
-            version: Version::MODERN,
+            version,
             capabilities: ServerCapabilities::default(),
             raw_capabilities: capabilities.into(),
             info: None,
