@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::Refused;
@@ -53,6 +54,11 @@ impl Link {
         frame: impl FnOnce(u64) -> Vec<u8>,
     ) -> Outcome {
         let _pass = self.enter()?;
+        // Dropped last: what is left of this client may all be waiting for it.
+        let _rest = call.caller.map(|caller| Rest {
+            link: self,
+            who: caller.connection,
+        });
         // Only legacy servers ask, so only their calls must be told apart.
         let _turn = match call.caller.filter(|_| call.era == Era::Legacy) {
             Some(caller) => self.turns.enter(caller.connection, call.exchange).await?,
@@ -266,6 +272,20 @@ pub(super) struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.link.take_back(self.id, "the caller is gone");
+    }
+}
+
+/// When a call is over, whether its client rests is another question.
+struct Rest<'a> {
+    link: &'a Link,
+    who: ConnectionId,
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        if self.link.turns.asks() {
+            self.link.turns.rest(self.who, self.link.rests(self.who));
+        }
     }
 }
 

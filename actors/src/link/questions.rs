@@ -245,6 +245,11 @@ mod tests {
         let attempts = first.attempts().unwrap();
         attempts.asked().await;
         attempts.leave();
+        // Another call of the same client comes and goes.
+        let (_, quick) = call(&it, 1);
+        let request = it.next().await;
+        it.answer(&request, "result", &json!({}));
+        quick.await.unwrap().unwrap();
         let (second, calling) = call(&it, 2);
         let request = it.next().await;
         ask(&it, "two");

@@ -81,6 +81,11 @@ impl TurnQueue {
         }
     }
 
+    /// True once the server has asked something.
+    pub(super) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Acquire)
+    }
+
     /// Every call of a client waits for what it says, or not any more.
     pub(super) fn rest(&self, who: ConnectionId, rests: bool) {
         if self.asks.load(Ordering::Acquire) {
