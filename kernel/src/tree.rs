@@ -6,7 +6,8 @@
 //!       ├─ catalog          fails: the kernel ends
 //!       ├─ agents           fails: the kernel ends
 //!       │   ├─ connection…  fails: only that agent is disconnected
-//!       │   └─ session…     fails: only that session ends
+//!       │   ├─ session…     fails: only that session ends
+//!       │   └─ listener…    fails: only that subscription ends
 //!       └─ server…          fails: only that server is started again
 //! ```
 //!
