@@ -4,6 +4,7 @@
 //! Here too are the names of all tasks: what a client holds is sealed, says whose task it is, and opens
 //! only for the client it was given to.
 
+mod given;
 mod keeper;
 mod record;
 
@@ -24,6 +25,7 @@ use crate::exchange::Flag;
 use crate::request::Caller;
 use crate::time::unix_ms;
 
+pub use given::Given;
 pub use record::{Record, load};
 
 /// Tasks kept at once, the ended ones too; one more is not made, and its call goes on as a call.
