@@ -8,6 +8,7 @@ use std::time::Duration;
 use mgp_engine::catalog::{Catalog, Offer, changes};
 use mgp_engine::moment::Moment;
 use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
@@ -244,15 +245,24 @@ impl Upward for Up {
         self.subscriptions.updated(server, uri, params);
     }
 
-    fn task_changed(&self, server: &ServerId, params: &str) {
-        if let Some(own) = member(params, "taskId")
-            && let Ok(task) = serde_json::from_str(own)
-        {
-            let task = TaskRef {
-                server: server.clone(),
-                maker: Maker::Modern { task },
-            };
-            self.directory.task_changed(&task, params);
+    fn task_changed(&self, server: &ServerId, era: Era, params: &str) {
+        let Some(task) = member(params, "taskId").and_then(|own| serde_json::from_str(own).ok())
+        else {
+            return;
+        };
+        let refer = |maker| TaskRef {
+            server: server.clone(),
+            maker,
+        };
+        match era {
+            Era::Modern => {
+                let task_ref = refer(Maker::Modern { task });
+                self.directory.task_changed(&task_ref, params);
+            }
+            Era::Legacy => {
+                let task_ref = refer(Maker::Legacy { task });
+                self.directory.task_status(&task_ref, params);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mgp_engine::catalog::{Kind, View};
 use mgp_engine::levels::Level;
 use mgp_engine::tasks::TaskRef;
+use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -14,10 +15,13 @@ use mgp_protocol::splice::{Splice, member, quoted};
 
 use crate::agent::Agent;
 use crate::exchange::Class;
+use crate::tasks::Given;
 
 /// The connected agents. Bounded by the doors: connections and sessions have their limits.
 #[derive(Debug, Default)]
 pub struct Directory {
+    /// Whose the tasks of 2025-11-25 are.
+    pub given: Given,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
 }
 
@@ -86,6 +90,26 @@ impl Directory {
                 }
                 let params = splice.finish();
                 let frame = jsonrpc::notification("notifications/tasks", Some(&params));
+                agent.tell(frame.into(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells the clients of 2025-11-25 that were given a task how it stands now.
+    pub fn task_status(&self, task: &TaskRef, params: &str) {
+        for agent in self.all() {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            if caller.version == Version::V2025_11_25
+                && let Some(id) = self.given.name(task, &caller.principal())
+            {
+                let mut splice = Splice::new(params);
+                if let Some(own) = member(params, "taskId") {
+                    splice.replace(own, quoted(&id));
+                }
+                let params = splice.finish();
+                let frame = jsonrpc::notification("notifications/tasks/status", Some(&params));
                 agent.tell(frame.into(), Class::Kept);
             }
         }

@@ -31,6 +31,7 @@ pub struct Exchange {
     needs_stream: Flag,
     paused: Flag,
     unhurried: Flag,
+    task: OnceLock<(Box<str>, Box<str>)>,
     missing: OnceLock<Box<RawValue>>,
     cancelled: Flag,
     ended: Flag,
@@ -67,6 +68,7 @@ impl Exchange {
             needs_stream: Flag::default(),
             paused: Flag::default(),
             unhurried: Flag::default(),
+            task: OnceLock::new(),
             missing: OnceLock::new(),
             cancelled: Flag::default(),
             ended: Flag::default(),
@@ -166,6 +168,17 @@ impl Exchange {
     #[must_use]
     pub fn is_unhurried(&self) -> bool {
         self.unhurried.is_raised()
+    }
+
+    /// What belongs to it belongs to a task: the server's own name for it, and its client's.
+    pub fn is_about(&self, own: &str, id: &str) {
+        let _ = self.task.set((own.into(), id.into()));
+    }
+
+    /// What was said with [`Self::is_about`].
+    #[must_use]
+    pub fn task(&self) -> Option<(&str, &str)> {
+        self.task.get().map(|(own, id)| (&**own, &**id))
     }
 
     /// The call cannot go on, because its client did not say that it has these capabilities; it is

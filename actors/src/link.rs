@@ -49,8 +49,9 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn list_changed(&self, server: &ServerId, what: List);
     /// A resource changed; `params` as sent.
     fn updated(&self, server: &ServerId, uri: &str, params: &str);
-    /// A task of the server changed; `params` of its `notifications/tasks`, without the listen's name.
-    fn task_changed(&self, server: &ServerId, params: &str);
+    /// A task of the server changed: `params` of its `notifications/tasks`, without the listen's name,
+    /// or in the legacy era of its `notifications/tasks/status`.
+    fn task_changed(&self, server: &ServerId, era: Era, params: &str);
     /// A log record that belongs to no single call; `params` as sent.
     fn logged(&self, server: &ServerId, params: &str);
     /// The only agent whose folders the server may be shown outside any call.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytestring::ByteString;
 use mgp_protocol::refusal::Refusal;
 
 use crate::errand::Errand;
@@ -30,6 +31,8 @@ pub struct Parked {
     pub errand: Arc<Errand>,
     /// Whose call it is, with what it declared when it began.
     pub caller: Arc<Caller>,
+    /// The params of its first try.
+    pub params: Option<ByteString>,
     /// Tells this stay from an earlier one of the same call.
     stay: u64,
 }
@@ -66,6 +69,7 @@ impl ParkedCalls {
         number: u64,
         errand: Arc<Errand>,
         caller: Arc<Caller>,
+        params: Option<ByteString>,
     ) -> Result<(), Refusal> {
         let stay = self.number();
         {
@@ -78,6 +82,7 @@ impl ParkedCalls {
             let parked = Parked {
                 errand,
                 caller,
+                params,
                 stay,
             };
             calls.insert(number, parked);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+use mgp_protocol::mcp::meta::RELATED_TASK;
 use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
@@ -76,15 +77,30 @@ pub async fn put(
         return missing;
     }
     let params = dressed(&link.server, caller, method, params);
+    let task = exchange.task();
+    let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
     let asked = match (&caller.back, exchange.attempts()) {
         (Back::Standing(agent), _) => agent.ask(exchange, link, method, params.as_deref()).await,
         (Back::Alone, Some(attempts)) => attempts.ask(exchange, method, params.as_deref()).await,
         (Back::Alone, None) => Err(Unanswered::Gone),
     };
     match asked {
+        Ok(Ok(result)) if let Some((own, _)) = task => {
+            Ok(related(&String::from_utf8_lossy(&result), own).into())
+        }
         Ok(answer) => answer,
         Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
     }
+}
+
+/// Names the task that a message belongs to as its reader does (2025-11-25, related-task).
+fn related(message: &str, name: &str) -> String {
+    let meta = member(message, "_meta").and_then(|meta| member(meta, RELATED_TASK));
+    let mut splice = Splice::new(message);
+    if let Some(task) = meta.and_then(|related| member(related, "taskId")) {
+        splice.replace(task, quoted(name));
+    }
+    splice.finish().into_owned()
 }
 
 /// CMCP-088, CMCP-090: a client is never asked for what it did not declare.

@@ -8,7 +8,7 @@ mod checks;
 mod forward;
 mod listening;
 mod lists;
-mod rounds;
+pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
 mod welcome;

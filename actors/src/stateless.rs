@@ -25,7 +25,7 @@ use crate::errand::Errand;
 use crate::exchange::{Exchange, Way};
 use crate::parked::ParkedCalls;
 use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
-use crate::tasks::{LongCall, Tasks};
+use crate::tasks::{Again, LongCall, Tasks};
 use crate::time::unix_ms;
 
 /// Answers requests that stand alone.
@@ -117,6 +117,7 @@ impl Stateless {
             caller,
             exchange,
             method: arrival.method,
+            params: arrival.params,
             digest,
             over: false,
         })
@@ -153,6 +154,7 @@ impl Stateless {
             caller: parked.caller,
             exchange,
             method: method.clone(),
+            params: parked.params,
             digest: state.digest,
             over: false,
         })
@@ -166,6 +168,8 @@ pub struct Running {
     caller: Arc<Caller>,
     exchange: Arc<Exchange>,
     method: ByteString,
+    /// Those of its first try.
+    params: Option<ByteString>,
     digest: Digest,
     work: Work,
     over: bool,
@@ -248,7 +252,13 @@ impl Running {
         let (number, errand) = self.detach()?;
         self.work = Work::Resumed(number, errand.clone());
         let stateless = self.stateless.clone();
-        let announced = stateless.tasks.make(&self.caller, call, errand).await?;
+        let again = Again {
+            routes: stateless.routes.clone(),
+            caller: self.caller.clone(),
+            method: self.method.clone(),
+            params: self.params.clone(),
+        };
+        let announced = stateless.tasks.make(again, call, errand).await?;
         // Taken back meanwhile: nobody waits for an answer.
         match self.exchange.is_cancelled() {
             true => Some(Err(Refusal::Cancelled)),
@@ -286,7 +296,7 @@ impl Running {
         };
         let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
         let questions = attempts.input_requests();
-        if let Err(full) = parked.park(call, errand, self.caller.clone()) {
+        if let Err(full) = parked.park(call, errand, self.caller.clone(), self.params.clone()) {
             self.exchange.cancel();
             return Err(full);
         }

@@ -4,6 +4,8 @@
 //! Here too are the names of all tasks: what a client holds is sealed, says whose task it is, and opens
 //! only for the client it was given to.
 
+mod again;
+mod given;
 mod keeper;
 mod record;
 
@@ -24,6 +26,8 @@ use crate::exchange::Flag;
 use crate::request::Caller;
 use crate::time::unix_ms;
 
+pub use again::Again;
+pub use given::Given;
 pub use record::{Record, load};
 
 /// Tasks kept at once, the ended ones too; one more is not made, and its call goes on as a call.
@@ -108,7 +112,7 @@ impl Tasks {
                 .bytes
                 .fetch_add(kept.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
             tasks.table().insert(kept.at, kept.clone());
-            tokio::spawn(keeper::keep(tasks.clone(), kept));
+            tokio::spawn(keeper::keep(tasks.clone(), kept, None));
         }
         tasks
     }
@@ -132,16 +136,16 @@ impl Tasks {
         self.seal.open(Purpose::Task, &principal, id).ok()
     }
 
-    /// Lets a call go on as a task; answers what its client is told. It is on disk by then.
+    /// Lets a call go on as a task, made once more where it needs more; answers what its client is told. It is on disk by then.
     ///
     /// `None` when there is no room or the disk does not take it: then the call goes on as a call.
     pub async fn make(
         self: &Arc<Self>,
-        caller: &Caller,
+        again: Again,
         call: &LongCall,
         errand: Arc<Errand>,
     ) -> Option<Bytes> {
-        let kept = Arc::new(self.begin(caller, call, errand));
+        let kept = Arc::new(self.begin(&again.caller, call, errand));
         let place = Place::take(self, &kept)?;
         let record = kept.record(&kept.task());
         if let Err(error) = self.write(record).await {
@@ -153,7 +157,7 @@ impl Tasks {
             errand.exchange.take_time();
         }
         let announcement = kept.task().render_created(&kept.id);
-        tokio::spawn(keeper::keep(self.clone(), kept));
+        tokio::spawn(keeper::keep(self.clone(), kept, Some(again)));
         Some(announcement.into())
     }
 

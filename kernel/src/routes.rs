@@ -42,6 +42,12 @@ impl Routes for Table {
             (Era::Modern, "tasks/cancel") => {
                 Box::pin(async move { relay.cancel_task(&request).await })
             }
+            (Era::Legacy, "tasks/get" | "tasks/result" | "tasks/cancel") => {
+                Box::pin(async move { relay.legacy_task(&request).await })
+            }
+            (Era::Legacy, "tasks/list") => {
+                Box::pin(async move { relay.list_tasks(&request).await })
+            }
             (_, "tools/list") => ready(relay.list(&request, Kind::Tools)),
             (_, "prompts/list") => ready(relay.list(&request, Kind::Prompts)),
             (_, "resources/list") => ready(relay.list(&request, Kind::Resources)),

@@ -11,6 +11,7 @@ mod clock;
 mod content;
 mod echo;
 mod http;
+mod jobs;
 mod message;
 mod methods;
 mod mishap;

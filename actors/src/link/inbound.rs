@@ -201,6 +201,10 @@ impl Link {
             }
             "notifications/resources/updated" => self.updated(params),
             "notifications/subscriptions/acknowledged" => self.listening.acknowledged(params),
+            "notifications/tasks/status" => {
+                let params = params.unwrap_or("{}");
+                self.upward.task_changed(&self.server, Era::Legacy, params);
+            }
             "notifications/tasks" => self.task_changed(params),
             "notifications/elicitation/complete" => self.elicitation_complete(params),
             "notifications/cancelled" => {
@@ -291,7 +295,7 @@ impl Link {
             && !(matches!(self.wire, Wire::Child(_)) && self.listening.is_superseded(params))
         {
             let bare = envelope::without_meta(params);
-            self.upward.task_changed(&self.server, &bare);
+            self.upward.task_changed(&self.server, Era::Modern, &bare);
         }
     }
 

@@ -26,7 +26,7 @@ impl Upward for Heard {
     fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
         self.0.lock().unwrap().push(format!("{uri} {params}"));
     }
-    fn task_changed(&self, _server: &ServerId, _params: &str) {}
+    fn task_changed(&self, _server: &ServerId, _era: Era, _params: &str) {}
     fn logged(&self, _server: &ServerId, _params: &str) {}
     fn only_rooted(&self, _server: &ServerId) -> Option<Arc<Agent>> {
         None

@@ -62,6 +62,7 @@ impl Relay {
         };
         checks::arguments(&name, &route, call.arguments)?;
         let outgoing = Outgoing {
+            tool: Some(&route),
             server: &route.server,
             method: "tools/call",
             params,
@@ -98,6 +99,7 @@ impl Relay {
             .cloned()
             .ok_or_else(|| Refusal::UnknownPrompt(name.clone()))?;
         let outgoing = Outgoing {
+            tool: None,
             server: &route.server,
             method: "prompts/get",
             params,
@@ -118,6 +120,7 @@ impl Relay {
         let uri = text(about.uri, "uri")?;
         let (server, own) = self.owner(request, &uri)?;
         let outgoing = Outgoing {
+            tool: None,
             server: &server,
             method: "resources/read",
             params,
@@ -150,6 +153,7 @@ impl Relay {
             return Err(Refusal::UnknownMethod("completion/complete".into()));
         }
         let outgoing = Outgoing {
+            tool: None,
             server: &server,
             method: "completion/complete",
             params,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_engine::catalog::Tool;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
@@ -11,6 +12,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
+use super::tasks::{only_as_task, through_task};
 use super::{Relay, progress_token};
 use crate::levels;
 use crate::link::{Call, Link, Mirror};
@@ -20,6 +22,8 @@ use crate::request::{Outcome, Request};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) server: &'a ServerId,
+    /// The tool that is called, when one is.
+    pub(super) tool: Option<&'a Tool>,
     pub(super) method: &'a str,
     pub(super) params: &'a str,
     /// The part of `params` that names what is asked for, and the server's own name for it.
@@ -65,8 +69,15 @@ impl Relay {
     async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         let link = self.link(request, outgoing.server).await?;
         let caller = request.caller.version.era();
-        self.may_take_long(request, &link, outgoing.method);
+        let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
+        if !as_task {
+            self.may_take_long(request, &link, outgoing.method);
+        }
         match (caller, link.era(caller)) {
+            (Era::Modern, Era::Legacy) if as_task => {
+                let through = through_task(request, &link, outgoing);
+                Box::pin(through).await
+            }
             (Era::Legacy, Era::Modern) => self.rounds(request, &link, outgoing).await,
             (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
             (Era::Legacy, Era::Legacy) | (Era::Modern, Era::Modern) => {
@@ -106,13 +117,18 @@ async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Ou
     let own = outgoing.spliced(None).finish();
     let params = era::to_legacy_params(&own);
     let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
+    shown(request, link, outgoing.method, outcome)
+}
+
+/// What a legacy server answered, as a modern caller is shown it.
+pub(super) fn shown(request: &Request, link: &Link, method: &str, outcome: Outcome) -> Outcome {
     match outcome {
         Ok(result) => {
             let result = String::from_utf8_lossy(&result);
             let peer = link.peer_in(Era::Legacy);
             let extra = Modern {
                 // A legacy server says nothing about keeping what it reads out.
-                caching: (outgoing.method == "resources/read").then_some((0, "private")),
+                caching: (method == "resources/read").then_some((0, "private")),
                 server_info: peer.and_then(|peer| peer.info.as_deref()),
             };
             Ok(era::to_modern_result(&result, extra).into())
@@ -126,7 +142,7 @@ async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Ou
                 &error,
                 Era::Legacy,
                 version,
-                outgoing.method,
+                method,
             )))
         }
         Err(other) => Err(other),

@@ -23,7 +23,7 @@ use crate::question;
 use crate::request::{Outcome, Request};
 
 /// Rounds a server may make a client go for one call; one that asks for ever ends here.
-const MAX_ROUNDS: usize = 64;
+pub(crate) const MAX_ROUNDS: usize = 64;
 
 /// Questions of one round; a person answers one at a time.
 const MAX_QUESTIONS: usize = 64;
@@ -31,20 +31,20 @@ const MAX_QUESTIONS: usize = 64;
 /// What a server needs before it can go on.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Needs<'a> {
+pub(crate) struct Needs<'a> {
     #[serde(borrow, default)]
     result_type: Option<&'a str>,
     #[serde(borrow, default)]
-    input_requests: BTreeMap<String, Input<'a>>,
+    pub(crate) input_requests: BTreeMap<String, Input<'a>>,
     #[serde(borrow, default)]
-    request_state: Option<&'a RawValue>,
+    pub(crate) request_state: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Input<'a> {
-    method: String,
+pub(crate) struct Input<'a> {
+    pub(crate) method: String,
     #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
+    pub(crate) params: Option<&'a RawValue>,
 }
 
 impl Relay {
@@ -91,7 +91,8 @@ impl Relay {
     }
 }
 
-fn needs(result: &str) -> Option<Needs<'_>> {
+/// What an answer needs; `None` when it needs nothing.
+pub(crate) fn needs(result: &str) -> Option<Needs<'_>> {
     memchr::memmem::find(result.as_bytes(), b"\"input_required\"")?;
     let needs: Needs<'_> = serde_json::from_str(result).ok()?;
     (needs.result_type == Some("input_required")).then_some(needs)
@@ -147,7 +148,7 @@ fn said(method: &str, answer: ClientAnswer) -> Result<String, Refusal> {
 }
 
 /// The first params again, with what was said and the server's own state.
-fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
+pub(crate) fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
     let mut splice = mgp_protocol::splice::Splice::new(first);
     splice.insert_member(first, "inputResponses", responses);
     let with = splice.finish();

@@ -1,6 +1,8 @@
 //! `tasks/*`: tasks of servers under names that only their clients can use, and tasks the kernel made
 //! of calls to servers that make none.
 
+mod legacy;
+
 use mgp_engine::catalog::View;
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
@@ -15,6 +17,8 @@ use super::{Relay, required, text};
 use crate::link::Link;
 use crate::request::{Outcome, Request};
 use crate::tasks::LongCall;
+
+pub(super) use legacy::{only_as_task, through_task};
 
 /// What a client must declare to be given tasks.
 const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
@@ -101,6 +105,7 @@ impl Relay {
         }
         let own_json = quoted(own);
         let outgoing = Outgoing {
+            tool: None,
             server: &task.server,
             method: &request.method,
             params: required(request)?,
@@ -129,10 +134,12 @@ impl Relay {
         server: &ServerId,
         result: &[u8],
     ) -> Result<Option<bytes::Bytes>, Refusal> {
-        if request.caller.version.era() == Era::Legacy
-            || memchr::memmem::find(result, b"\"taskId\"").is_none()
-        {
+        if memchr::memmem::find(result, b"\"taskId\"").is_none() {
             return Ok(None);
+        }
+        if request.caller.version.era() == Era::Legacy {
+            let result = std::str::from_utf8(result).unwrap_or_default();
+            return Ok(self.created(request, server, result).map(Into::into));
         }
         let Some((result, own)) = std::str::from_utf8(result).ok().and_then(own_id) else {
             return Ok(None);

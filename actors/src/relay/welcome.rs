@@ -35,6 +35,7 @@ impl Relay {
             View::All => self.everything(),
             View::One(id) => self.one(id).await,
         };
+        let capabilities = self.with_experiment(&capabilities, caller);
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
             .unwrap_or_default();

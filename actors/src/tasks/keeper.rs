@@ -7,18 +7,19 @@ use mgp_engine::tasks::Step;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::refusal::{Refusal, Rendered};
 
+use super::again::{Again, whole};
 use super::{Kept, MAX_BYTES, Tasks};
 use crate::errand::Errand;
 use crate::request::Outcome;
 use crate::time::unix_ms;
 
 /// Ends when the task's time is over.
-pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>) {
+pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
     let left = kept.expires_ms().saturating_sub(unix_ms());
     let mut time = std::pin::pin!(tokio::time::sleep(Duration::from_millis(left)));
-    if let Some(errand) = &kept.errand {
+    if let (Some(errand), Some(again)) = (&kept.errand, &again) {
         tokio::select! {
-            outcome = follow(&tasks, &kept, errand) => {
+            outcome = follow(&tasks, &kept, errand, again) => {
                 tasks.end(&kept, step(errand, outcome)).await;
             }
             () = &mut time => errand.exchange.cancel(),
@@ -29,12 +30,12 @@ pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>) {
 }
 
 /// Says what the server asks meanwhile; resolves with the call's outcome.
-async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand) -> Outcome {
+async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> Outcome {
     let attempts = errand
         .exchange
         .attempts()
         .expect("only calls of stateless clients become tasks");
-    let mut outcome = std::pin::pin!(errand.outcome());
+    let mut outcome = std::pin::pin!(whole(errand, again));
     loop {
         let mut changed = std::pin::pin!(attempts.changed());
         changed.as_mut().enable();

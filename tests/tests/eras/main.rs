@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod directly;
+mod experiment;
 mod matrix;
 mod story;
 mod tasks;

@@ -170,7 +170,18 @@ async fn only_long_calls_of_clients_that_know_tasks_become_tasks() {
 /// What a server asks in a task is shown by it and answered to it.
 #[tokio::test]
 async fn a_task_asks_its_client() {
-    let kernel = Kernel::start(&legacy("")).await;
+    asks(&legacy("")).await;
+}
+
+/// A modern server that makes no tasks asks in rounds: the kernel goes them for its task.
+#[tokio::test]
+async fn a_task_goes_the_rounds_of_a_modern_server() {
+    let entry = Program::fixture(&["--era", "modern", "--no-tasks"]).entry("it");
+    asks(&format!("{entry}task_after_ms = 40\n")).await;
+}
+
+async fn asks(config: &str) {
+    let kernel = Kernel::start(config).await;
     kernel.connected(&["it"]).await;
     let mut client = client(&kernel);
     let id = task(&mut client, "ask_slow", json!({"ms": 300, "after": 50})).await;

@@ -1,0 +1,53 @@
+//! Tasks that servers of 2025-11-25 made, and whom they were given to: for the lists and the news of
+//! their clients. Forgotten with the kernel; their names serve on.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mgp_engine::tasks::TaskRef;
+
+/// Tasks remembered; of more the oldest leave their client's list.
+const MAX_GIVEN: usize = 10_000;
+
+/// The tasks, oldest first.
+#[derive(Debug, Default)]
+pub struct Given(Mutex<VecDeque<Entry>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    task: TaskRef,
+    principal: String,
+    id: String,
+}
+
+impl Given {
+    /// A client was given a task under this name.
+    pub fn note(&self, task: TaskRef, principal: String, id: String) {
+        let entry = Entry {
+            task,
+            principal,
+            id,
+        };
+        let mut given = self.entries();
+        if !given.contains(&entry) {
+            given.push_back(entry);
+        }
+        if given.len() > MAX_GIVEN {
+            given.pop_front();
+        }
+    }
+
+    /// What this client calls a task; `None` when it was not given it.
+    #[must_use]
+    pub fn name(&self, task: &TaskRef, principal: &str) -> Option<String> {
+        let given = self.entries();
+        let found = given
+            .iter()
+            .rfind(|entry| entry.task == *task && entry.principal == principal);
+        found.map(|entry| entry.id.clone())
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
