@@ -136,6 +136,7 @@ async fn parts() -> (ServerParts, Vec<ActorCell>) {
             key: CursorKey::new([7; 32]),
         })),
         peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
     }));
     let guard = GuardActor {
         exe: env!("CARGO_BIN_EXE_mgp").into(),

@@ -75,7 +75,10 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(read["cursor"], "a\"b");
         assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");
-        assert_eq!(read["_meta"][CLIENT_CAPABILITIES], serde_json::json!({}));
+        assert_eq!(
+            read["_meta"][CLIENT_CAPABILITIES],
+            serde_json::json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})
+        );
         assert_eq!(read["_meta"][CLIENT_INFO]["version"], "1.0");
         let bare: serde_json::Value = serde_json::from_str(&wrap(None, "{}")).unwrap();
         assert_eq!(bare, serde_json::json!({ "_meta": {} }));
