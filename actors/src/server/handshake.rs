@@ -11,6 +11,7 @@ use mgp_protocol::mcp::{self, Initialization, Method, ServerCapabilities};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::link::{Link, Peer, Wire};
 use crate::request::Outcome;
@@ -23,7 +24,10 @@ pub(super) const PROBE: Duration = Duration::from_secs(2);
 pub(super) const DISCOVER: &str = Discover::METHOD;
 
 /// Errors by which a server shows that it is a modern one, whatever else it does not like.
-const MODERN_ERRORS: std::ops::RangeInclusive<i64> = -32022..=-32020;
+const MODERN_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
+
+/// The code of a version that is not spoken.
+const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// The eras a server speaks with us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +75,8 @@ impl Fragile {
 pub(super) enum Found {
     /// It speaks our modern version.
     Modern(Box<Peer>),
+    /// The same, and no legacy version: it has named all that it speaks.
+    OnlyModern(Box<Peer>),
     /// It does not; `initialize` may help. Why, when it is a modern server all the same.
     Other(Option<String>),
 }
@@ -115,22 +121,22 @@ pub(super) async fn with_child(
 async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spoken, Trouble> {
     fragile.set(Some(Spoken::Legacy));
     let params = params(version);
-    let mut discover = Box::pin(link.ask_in(Era::Modern, DISCOVER, None));
+    let mut discover = Box::pin(discover(link));
     // Sent when it is first waited for.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
     let found = match tokio::time::timeout(PROBE, &mut discover).await {
-        Ok(answer) => heard(answer)?,
+        Ok(found) => found?,
         Err(_silent) => tokio::select! {
             biased;
-            answer = &mut discover => heard(answer)?,
+            found = &mut discover => found?,
             answer = &mut hello => match answer {
                 Ok(result) => {
                     drop(discover);
                     complete(link, &result).await?;
                     return Ok(Spoken::Legacy);
                 }
-                Err(refused) => match heard(discover.await)? {
-                    Found::Modern(peer) => {
+                Err(refused) => match discover.await? {
+                    Found::Modern(peer) | Found::OnlyModern(peer) => {
                         link.set_peer(*peer);
                         return Ok(Spoken::Modern);
                     }
@@ -144,6 +150,10 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
             let result = hello.await.map_err(|e| unspoken(why, &e))?;
             complete(link, &result).await?;
             Ok(Spoken::Legacy)
+        }
+        Found::OnlyModern(peer) => {
+            link.set_peer(*peer);
+            Ok(Spoken::Modern)
         }
         Found::Modern(peer) => {
             link.set_peer(*peer);
@@ -160,6 +170,16 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
     }
 }
 
+/// Asks a child, once more where it offered our version (MCP versioning: the client retries).
+async fn discover(link: &Arc<Link>) -> Result<Found, Trouble> {
+    let ask = || link.ask_in(Era::Modern, DISCOVER, None);
+    let answer = ask().await;
+    match offer(&answer) {
+        Some(offer) => Ok(offer.taken(heard(ask().await)?)),
+        None => heard(answer),
+    }
+}
+
 /// What a server itself answered; anything else is no sign of an era.
 fn heard(answer: Outcome) -> Result<Found, Trouble> {
     match answer {
@@ -172,7 +192,7 @@ fn heard(answer: Outcome) -> Result<Found, Trouble> {
 /// never asked that again.
 async fn still_modern(link: &Arc<Link>, spoken: Spoken) -> Result<Spoken, Trouble> {
     match judge(link.ask_in(Era::Modern, DISCOVER, None).await) {
-        Found::Modern(_) => Ok(spoken),
+        Found::Modern(_) | Found::OnlyModern(_) => Ok(spoken),
         Found::Other(_) => Err(Trouble::Again(Spoken::Modern)),
     }
 }
@@ -181,7 +201,7 @@ async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
     let answer = link.ask_in(Era::Modern, DISCOVER, None).await;
     let words = answer.as_ref().err().map(ToString::to_string);
     match judge(answer) {
-        Found::Modern(peer) => {
+        Found::Modern(peer) | Found::OnlyModern(peer) => {
             link.set_peer(*peer);
             Ok(Spoken::Modern)
         }
@@ -263,11 +283,52 @@ pub(super) fn judge(answer: Outcome) -> Found {
     }
 }
 
+/// The versions a server named when it refused one, ours among them.
+#[derive(Debug)]
+pub(super) struct Offer {
+    legacy: bool,
+}
+
+impl Offer {
+    /// What was found when the offer was taken up. Unlike the result of `server/discover`, which
+    /// lists the versions that can be named in requests, a refusal lists all that are spoken.
+    pub(super) fn taken(&self, found: Found) -> Found {
+        match found {
+            Found::Modern(peer) if !self.legacy => Found::OnlyModern(peer),
+            found @ (Found::Modern(_) | Found::OnlyModern(_) | Found::Other(_)) => found,
+        }
+    }
+}
+
+/// Reads the offer in an answer to `server/discover`, where it refuses our version only to name it.
+pub(super) fn offer(answer: &Outcome) -> Option<Offer> {
+    let Err(Refusal::Peer(error)) = answer else {
+        return None;
+    };
+    let said: Said = serde_json::from_str(error.get()).ok()?;
+    if said.code != UNSUPPORTED_VERSION {
+        return None;
+    }
+    let supported: Supported = serde_json::from_str(said.data?.get()).ok()?;
+    let versions = || supported.supported.iter().map(|v| Version::parse(v));
+    versions()
+        .any(|v| v == Some(Version::MODERN))
+        .then(|| Offer {
+            legacy: versions().flatten().any(Version::is_legacy),
+        })
+}
+
 #[derive(Deserialize)]
 struct Said {
     code: i64,
     #[serde(default)]
     message: String,
+    data: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Supported {
+    supported: Vec<String>,
 }
 
 fn discovered(result: &[u8]) -> Found {
@@ -299,11 +360,9 @@ pub(super) fn unspoken(modern: Option<String>, legacy: &impl std::fmt::Display) 
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use serde_json::value::RawValue;
-
     use super::*;
     use crate::link::scripted::Scripted;
+    use bytes::Bytes;
 
     fn refused(code: i64) -> Outcome {
         let error = format!(r#"{{"code":{code},"message":"no"}}"#);
@@ -336,6 +395,8 @@ mod tests {
 
     const DISCOVERED: &str =
         r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+    const OFFERED: &str =
+        r#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"?"}}"#;
     const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
 
     /// A server that answers each request in turn like this; what it was asked, and what was made of
@@ -371,6 +432,13 @@ mod tests {
         assert!(matches!(spoken, Ok(Spoken::Dual)));
         let (_, spoken) = meet(&[discovered, hello, no]).await;
         assert!(matches!(spoken, Err(Trouble::Again(Spoken::Modern))));
+        let ours = ("error", OFFERED);
+        let (asked, spoken) = meet(&[ours, discovered]).await;
+        assert_eq!(asked, ["server/discover", "server/discover"]);
+        assert!(matches!(spoken, Ok(Spoken::Modern)));
+        let (asked, spoken) = meet(&[ours, ours, hello]).await;
+        assert_eq!(asked, ["server/discover", "server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(Spoken::Legacy)));
         let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
         let (_, spoken) = meet(&[later, no]).await;
         let Err(Trouble::Failed(why)) = spoken else {

@@ -62,7 +62,9 @@ impl Life {
         match known {
             Some(Spoken::Legacy) => self.hello(place, None).await,
             Some(Spoken::Modern) => match self.discover(place).await? {
-                Found::Modern(peer) => self.modern(place, peer, false).await,
+                Found::Modern(peer) | Found::OnlyModern(peer) => {
+                    self.modern(place, peer, false).await
+                }
                 Found::Other(why) => Err(format!(
                     "{DISCOVER}: {}",
                     why.unwrap_or_else(|| "no such answer any more".into())
@@ -82,13 +84,13 @@ impl Life {
                     biased;
                     found = &mut discover => match found? {
                         Found::Other(_) => return hello.await,
-                        modern @ Found::Modern(_) => modern,
+                        modern @ (Found::Modern(_) | Found::OnlyModern(_)) => modern,
                     },
                     met = &mut hello => match met {
                         Ok(met) => return Ok(met),
                         Err(why) => match discover.await? {
                             Found::Other(_) => return Err(why),
-                            modern @ Found::Modern(_) => modern,
+                            modern @ (Found::Modern(_) | Found::OnlyModern(_)) => modern,
                         },
                     },
                 }
@@ -96,19 +98,31 @@ impl Life {
         };
         match found {
             Found::Modern(peer) => self.modern(place, peer, true).await,
+            Found::OnlyModern(peer) => self.modern(place, peer, false).await,
             Found::Other(why) => self.hello(place, why).await,
         }
     }
 
-    /// Asks in the modern way. A server that closes the connection at a question it does not know is
-    /// one that does not speak it.
+    /// Asks in the modern way, once more where our version was offered.
     async fn discover(&self, place: Place<'_>) -> Result<Found, String> {
+        let Some(answer) = self.ask_alone(place).await? else {
+            return Ok(Found::Other(None));
+        };
+        let Some(offer) = handshake::offer(&answer) else {
+            return Ok(handshake::judge(answer));
+        };
+        let again = self.ask_alone(place).await?;
+        Ok(offer.taken(again.map_or(Found::Other(None), handshake::judge)))
+    }
+
+    /// A server that closes the connection at a question it does not know is one that does not
+    /// speak it.
+    async fn ask_alone(&self, place: Place<'_>) -> Result<Option<Outcome>, String> {
         let meta = crate::link::wrapped(None, &self.connector.version);
         let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
         match place.ask_alone(DISCOVER, frame.into()).await {
-            Ok(Some(answer)) => Ok(handshake::judge(outcome(&answer))),
-            Ok(None) => Ok(Found::Other(None)),
-            Err(error) if error.is_no_answer() => Ok(Found::Other(None)),
+            Ok(answer) => Ok(answer.as_ref().map(outcome)),
+            Err(error) if error.is_no_answer() => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -8,6 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::mirror::METHOD;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{
     Client, ClientError, Events, EventsError, Response, events, parse_url, read_json,
@@ -120,12 +121,16 @@ impl Place<'_> {
         }
     }
 
-    /// POSTs `initialize` and nothing else: the wire, in its session, and the frame of the answer.
+    /// POSTs `initialize` and nothing else to a server that is modern too: the wire, in its session,
+    /// and the frame of the answer. What stands before such a server may want to read the method in
+    /// a header, and no header that names a version, which could be one it has never heard of.
     ///
     /// # Errors
     /// [`OpenError`].
     pub async fn initialize(self, frame: Bytes) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
-        let response = self.post(self.headers.clone(), frame).await?;
+        let mut headers = self.headers.clone();
+        headers.insert(METHOD, HeaderValue::from_static("initialize"));
+        let response = self.post(headers, frame).await?;
         match response.status {
             status if status.is_success() => self.opened(response).await,
             status => Err(refused(self.url, status)),
