@@ -20,6 +20,10 @@ use crate::request::{Back, Caller};
 /// How long a question may wait until it is clear whose call it belongs to.
 pub const ATTRIBUTION: Duration = Duration::from_secs(30);
 
+/// How long a parked call keeps others from being asked, where it is not certain that it is not the
+/// one that asks: half the time after which many clients give a call up.
+pub const PARKED: Duration = Duration::from_secs(15);
+
 /// An answer without asking anyone.
 pub fn refused(code: i64, message: &str) -> ClientAnswer {
     let error = ErrorObject::new(code, message);

@@ -4,9 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId};
+
+use tokio::time::Instant;
 
 use super::inbound::{MAX_QUESTIONS, Origin};
 use super::{Link, Wire};
@@ -16,10 +19,14 @@ use crate::exchange::Exchange;
 use crate::question;
 use crate::request::Caller;
 
-/// True when the client of a parked call has had its time.
-fn overdue(exchange: &Exchange) -> bool {
-    let parked = exchange.attempts().and_then(Attempts::parked_for);
-    parked.is_some_and(|parked| parked >= question::ATTRIBUTION)
+/// What is left of the time that the clients of parked calls have to themselves; `None` when one of
+/// the calls is not parked.
+fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
+    let left = calls.iter().map(|call| {
+        let parked = call.attempts().and_then(Attempts::parked_for)?;
+        Some(question::PARKED.saturating_sub(parked))
+    });
+    left.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 impl Link {
@@ -88,7 +95,7 @@ impl Link {
         params: Option<&str>,
         via: Option<u64>,
     ) -> ClientAnswer {
-        let deadline = tokio::time::Instant::now() + question::ATTRIBUTION;
+        let deadline = Instant::now() + question::ATTRIBUTION;
         let mut late = false;
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
@@ -102,14 +109,19 @@ impl Link {
                     }
                     return self.put(&caller, &exchange, method, params).await;
                 }
+                Origin::Nobody => return self.orphaned(method, params).await,
                 // Those who have had their time to answer make room for one who asks now.
-                Origin::Likely(_, _, others) if others.iter().all(|other| overdue(other)) => {
+                Origin::Likely(_, _, others) if left(&others) == Some(Duration::ZERO) => {
                     others.iter().for_each(|other| other.cancel());
                     let _ = tokio::time::timeout_at(deadline, changed).await;
                 }
-                Origin::Nobody => return self.orphaned(method, params).await,
                 Origin::Likely(..) | Origin::Several if late => return question::ambiguous(),
-                Origin::Likely(..) | Origin::Several => {
+                Origin::Likely(_, _, others) => {
+                    let until = left(&others).map_or(deadline, |left| Instant::now() + left);
+                    let _ = tokio::time::timeout_at(until.min(deadline), changed).await;
+                    late = Instant::now() >= deadline;
+                }
+                Origin::Several => {
                     late = tokio::time::timeout_at(deadline, changed).await.is_err();
                 }
             }
@@ -164,16 +176,13 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use std::sync::Arc;
-    use std::time::Duration;
-
+    use super::*;
     use mgp_engine::catalog::View;
     use mgp_protocol::dialect::{Era, Version};
     use mgp_protocol::ids::{AgentId, ConnectionId};
     use mgp_protocol::jsonrpc::{self, RequestId};
     use mgp_protocol::mcp::ClientCapabilities;
+    use serde_json::json;
     use tokio::sync::mpsc;
     use tokio::task::JoinHandle;
 
@@ -254,7 +263,7 @@ mod tests {
         let request = it.next().await;
         ask(&it, "two");
         let seconds = second.attempts().unwrap();
-        let soon = tokio::time::timeout(Duration::from_secs(29), seconds.asked());
+        let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
         assert!(soon.await.is_err(), "it could be the parked call that asks");
         assert!(!parked.is_finished());
         seconds.asked().await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mgp_engine::spec::ServerLimits;
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_transports::lines::{self, QueueLimits};
