@@ -248,6 +248,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_parked_call_makes_room_for_one_that_asks() {
         let mut it = Scripted::legacy("{}");
+        // From its first question on the server gets one client at a time.
+        ask(&it, "nobody");
+        assert_eq!(it.next().await["id"], "nobody");
         let (first, parked) = call(&it, 1);
         it.next().await;
         ask(&it, "one");
@@ -260,7 +263,8 @@ mod tests {
         it.answer(&request, "result", &json!({}));
         quick.await.unwrap().unwrap();
         let (second, calling) = call(&it, 2);
-        let request = it.next().await;
+        let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
+        let request = soon.await.expect("its client rests, so others may go in");
         ask(&it, "two");
         let seconds = second.attempts().unwrap();
         let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
