@@ -207,6 +207,19 @@ async fn asks(config: &str) {
     assert_eq!(said(&done), "action=decline");
 }
 
+/// A task may be silent for longer than a call.
+#[tokio::test]
+async fn a_task_may_be_silent() {
+    let kernel = Kernel::start(&legacy("call_timeout_secs = 1\n")).await;
+    kernel.connected(&["it"]).await;
+    let mut simple = ModernAgent::over_http(&kernel.server_url("it"), "{}");
+    let given_up = simple.call("slow", json!({"ms": 2500})).await;
+    assert_eq!(given_up.code(), -32603);
+    let mut client = client(&kernel);
+    let id = task(&mut client, "slow", json!({"ms": 2500})).await;
+    assert_eq!(said(&stands(&mut client, &id, "completed").await), "slept");
+}
+
 /// A task that is taken back ends at the server.
 #[tokio::test]
 async fn a_cancelled_task_ends_at_the_server() {
