@@ -1,6 +1,7 @@
 //! Who wants to hear about which resource: one subscription at the server for any number of agents.
 //! Asked by: relay, server supervisors, links.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use crate::link::Link;
 use crate::mailbox::{Letter, Mailbox, Reply};
 use crate::server::ServerTable;
 use mgp_sync::snapshot::Snapshot;
+use tokio::task::JoinHandle;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -116,49 +118,61 @@ pub struct SubscriptionsActor {
     pub shown: Arc<Snapshot<Shown>>,
 }
 
+/// What does.
+#[derive(Debug, Default)]
+pub struct SubscriptionsState {
+    engine: Subscriptions,
+    /// What legacy servers are being asked right now, the latest of each resource: what is asked
+    /// next waits for its answer, else the server could hear it first. Bounded by the engine's table.
+    asking: HashMap<(ServerId, Arc<str>), JoinHandle<()>>,
+}
+
 impl Actor for SubscriptionsActor {
     type Msg = Letter<SubscriptionsMsg>;
-    type State = Subscriptions;
+    type State = SubscriptionsState;
     type Arguments = ();
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         (): (),
-    ) -> Result<Subscriptions, ActorProcessingErr> {
-        Ok(Subscriptions::default())
+    ) -> Result<SubscriptionsState, ActorProcessingErr> {
+        Ok(SubscriptionsState::default())
     }
 
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        state: &mut Subscriptions,
+        state: &mut SubscriptionsState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
-                match state.subscribe(who, &server, &uri) {
-                    Ok(effect) => self.perform(effect, Some(reply)),
+                match state.engine.subscribe(who, &server, &uri) {
+                    Ok(effect) => self.perform(state, effect, Some(reply)),
                     Err(full) => reply.send(Err(Refusal::Overloaded {
                         what: full.to_string(),
                     })),
                 }
             }
             SubscriptionsMsg::Unsubscribe(who, server, uri, reply) => {
-                self.perform(state.unsubscribe(who, &server, &uri), None);
+                let effect = state.engine.unsubscribe(who, &server, &uri);
+                self.perform(state, effect, None);
                 reply.send(());
             }
             SubscriptionsMsg::Leave(who) => {
-                for effect in state.leave(who) {
-                    self.perform(Some(effect), None);
+                for effect in state.engine.leave(who) {
+                    self.perform(state, Some(effect), None);
                 }
             }
             SubscriptionsMsg::Updated(server, uri, params) => {
-                self.tell(&server, &uri, &params, state.followers(&server, &uri));
+                let followers = state.engine.followers(&server, &uri);
+                self.tell(&server, &uri, &params, followers);
             }
             SubscriptionsMsg::Back(server) => {
-                for uri in state.server_back(&server) {
+                for uri in state.engine.server_back(&server) {
                     self.perform(
+                        state,
                         Some(Effect::SubscribeUpstream {
                             server: server.clone(),
                             uri,
@@ -167,7 +181,7 @@ impl Actor for SubscriptionsActor {
                     );
                 }
             }
-            SubscriptionsMsg::Lost(server) => state.server_lost(&server),
+            SubscriptionsMsg::Lost(server) => state.engine.server_lost(&server),
         }
         Ok(())
     }
@@ -175,7 +189,12 @@ impl Actor for SubscriptionsActor {
 
 impl SubscriptionsActor {
     /// Tells the server; the agent that asked hears what it answered.
-    fn perform(&self, effect: Option<Effect>, reply: Option<Reply<Result<(), Refusal>>>) {
+    fn perform(
+        &self,
+        state: &mut SubscriptionsState,
+        effect: Option<Effect>,
+        reply: Option<Reply<Result<(), Refusal>>>,
+    ) {
         let link = effect.as_ref().and_then(|effect| {
             let (Effect::SubscribeUpstream { server, .. }
             | Effect::UnsubscribeUpstream { server, .. }) = effect;
@@ -191,15 +210,17 @@ impl SubscriptionsActor {
         if link.peer_in(Era::Modern).is_some() {
             return listen(link, effect, reply);
         }
-        let (method, uri) = match effect {
-            Effect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
-            Effect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
-        };
-        tokio::spawn(async move {
-            let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
-            let answer = link.ask_in(Era::Legacy, method, Some(&params)).await;
-            conclude(&link, reply, method, &uri, answer.map(|_| ()));
+        state.asking.retain(|_, asked| !asked.is_finished());
+        let (Effect::SubscribeUpstream { server, uri }
+        | Effect::UnsubscribeUpstream { server, uri }) = effect.clone();
+        let before = state.asking.remove(&(server.clone(), uri.clone()));
+        let asking = tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            ask(&link, effect, reply).await;
         });
+        state.asking.insert((server, uri), asking);
     }
 
     /// Each agent hears of the resource under the URI it knows.
@@ -239,6 +260,17 @@ fn listen(link: Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusa
             });
         }
     }
+}
+
+/// A legacy server is told of one resource at a time.
+async fn ask(link: &Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusal>>>) {
+    let (method, uri) = match effect {
+        Effect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
+        Effect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
+    };
+    let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
+    let answer = link.ask_in(Era::Legacy, method, Some(&params)).await;
+    conclude(link, reply, method, &uri, answer.map(|_| ()));
 }
 
 /// The agent that asked hears the answer, else the server's log.

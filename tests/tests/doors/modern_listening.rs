@@ -14,12 +14,16 @@ const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 const WATCHED: &str = "test://watched-resource";
 
 async fn next(events: &mut Events) -> Option<Value> {
-    loop {
-        let event = within("an event", DEADLINE, events.next()).await?;
-        if !event.data.is_empty() {
-            return Some(serde_json::from_str(&event.data).unwrap());
+    let message = async {
+        loop {
+            let event = events.next().await?;
+            // Signs of life are no messages.
+            if !event.data.is_empty() {
+                return Some(serde_json::from_str(&event.data).unwrap());
+            }
         }
-    }
+    };
+    within("a message", DEADLINE, message).await
 }
 
 /// The first message says what will be heard; every message says of which request it is.
