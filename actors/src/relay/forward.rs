@@ -9,7 +9,7 @@ use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mirror::{self, ParamHeader};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::Splice;
+use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 use super::tasks::{only_as_task, through_task};
@@ -111,6 +111,10 @@ pub(super) async fn along(
 /// A modern caller, a legacy server. What the server asks meanwhile parks the call
 /// ([`crate::stateless`]); here only shapes change.
 async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+    // One of the kernel's leads back to a parked call and never comes here.
+    if is_said(outgoing.params, "requestState") {
+        return Err(Refusal::Expired("the kernel did not give it".into()));
+    }
     if let Some(level) = request.exchange.level(&request.caller) {
         levels::want(link, level).await;
     }
@@ -118,6 +122,11 @@ async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Ou
     let params = era::to_legacy_params(&own);
     let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
     shown(request, link, outgoing.method, outcome)
+}
+
+fn is_said(params: &str, name: &str) -> bool {
+    memchr::memmem::find(params.as_bytes(), name.as_bytes()).is_some()
+        && member(params, name).is_some()
 }
 
 /// What a legacy server answered, as a modern caller is shown it.
