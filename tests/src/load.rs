@@ -20,6 +20,6 @@ pub use http::HttpLoad;
 pub use nginx::Nginx;
 pub use pipe::PipeLoad;
 pub use report::{Cell, Report, Table};
-pub use request::Request;
+pub use request::{Request, Talk};
 pub use run::Run;
 pub use usage::Usage;

@@ -3,7 +3,7 @@
 use std::thread::available_parallelism;
 
 use mgp_tests::harness::{Kernel, Program, Upstream, program};
-use mgp_tests::load::{Bounds, Cell, Nginx, PipeLoad, Request, Table};
+use mgp_tests::load::{Bounds, Cell, Nginx, PipeLoad, Request, Table, Talk};
 
 use super::Options;
 use super::subject::{Subject, Way, unmeasured};
@@ -11,7 +11,7 @@ use super::subject::{Subject, Way, unmeasured};
 /// The texts to echo, with how many calls of each at most.
 const PAYLOADS: [(&str, usize, u64); 2] = [("32 B", 32, 100_000), ("64 KiB", 65_536, 20_000)];
 
-/// How many clients call at the same time.
+/// How many clients call at the same time; those without sessions not the last.
 const CLIENTS: [usize; 3] = [1, 16, 64];
 
 /// How long a row may take, in seconds.
@@ -32,19 +32,27 @@ const COLUMNS: &[&str] = &[
     "calls",
 ];
 
-/// Every way beside the direct one, in the same run.
-pub(crate) async fn table(options: &Options) -> Table {
-    let upstream = Upstream::start(&["--http-json"]).await;
+/// Every way beside the direct one, in the same run. The servers are of the era of their clients,
+/// but for one that shows what the way across costs.
+pub(crate) async fn table(options: &Options, talk: Talk) -> Table {
+    let [ours, theirs] = eras(talk);
+    let upstream = Upstream::start(&["--http-json", "--era", ours]).await;
     let kernel = match options.has_kernel() {
-        true => Some(kernel(&upstream).await),
+        true => Some(kernel(&upstream, ours, theirs).await),
         false => None,
     };
     let hops = hops(&upstream).await;
-    let mut subjects = subjects(&upstream, kernel.as_ref(), &hops).await;
+    let pipe = PipeLoad::start(&Program::fixture(&["--era", ours]), talk).await;
+    let pipe = pipe.expect("the fixture starts");
+    let mut subjects = subjects(&upstream, pipe, kernel.as_ref(), &hops).await;
+    let (title, sizes) = match talk {
+        Talk::Session => ("tools/call echo", &CLIENTS[..]),
+        Talk::Alone => ("tools/call echo, modern", &CLIENTS[..2]),
+    };
     let mut rows = Vec::new();
     for (payload, size, calls) in PAYLOADS {
-        let request = Request::echo("echo", size);
-        for clients in CLIENTS {
+        let request = Request::echo(talk, size);
+        for &clients in sizes {
             let bounds = options.bounds(calls, SECONDS);
             let heads: [Cell; 2] = [payload.into(), Cell::Number(clients as f64, 0)];
             for row in round(&mut subjects, &request, clients, bounds).await {
@@ -53,7 +61,7 @@ pub(crate) async fn table(options: &Options) -> Table {
         }
     }
     Table {
-        title: "tools/call echo",
+        title,
         columns: COLUMNS,
         rows,
     }
@@ -84,12 +92,32 @@ async fn round(
     rows
 }
 
-/// A kernel in front of a server of its own over stdio and of the shared one over HTTP.
-async fn kernel(upstream: &Upstream) -> Kernel {
-    let pipe = Program::fixture(&[]).entry("pipe");
-    let kernel = Kernel::start(&(pipe + &program::remote_entry("far", &upstream.url()))).await;
-    kernel.connected(&["pipe", "far"]).await;
+/// The era of the servers, and the other one.
+fn eras(talk: Talk) -> [&'static str; 2] {
+    match talk {
+        Talk::Session => ["legacy", "modern"],
+        Talk::Alone => ["modern", "legacy"],
+    }
+}
+
+/// A kernel in front of a server of its own over stdio, of one of the other era, and of the shared
+/// one over HTTP.
+async fn kernel(upstream: &Upstream, ours: &str, theirs: &str) -> Kernel {
+    let pipe = |id, era| Program::fixture(&["--era", era]).entry(id);
+    let far = program::remote_entry("far", &upstream.url());
+    let kernel = Kernel::start(&(pipe("pipe", ours) + &pipe("across", theirs) + &far)).await;
+    kernel.connected(&["pipe", "across", "far"]).await;
     kernel
+}
+
+/// The process of the server `id`.
+async fn child(kernel: &Kernel, id: &str) -> u32 {
+    let status = kernel.mgp_json(&["status"]).await;
+    let mut servers = status["servers"].as_array().into_iter().flatten();
+    let server = servers.find(|server| server["id"] == id);
+    let pid = server.and_then(|server| server["pid"].as_u64());
+    pid.and_then(|pid| u32::try_from(pid).ok())
+        .expect("it is a running program")
 }
 
 /// nginx with one worker and with one for each core, where it is installed.
@@ -108,12 +136,11 @@ async fn hops(upstream: &Upstream) -> Vec<(String, Option<Nginx>)> {
 
 async fn subjects(
     upstream: &Upstream,
+    pipe: PipeLoad,
     kernel: Option<&Kernel>,
     hops: &[(String, Option<Nginx>)],
 ) -> Vec<Subject> {
     let far = upstream.pid();
-    let pipe = PipeLoad::start(&Program::fixture(&[])).await;
-    let pipe = Box::new(pipe.expect("the fixture starts"));
     let subject = |name: &str, way, gateway, upstream| Subject {
         name: name.to_owned(),
         way,
@@ -121,8 +148,9 @@ async fn subjects(
         upstream,
     };
     let pid = pipe.pid();
+    let pipe = Way::Pipe(Box::new(pipe));
     let mut all = vec![
-        subject("direct stdio", Way::Pipe(pipe), vec![], pid),
+        subject("direct stdio", pipe, vec![], pid),
         subject("direct HTTP", Way::Http(upstream.url()), vec![], far),
     ];
     for (name, nginx) in hops {
@@ -134,11 +162,18 @@ async fn subjects(
         all.push(subject(name, way, pids, far));
     }
     if let Some(kernel) = kernel {
-        let child = kernel.child("mgp-fixture");
         let url = |id| Way::Http(kernel.server_url(id));
-        let pid = || vec![kernel.pid()];
-        all.push(subject("mgp, HTTP to stdio", url("pipe"), pid(), child));
-        all.push(subject("mgp, HTTP to HTTP", url("far"), pid(), far));
+        for (name, id, upstream) in [
+            ("mgp, HTTP to stdio", "pipe", child(kernel, "pipe").await),
+            ("mgp, HTTP to HTTP", "far", far),
+            (
+                "mgp, to stdio of the other era",
+                "across",
+                child(kernel, "across").await,
+            ),
+        ] {
+            all.push(subject(name, url(id), vec![kernel.pid()], upstream));
+        }
     }
     all
 }

@@ -1,12 +1,12 @@
 //! `tools/list` of few and many tools.
 
 use mgp_tests::harness::{Kernel, Upstream, program};
-use mgp_tests::load::{Bounds, Cell, HttpLoad, Nginx, Request, Table};
+use mgp_tests::load::{Bounds, Cell, HttpLoad, Nginx, Request, Table, Talk};
 
 use super::Options;
 use super::subject::{Subject, Way, unmeasured};
 
-/// How many tools, and how many calls at most.
+/// How many tools, and how many calls at most; clients without sessions only ask for the first.
 const TOOLS: [(usize, u64); 2] = [(104, 8_000), (1_000, 1_000)];
 
 /// How many clients ask at the same time.
@@ -31,9 +31,13 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// The list directly, through nginx, and from the kernel's own index.
-pub(crate) async fn table(options: &Options) -> Table {
+pub(crate) async fn table(options: &Options, talk: Talk) -> Table {
     let (own, mut rows) = (own_tools().await, Vec::new());
-    for (tools, calls) in TOOLS {
+    let (title, sizes) = match talk {
+        Talk::Session => ("tools/list", &TOOLS[..]),
+        Talk::Alone => ("tools/list, modern", &TOOLS[..1]),
+    };
+    for &(tools, calls) in sizes {
         let more = (tools - own).to_string();
         let upstream = Upstream::start(&["--http-json", "--tools", &more]).await;
         let kernel = match options.has_kernel() {
@@ -47,22 +51,27 @@ pub(crate) async fn table(options: &Options) -> Table {
         let mut subjects = subjects(&upstream, kernel.as_ref(), nginx.as_ref());
         for clients in CLIENTS {
             let bounds = options.bounds(calls, SECONDS);
-            for row in round(&mut subjects, clients, bounds).await {
+            for row in round(&mut subjects, talk, clients, bounds).await {
                 rows.push([vec![Cell::Number(tools as f64, 0)], row].concat());
             }
         }
     }
     Table {
-        title: "tools/list",
+        title,
         columns: COLUMNS,
         rows,
     }
 }
 
 /// All ways one after another, under the same load; the direct one comes first.
-async fn round(subjects: &mut [Subject], clients: usize, bounds: Bounds) -> Vec<Vec<Cell>> {
+async fn round(
+    subjects: &mut [Subject],
+    talk: Talk,
+    clients: usize,
+    bounds: Bounds,
+) -> Vec<Vec<Cell>> {
     let (mut rows, mut direct) = (Vec::new(), None);
-    let request = Request::new("tools/list", "{}");
+    let request = Request::list(talk, "tools/list");
     for subject in subjects {
         let cells = match subject.measure(&request, clients, bounds).await {
             Ok(measured) => {
@@ -73,7 +82,7 @@ async fn round(subjects: &mut [Subject], clients: usize, bounds: Bounds) -> Vec<
         };
         let name = subject.name.as_str();
         eprintln!("{clients} clients, {name}: {} calls/s", cells[1]);
-        let size = Cell::Number(size(subject).await as f64 / 1024.0, 0);
+        let size = Cell::Number(size(subject, talk).await as f64 / 1024.0, 0);
         let heads = vec![size, Cell::Number(clients as f64, 0), name.into()];
         rows.push([heads, cells].concat());
     }
@@ -83,22 +92,22 @@ async fn round(subjects: &mut [Subject], clients: usize, bounds: Bounds) -> Vec<
 /// How many tools the scripted server has by itself.
 async fn own_tools() -> usize {
     let upstream = Upstream::start(&["--http-json"]).await;
-    let list = list(&upstream.url()).await;
+    let list = list(&upstream.url(), Talk::Session).await;
     let list: serde_json::Value = serde_json::from_str(&list).expect("a tools/list answer");
     list["result"]["tools"].as_array().map_or(0, Vec::len)
 }
 
 /// The size of the whole answer in bytes; 0 for a way that is not there.
-async fn size(subject: &Subject) -> usize {
+async fn size(subject: &Subject, talk: Talk) -> usize {
     match &subject.way {
-        Way::Http(url) => list(url).await.len(),
+        Way::Http(url) => list(url, talk).await.len(),
         Way::Pipe(_) | Way::Not(_) => 0,
     }
 }
 
-async fn list(url: &str) -> String {
-    let mut load = HttpLoad::open(url, 1).await.expect("a session");
-    let list = load.once(&Request::new("tools/list", "{}")).await;
+async fn list(url: &str, talk: Talk) -> String {
+    let mut load = HttpLoad::open(url, 1, talk).await.expect("a client");
+    let list = load.once(&Request::list(talk, "tools/list")).await;
     list.expect("an answer")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release --workspace --bins
-//! cargo bench -p mgp-tests --bench spine -- [calls] [lists] [sessions] [startup] [crowd] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [lists] [sessions] [startup] [crowd] [--quick]
 //! ```
 //!
 //! Every part is bounded in calls and in time, and talks to nothing but the loopback.
@@ -19,13 +19,13 @@ use std::time::Duration;
 
 use clap::Parser;
 use mgp_tests::harness::program::find;
-use mgp_tests::load::{Bounds, Report, Table, machine};
+use mgp_tests::load::{Bounds, Report, Table, Talk, machine};
 
 /// What to measure, and how long.
 #[derive(Debug, Parser)]
 #[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
 struct Options {
-    /// The parts to measure: calls, lists, sessions, startup, crowd; all when none is named.
+    /// The parts to measure: calls, modern, lists, sessions, startup, crowd; all when none is named.
     parts: Vec<String>,
     /// A tenth of the calls, for a first look.
     #[arg(long)]
@@ -90,10 +90,14 @@ async fn measure(options: &Options) -> Report {
     };
     let mut add = |table: Table| report.tables.push(table);
     if options.wants("calls") {
-        add(calls::table(options).await);
+        add(calls::table(options, Talk::Session).await);
     }
     if options.wants("lists") {
-        add(lists::table(options).await);
+        add(lists::table(options, Talk::Session).await);
+    }
+    if options.wants("modern") {
+        add(calls::table(options, Talk::Alone).await);
+        add(lists::table(options, Talk::Alone).await);
     }
     if options.wants("sessions") && options.has_kernel() {
         add(sessions::table(options).await);

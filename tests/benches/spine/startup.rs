@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::{Kernel, Program};
-use mgp_tests::load::{Cell, HttpLoad, Request, Table};
+use mgp_tests::load::{Cell, HttpLoad, Request, Table, Talk};
 
 use super::Options;
 
@@ -34,9 +34,11 @@ async fn start() -> [Duration; 2] {
     let start = Instant::now();
     let kernel = Kernel::start(&Program::fixture(&[]).entry("pipe")).await;
     let url = kernel.server_url("pipe");
-    let mut load = HttpLoad::open(&url, 1).await.expect("a session");
+    let mut load = HttpLoad::open(&url, 1, Talk::Session)
+        .await
+        .expect("a session");
     let opened = start.elapsed();
-    let answer = load.once(&Request::echo("echo", 32)).await;
+    let answer = load.once(&Request::echo(Talk::Session, 32)).await;
     let answer = answer.expect("an answer");
     assert!(answer.contains("\"result\""), "{answer}");
     [opened, start.elapsed()]

@@ -19,7 +19,7 @@ pub(crate) struct Subject {
 
 /// How calls get there.
 pub(crate) enum Way {
-    /// Over HTTP, one connection and one session a client.
+    /// Over HTTP, one connection a client, and one session where it speaks in sessions.
     Http(String),
     /// On one pipe, as many calls in flight as there are clients.
     Pipe(Box<PipeLoad>),
@@ -50,7 +50,7 @@ impl Subject {
         match &mut self.way {
             Way::Not(why) => Err(io::Error::other(why.clone())),
             Way::Http(url) => {
-                let mut load = HttpLoad::open(url, clients).await?;
+                let mut load = HttpLoad::open(url, clients, request.talk()).await?;
                 load.run(request, bounds.warm_up()).await?;
                 let before = taken(&self.gateway, self.upstream);
                 let run = load.run(request, bounds).await?;

@@ -1,4 +1,4 @@
-//! Many HTTP clients, each with a connection and a session of its own and one call in flight.
+//! Many HTTP clients, each with a connection of its own, perhaps a session, and one call in flight.
 
 use std::io;
 use std::rc::Rc;
@@ -10,14 +10,14 @@ use tokio::task::LocalSet;
 
 use super::bounds::Allowance;
 use super::latency::Latencies;
-use super::{Bounds, Request, Run, request};
+use super::{Bounds, Request, Run, Talk, request};
 use crate::harness::HttpClient;
 use crate::harness::http::SESSION;
 
-/// The protocol version that all load speaks.
+/// The protocol version of all load in sessions.
 pub const SPOKEN: &str = "2025-06-18";
 
-/// Clients of one endpoint, each initialized.
+/// Clients of one endpoint, each initialized where they speak in sessions.
 #[derive(Debug)]
 pub struct HttpLoad {
     host: String,
@@ -33,14 +33,14 @@ struct Client {
 }
 
 impl HttpLoad {
-    /// Opens `clients` sessions at `url`.
+    /// Opens `clients` connections to `url`, and a session on each where they speak in sessions.
     ///
     /// # Errors
     /// What a connection ran into.
     ///
     /// # Panics
     /// When `url` is no HTTP URL or the endpoint refuses a session.
-    pub async fn open(url: &str, clients: usize) -> io::Result<Self> {
+    pub async fn open(url: &str, clients: usize, talk: Talk) -> io::Result<Self> {
         let address = url.strip_prefix("http://").expect("plain HTTP");
         let (host, path) = address.split_once('/').expect("a path");
         let mut load = Self {
@@ -49,7 +49,7 @@ impl HttpLoad {
             clients: Vec::with_capacity(clients),
         };
         for _ in 0..clients {
-            let client = Client::open(url, &load.host).await?;
+            let client = Client::open(url, &load.host, talk).await?;
             load.clients.push(client);
         }
         Ok(load)
@@ -97,17 +97,17 @@ impl HttpLoad {
 }
 
 impl Client {
-    async fn open(url: &str, host: &str) -> io::Result<Self> {
-        let mut opener = HttpClient::new(url);
-        opener.open_session(SPOKEN, "{}").await;
-        let session = opener.headers.get(SESSION).and_then(|id| id.to_str().ok());
-        let session = session.map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
+    async fn open(url: &str, host: &str, talk: Talk) -> io::Result<Self> {
+        let headers = match talk {
+            Talk::Session => session(url).await,
+            Talk::Alone => String::new(),
+        };
         let stream = TcpStream::connect(host).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
             buffer: Vec::with_capacity(256 * 1024),
-            headers: format!("{session}MCP-Protocol-Version: {SPOKEN}\r\n"),
+            headers,
         })
     }
 
@@ -152,6 +152,15 @@ impl Client {
             }
         }
     }
+}
+
+/// Opens a session: the headers of each request in it.
+async fn session(url: &str) -> String {
+    let mut opener = HttpClient::new(url);
+    opener.open_session(SPOKEN, "{}").await;
+    let session = opener.headers.get(SESSION).and_then(|id| id.to_str().ok());
+    let session = session.map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
+    format!("{session}MCP-Protocol-Version: {SPOKEN}\r\n")
 }
 
 /// As much of a response's head as is needed to see its end.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::bounds::Allowance;
 use super::http::SPOKEN;
 use super::latency::Latencies;
-use super::{Bounds, Request, Run, request};
+use super::{Bounds, Request, Run, Talk, request};
 use crate::harness::Program;
 use crate::harness::agent::initialize;
 
@@ -30,14 +30,14 @@ pub struct PipeLoad {
 }
 
 impl PipeLoad {
-    /// Starts a server and initializes it.
+    /// Starts a server and initializes it where it is spoken to in a session.
     ///
     /// # Errors
     /// When it does not start or leaves.
     ///
     /// # Panics
     /// Never: both pipes are asked for.
-    pub async fn start(program: &Program) -> io::Result<Self> {
+    pub async fn start(program: &Program, talk: Talk) -> io::Result<Self> {
         let mut command = Command::from(program.to_command());
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.kill_on_drop(true).spawn()?;
@@ -48,11 +48,12 @@ impl PipeLoad {
             input: BufWriter::with_capacity(BATCH, input),
             output: BufReader::with_capacity(BATCH, output),
         };
-        let initialize = initialize(SPOKEN, "{}");
-        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        load.send(initialize.as_bytes()).await?;
-        load.line().await?;
-        load.send(initialized.as_bytes()).await?;
+        if talk == Talk::Session {
+            let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+            load.send(initialize(SPOKEN, "{}").as_bytes()).await?;
+            load.line().await?;
+            load.send(initialized.as_bytes()).await?;
+        }
         Ok(load)
     }
 

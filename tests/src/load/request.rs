@@ -6,31 +6,81 @@ const DIGITS: usize = 9;
 /// The first id given out.
 const FIRST: u64 = 100_000_000;
 
+/// How a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Talk {
+    /// In a session that `initialize` opened.
+    Session,
+    /// Without one: each request of 2026-07-28 says all there is to know of its client.
+    Alone,
+}
+
+impl Talk {
+    /// The `_meta` of a request, as a member to stand before others.
+    const fn meta(self) -> &'static str {
+        match self {
+            Self::Session => "",
+            Self::Alone => {
+                r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#
+            }
+        }
+    }
+}
+
 /// A JSON-RPC request as bytes, perhaps with an HTTP head before it.
 #[derive(Debug, Clone)]
 pub struct Request {
     bytes: Vec<u8>,
     id_at: usize,
+    talk: Talk,
+    /// The headers that repeat what the body says.
+    mirrored: String,
 }
 
 impl Request {
-    /// A request without its transport.
+    /// A request for a list.
     #[must_use]
-    pub fn new(method: &str, params: &str) -> Self {
-        let head = r#"{"jsonrpc":"2.0","id":"#;
-        let text = format!(r#"{head}{FIRST},"method":"{method}","params":{params}}}"#);
-        Self {
-            id_at: head.len(),
-            bytes: text.into_bytes(),
-        }
+    pub fn list(talk: Talk, method: &str) -> Self {
+        Self::new(talk, method, None, "")
     }
 
     /// A call of the tool `echo` with a text of so many bytes.
     #[must_use]
-    pub fn echo(tool: &str, length: usize) -> Self {
+    pub fn echo(talk: Talk, length: usize) -> Self {
         let text: String = ('a'..='z').cycle().take(length).collect();
-        let params = format!(r#"{{"name":"{tool}","arguments":{{"text":"{text}"}}}}"#);
-        Self::new("tools/call", &params)
+        let params = format!(r#""name":"echo","arguments":{{"text":"{text}"}}"#);
+        Self::new(talk, "tools/call", Some("echo"), &params)
+    }
+
+    /// A request without its transport; `members` are those of its params beside `_meta`.
+    fn new(talk: Talk, method: &str, name: Option<&str>, members: &str) -> Self {
+        let meta = talk.meta();
+        let comma = if meta.is_empty() || members.is_empty() {
+            ""
+        } else {
+            ","
+        };
+        let head = r#"{"jsonrpc":"2.0","id":"#;
+        let text =
+            format!(r#"{head}{FIRST},"method":"{method}","params":{{{meta}{comma}{members}}}}}"#);
+        let name = name.map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
+        Self {
+            id_at: head.len(),
+            bytes: text.into_bytes(),
+            talk,
+            mirrored: match talk {
+                Talk::Session => String::new(),
+                Talk::Alone => {
+                    format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
+                }
+            },
+        }
+    }
+
+    /// How the client of it speaks.
+    #[must_use]
+    pub fn talk(&self) -> Talk {
+        self.talk
     }
 
     /// The same request as an HTTP POST.
@@ -38,12 +88,15 @@ impl Request {
     pub fn posted(&self, host: &str, path: &str, headers: &str) -> Self {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n",
+             Accept: application/json, text/event-stream\r\n{headers}{}Content-Length: {}\r\n\r\n",
+            self.mirrored,
             self.bytes.len()
         );
         Self {
             id_at: head.len() + self.id_at,
             bytes: [head.as_bytes(), &self.bytes].concat(),
+            talk: self.talk,
+            mirrored: String::new(),
         }
     }
 
@@ -53,6 +106,8 @@ impl Request {
         Self {
             id_at: self.id_at,
             bytes: [&self.bytes[..], b"\n"].concat(),
+            talk: self.talk,
+            mirrored: String::new(),
         }
     }
 
@@ -108,8 +163,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_request_that_stands_alone_says_who_asks_and_mirrors_itself() {
+        let mut call = Request::echo(Talk::Alone, 3).posted("h", "/mcp", "");
+        let sent = String::from_utf8(call.with_id(1).to_vec()).unwrap();
+        assert!(sent.contains("Mcp-Method: tools/call\r\nMcp-Name: echo\r\nContent-Length"));
+        let (_, body) = sent.split_once("\r\n\r\n").unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        let version = &body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        assert_eq!(version, "2026-07-28");
+        assert_eq!(body["params"]["arguments"]["text"], "abc");
+        let mut list = Request::list(Talk::Session, "tools/list").posted("h", "/mcp", "");
+        let sent = String::from_utf8(list.with_id(1).to_vec()).unwrap();
+        assert!(sent.ends_with(r#""params":{}}"#) && !sent.contains("Mcp-Method"));
+    }
+
+    #[test]
     fn an_id_comes_back_from_either_end() {
-        let plain = Request::echo("echo", 32);
+        let plain = Request::echo(Talk::Session, 32);
         let mut request = plain.posted("h", "/mcp", "");
         let sent = String::from_utf8(request.with_id(42).to_vec()).unwrap();
         let length = format!("Content-Length: {}\r\n", plain.size());

@@ -15,18 +15,18 @@ const LEGACY: [(&str, u64); 5] = [
     ("tools_call", 2),
     ("elicitation-sep1034-client-defaults", 5),
     ("sse-retry", 3),
-    ("json-schema-2020-12-preservation", 5),
+    ("json-schema-2020-12-preservation", 9),
 ];
 
 const MODERN: [(&str, u64); 8] = [
     ("tools_call", 2),
     ("request-metadata", 5),
-    ("sep-2322-client-request-state", 5),
+    ("sep-2322-client-request-state", 6),
     ("http-standard-headers", 11),
-    ("http-custom-headers", 17),
+    ("http-custom-headers", 18),
     ("http-invalid-tool-headers", 12),
     ("json-schema-ref-no-deref", 1),
-    ("json-schema-2020-12-preservation", 8),
+    ("json-schema-2020-12-preservation", 9),
 ];
 
 /// How long the suite waits for a scenario, in milliseconds: longer than the agent waits for
