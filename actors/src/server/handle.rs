@@ -9,6 +9,7 @@ use mgp_engine::catalog::Counts;
 use mgp_engine::lifecycle::State;
 use mgp_engine::moment::Moment;
 use mgp_engine::spec::TrustLevel;
+use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::servers::Server;
 use mgp_protocol::refusal::Refusal;
@@ -210,7 +211,7 @@ impl ServerHandle {
                 .pid
                 .and_then(|pid| u32::try_from(pid.load(Ordering::Relaxed)).ok())
                 .filter(|&pid| pid != 0),
-            protocol_version: peer.map(|p| p.version.to_string()),
+            protocol_version: link.as_deref().and_then(spoken),
             server_info: peer.and_then(|p| p.info.as_deref()).map(name_version),
             tools: counts.tools as u64,
             resources: (counts.resources + counts.templates) as u64,
@@ -315,6 +316,17 @@ fn comes_up(state: State) -> bool {
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The versions a server is spoken to in, the newer era first.
+fn spoken(link: &Link) -> Option<String> {
+    let peers = [Era::Modern, Era::Legacy].map(|era| link.peer_in(era));
+    let versions: Vec<_> = peers
+        .into_iter()
+        .flatten()
+        .map(|p| p.version.as_str())
+        .collect();
+    (!versions.is_empty()).then(|| versions.join(", "))
 }
 
 fn name_version(info: &str) -> String {

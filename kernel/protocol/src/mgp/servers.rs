@@ -104,7 +104,7 @@ pub struct Server {
     pub transport: String,
     /// Process id of a child.
     pub pid: Option<u32>,
-    /// MCP version spoken with it.
+    /// MCP versions spoken with it, such as `2026-07-28, 2025-11-25`: one of each era it knows.
     pub protocol_version: Option<String>,
     /// `name version` as the server says.
     pub server_info: Option<String>,
