@@ -44,7 +44,14 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
         }
         tokio::select! {
             biased;
-            outcome = &mut outcome => return outcome,
+            outcome = &mut outcome => {
+                // What was taken back is cancelled, whatever the server still made of it.
+                let taken_back = errand.exchange.is_cancelled();
+                return match taken_back && errand.exchange.lacking().is_none() {
+                    true => Err(Refusal::Cancelled),
+                    false => outcome,
+                };
+            }
             () = changed => {}
             () = tokio::time::sleep(tasks.patience), if attempts.is_asking() => {
                 errand.exchange.cancel();

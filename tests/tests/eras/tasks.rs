@@ -268,7 +268,10 @@ async fn a_task_is_forgotten_after_its_time() {
     })
     .await;
     assert_eq!(get(&mut client, &id).await.code(), -32602);
-    assert_eq!(given_up(&mut client).await, 1);
+    wait_until("the server gives up", DEADLINE, async || {
+        given_up(&mut client).await == 1
+    })
+    .await;
     wait_until(
         "its record is removed",
         Duration::from_secs(5),
