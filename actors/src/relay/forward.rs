@@ -111,12 +111,17 @@ pub(super) async fn along(
 /// A modern caller, a legacy server. What the server asks meanwhile parks the call
 /// ([`crate::stateless`]); here only shapes change.
 async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+    let mut aside = None;
     if let Some(level) = request.exchange.level(&request.caller) {
         levels::want(link, level).await;
+        aside = link.beside(&request.caller, &request.exchange);
     }
     let own = outgoing.spliced(None).finish();
     let params = era::to_legacy_params(&own);
     let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
+    if let Some(aside) = aside {
+        aside.late().await;
+    }
     shown(request, link, outgoing.method, outcome)
 }
 
