@@ -3,6 +3,7 @@
 //! The data plane of the kernel. A call registers in the pending table, is written, and waits; the
 //! reader of the connection settles it. Nothing here waits for a mailbox.
 
+mod aside;
 mod calls;
 mod elicited;
 mod envelope;

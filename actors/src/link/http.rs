@@ -5,6 +5,7 @@ mod open;
 mod sse_wire;
 mod stream;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -46,6 +47,8 @@ pub struct HttpWire {
     has_session: bool,
     version: OnceLock<Version>,
     tells: Arc<Credit>,
+    /// The server has a standing stream open for us.
+    standing: AtomicBool,
     closed: Flag,
 }
 
@@ -77,8 +80,14 @@ impl HttpWire {
             has_session,
             version: OnceLock::new(),
             tells: Credit::new(MAX_TELLS),
+            standing: AtomicBool::new(false),
             closed: Flag::default(),
         })
+    }
+
+    /// True while the server can say something beside the calls.
+    pub(super) fn is_standing(&self) -> bool {
+        self.standing.load(Ordering::Relaxed)
     }
 
     /// From now on each request names this version.

@@ -115,12 +115,17 @@ async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Ou
     if is_said(outgoing.params, "requestState") {
         return Err(Refusal::Expired("the kernel did not give it".into()));
     }
+    let mut aside = None;
     if let Some(level) = request.exchange.level(&request.caller) {
         levels::want(link, level).await;
+        aside = link.beside(&request.caller, &request.exchange);
     }
     let own = outgoing.spliced(None).finish();
     let params = era::to_legacy_params(&own);
     let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
+    if let Some(aside) = aside {
+        aside.late().await;
+    }
     shown(request, link, outgoing.method, outcome)
 }
 

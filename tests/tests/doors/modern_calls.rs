@@ -4,8 +4,9 @@ use futures_util::future::join;
 use http::StatusCode;
 use mgp_tests::harness::Kernel;
 use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::modern::{again, wanting};
 use mgp_tests::harness::program::remote_entry;
-use mgp_tests::harness::{ModernAgent, Program, Upstream};
+use mgp_tests::harness::{DEADLINE, ModernAgent, Program, Upstream, wait_until};
 use serde_json::{Value, json};
 
 use crate::scene::{self, Modern, reached, taken_back};
@@ -42,6 +43,30 @@ async fn a_closed_stream_cancels_far_away_too() {
         agent.cancel(&id).await;
         taken_back(&mut watcher, "slow", 1).await;
     }
+}
+
+/// Who comes back with answers and then closes the stream takes the call back too.
+#[tokio::test]
+async fn to_close_the_stream_of_a_later_round_is_to_cancel() {
+    let kernel = scene::kernel_with("", &["--era", "legacy"]).await;
+    let mut watcher = scene::socket_agent(&kernel, "{}").await;
+    let mut agent = ModernAgent::over_http(&kernel.server_url("it"), FULL);
+    let question = json!({"message": "?", "requestedSchema": {"type": "object"}});
+    let arguments = json!({"method": "elicitation/create", "params": question, "ms": 60_000});
+    let params = json!({"name": "ask", "arguments": arguments});
+    agent.answers("elicitation/create", json!({"action": "decline"}));
+    let asked = wanting(&agent.ask("tools/call", params.clone()).await).unwrap();
+    let responses = agent.respond(&asked);
+    let id = agent
+        .start("tools/call", again(&params, &asked, responses))
+        .await;
+    wait_until("the answer is at the server", DEADLINE, async || {
+        let heard = agent.call("received", json!({})).await;
+        heard.frame.contains("srv-1")
+    })
+    .await;
+    agent.cancel(&id).await;
+    taken_back(&mut watcher, "ask", 1).await;
 }
 
 /// At a line, a notification takes a call back, and nothing more is said of it.
@@ -95,6 +120,30 @@ async fn log_messages_are_those_a_request_wants() {
     }
 }
 
+/// What a legacy server says beside the call, on its standing stream, is the one call's that is under
+/// way.
+#[tokio::test]
+async fn a_log_message_beside_the_call_is_of_the_call() {
+    let upstream = Upstream::start(&["--era", "legacy"]).await;
+    let kernel = Kernel::start(&remote_entry("it", &upstream.url())).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = ModernAgent::over_http(&kernel.server_url("it"), "{}");
+    agent.envelope.log_level = Some("debug".to_owned());
+    for said in 1..=20 {
+        agent
+            .call("notify", json!({"kind": "log_aside"}))
+            .await
+            .result();
+        assert_eq!(levels(&agent), vec!["emergency"; said]);
+    }
+    agent.envelope.log_level = None;
+    agent
+        .call("notify", json!({"kind": "log_aside"}))
+        .await
+        .result();
+    assert_eq!(levels(&agent).len(), 20);
+}
+
 /// A level that is none is refused.
 #[tokio::test]
 async fn an_unknown_level_is_refused() {
@@ -135,7 +184,9 @@ async fn progress_comes_on_the_stream_of_its_request() {
 #[tokio::test]
 async fn what_was_not_declared_is_not_asked() {
     for era in ["legacy", "modern"] {
-        let kernel = scene::kernel_with("", &["--era", era]).await;
+        // However busy the machine is, no answer begins as a stream, which would be told 200.
+        let patient = "[streams]\nstream_after_ms = 60000\n";
+        let kernel = scene::kernel_with(patient, &["--era", era]).await;
         for (capabilities, tool, missing) in [
             ("{}", "test_sampling", "sampling"),
             (r#"{"sampling":{}}"#, "test_elicitation", "elicitation"),

@@ -65,6 +65,39 @@ async fn the_first_message_acknowledges_and_all_carry_the_id() {
     }
 }
 
+/// However much changes meanwhile, the first message is the one that says what will be heard.
+#[tokio::test]
+async fn nothing_comes_before_the_acknowledgement() {
+    let kernel = scene::kernel_with("", &["--era", "legacy"]).await;
+    let modern = Modern::at(&kernel.server_url("it"), "{}");
+    let mut trigger = scene::http_agent(&kernel, Some("it"), "{}").await;
+    let standing = json!({"notifications": {"resourceSubscriptions": [WATCHED]}});
+    let request = modern.request("standing", "subscriptions/listen", standing);
+    let mut standing = modern.client.put(&request).await.events();
+    assert_eq!(next(&mut standing).await.unwrap()["method"], ACKNOWLEDGED);
+    // The one is heard of at once, for it is subscribed to already; the others take their time.
+    let mut uris = vec![json!(WATCHED)];
+    uris.extend((0..20).map(|n| json!(format!("test://static-text?{n}"))));
+    let params = json!({"notifications": {"resourceSubscriptions": uris}});
+    let request = modern.request("late", "subscriptions/listen", params);
+    for _ in 0..5 {
+        let listening = async {
+            let mut events = modern.client.put(&request).await.events();
+            next(&mut events).await.unwrap()
+        };
+        let changing = async {
+            loop {
+                let tool = "test_trigger_resource_update";
+                trigger.call(tool, json!({})).await.result();
+            }
+        };
+        tokio::select! {
+            first = listening => assert_eq!(first["method"], ACKNOWLEDGED),
+            () = changing => {}
+        }
+    }
+}
+
 /// What was not asked for does not come, and what nobody offers is not acknowledged.
 #[tokio::test]
 async fn only_what_was_asked_for_is_heard() {

@@ -1,9 +1,10 @@
 //! 2026-07-28: questions of servers as results, and the state that leads back to a call.
 
+use futures_util::future::join;
 use http::StatusCode;
 use mgp_tests::harness::agent::FULL;
 use mgp_tests::harness::modern::{again, wanting};
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, ModernAgent, wait_until};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, ModernAgent, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -186,6 +187,53 @@ async fn a_state_is_good_for_its_own_client_and_call() {
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
 }
 
+/// Two servers may offer the same: what one of them asks is not answered at the other.
+#[tokio::test]
+async fn a_state_is_good_where_it_was_given() {
+    let fixture = Program::fixture(&["--era", "legacy"]);
+    let kernel = Kernel::start(&(fixture.entry("one") + &fixture.entry("two"))).await;
+    kernel.connected(&["one", "two"]).await;
+    let one = Modern::at(&kernel.server_url("one"), FULL);
+    let two = Modern::at(&kernel.server_url("two"), FULL);
+    let params = params(TOOL, "Who?");
+    let (key, result) = asked(&one, &params).await;
+    let response = json!({key: accepted()});
+    is_no_longer_valid(&back(&two, &params, &result, response.clone()).await, "");
+    let (_, answer) = back(&one, &params, &result, response).await;
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+}
+
+/// Each round is a request of its own: what comes in its course goes to it, under its own token.
+#[tokio::test]
+async fn progress_of_a_later_round_is_its_own() {
+    let kernel = before_a_legacy_server("").await;
+    let modern = Modern::at(&kernel.server_url("it"), FULL);
+    let question = json!({"message": "?", "requestedSchema": {"type": "object"}});
+    let arguments = json!({"method": "elicitation/create", "params": question});
+    let params = json!({"name": "ask", "arguments": arguments});
+    let put = async |params: Value, token: &str| -> Vec<Value> {
+        let mut request = modern.request(token, "tools/call", params);
+        request.body["params"]["_meta"]["progressToken"] = token.into();
+        let frames = modern.client.put(&request).await.frames().await;
+        let read = frames.iter().map(|frame| serde_json::from_str(frame));
+        read.collect::<Result<_, _>>().unwrap()
+    };
+    let first = put(params.clone(), "first").await;
+    let result = &first.last().unwrap()["result"];
+    let (key, _) = result["inputRequests"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
+    let next = again(&params, result, json!({key: {"action": "decline"}}));
+    let frames = put(next, "second").await;
+    assert_eq!(frames.len(), 2, "{frames:?}");
+    assert_eq!(frames[0]["params"]["progressToken"], "second");
+    assert_eq!(frames[1]["id"], "second");
+    assert_eq!(frames[1]["result"]["resultType"], "complete");
+}
+
 /// A state leads back once.
 #[tokio::test]
 async fn a_state_that_was_used_is_refused() {
@@ -293,6 +341,83 @@ async fn a_parked_call_holds_up_nobody() {
     .await;
     let (_, answer) = back(&modern, &params, &result, json!({key: accepted()})).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+}
+
+/// To a server that all calls share a pipe to, the calls of one client are one client's: while one is
+/// parked the next is asked its own question, and what is asked later finds the call it is of.
+#[tokio::test]
+async fn questions_of_two_calls_of_one_client_reach_their_own() {
+    let kernel = before_a_legacy_server("").await;
+    let modern = Modern::at(&kernel.server_url("it"), FULL);
+    let rounds = json!({"name": "test_input_required_result_multi_round", "arguments": {}});
+    let (name, first) = asked(&modern, &rounds).await;
+    let plain = params(TOOL, "Who?");
+    let (who, second) = asked(&modern, &plain).await;
+    assert_eq!(second["inputRequests"][&who]["params"]["message"], "Who?");
+    // The second is parked, and the latest: the next question is of the first all the same.
+    let named = json!({&name: {"action": "accept", "content": {"name": "Ada"}}});
+    let (_, answer) = back(&modern, &rounds, &first, named).await;
+    let next = answer["result"].clone();
+    assert_eq!(next["resultType"], "input_required", "{answer}");
+    let (colour, _) = next["inputRequests"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
+    let told = json!({colour: {"action": "accept", "content": {"color": "red"}}});
+    let (_, answer) = back(&modern, &rounds, &next, told).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "Ada likes red");
+    // One is never come back for; the others go on.
+    let (key, abandoned) = asked(&modern, &params(TOOL, "Anybody?")).await;
+    assert_eq!(
+        abandoned["inputRequests"][&key]["params"]["message"],
+        "Anybody?"
+    );
+    let (_, answer) = back(&modern, &plain, &second, json!({who: accepted()})).await;
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("ada"), "{text}");
+}
+
+/// A question is shown to the client whose call it is of, and to nobody else who could be asked: who
+/// is shown other things counts as somebody else, whatever its name.
+#[tokio::test]
+async fn a_question_is_shown_to_nobody_else() {
+    for over_socket in [false, true] {
+        let kernel = before_a_legacy_server("").await;
+        let modern = Modern::at(&kernel.server_url("it"), FULL);
+        let rounds = json!({"name": "test_input_required_result_multi_round", "arguments": {}});
+        let (name, first) = asked(&modern, &rounds).await;
+        let mut other = match over_socket {
+            false => ModernAgent::over_http(kernel.url(), FULL),
+            true => ModernAgent::over_socket(&kernel.socket(), FULL).await,
+        };
+        let slow = json!({"name": "it:slow", "arguments": {"ms": 60_000}});
+        let id = other.start("tools/call", slow).await;
+        // Asked by the other: the server gets the calls of one client at a time.
+        wait_until("the other's call is there", DEADLINE, async || {
+            let counted = other.call("it:count", json!({})).await.result();
+            counted["structuredContent"]["calls"]["slow"] == 1
+        })
+        .await;
+        // The other's call is the latest now, and the next question could be of either.
+        let named = json!({&name: {"action": "accept", "content": {"name": "Ada"}}});
+        let params = again(&rounds, &first, named);
+        let going_on = modern.ask("tools/call", params);
+        let let_go = async {
+            wait_until("the first answer is at the server", DEADLINE, async || {
+                let heard = other.call("it:received", json!({})).await;
+                heard.frame.contains("srv-1")
+            })
+            .await;
+            other.cancel(&id).await;
+        };
+        let ((_, answer), ()) = join(going_on, let_go).await;
+        assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
+        let echo = json!({"name": "it:echo", "arguments": {"text": "mine"}});
+        assert_eq!(other.ask("tools/call", echo).await.text(), "mine");
+    }
 }
 
 /// The answer of a person, whatever it is, is no state: what is asked for is not kept from them.

@@ -1,6 +1,7 @@
 //! SSE streams of a Streamable HTTP server: the one that answers a POST, and the standing GET stream.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -150,11 +151,10 @@ impl HttpWire {
                 Ok(response) if is_stream(&response) => {
                     wait = AFTER_ERROR.0;
                     let mut stream = events(response.body, link.limits.max_frame);
-                    if self
-                        .drain(link, None, &mut stream, &mut place)
-                        .await
-                        .is_ok()
-                    {
+                    self.standing.store(true, Ordering::Relaxed);
+                    let ended = self.drain(link, None, &mut stream, &mut place).await;
+                    self.standing.store(false, Ordering::Relaxed);
+                    if ended.is_ok() {
                         tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
                         continue;
                     }
