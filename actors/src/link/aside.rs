@@ -14,7 +14,7 @@ use crate::request::Caller;
 
 /// How long a call that is answered waits for what was said before: two connections to one server
 /// are not read in one order, but nearly.
-const LATE: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_millis(50);
 
 /// Keeps a call in sight of the standing stream after its answer, until dropped.
 #[derive(Debug)]
