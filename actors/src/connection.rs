@@ -223,7 +223,8 @@ impl Inbound {
 
     /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
     fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>) {
-        let begun = stateless::read(params.as_deref()).and_then(|stated| {
+        let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
+        let begun = begun.and_then(|stated| {
             stated.check_version()?;
             let arrival = Arrival {
                 agent: self.agent.id.clone(),

@@ -3,6 +3,7 @@
 //! A call that meets a question of a legacy server is parked; its client gets `input_required` with a
 //! sealed `requestState`, and comes back with the answers in its next request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -15,8 +16,10 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
+use mgp_protocol::mirror::{self, Mirrored};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::agent;
@@ -81,7 +84,6 @@ impl Stateless {
     /// # Errors
     /// What is wrong with its `requestState`.
     pub fn open(self: &Arc<Self>, arrival: Arrival, stated: Stated) -> Result<Running, Refusal> {
-        let params = arrival.params.as_deref().unwrap_or("{}");
         let caller = Arc::new(Caller {
             connection: agent::shared_connection(&arrival.agent, &arrival.view),
             agent: arrival.agent,
@@ -100,10 +102,10 @@ impl Stateless {
             left: None,
         };
         let may_ask = can_need_input(&arrival.method);
-        if may_ask && let Some(state) = request_state(params) {
+        if may_ask && let Some(state) = stated.state {
+            let params = arrival.params.as_deref().unwrap_or("{}");
             return self.come_back(&caller, &arrival.method, params, &state, attempt);
         }
-        let digest = Digest::of(&arrival.method, Some(params));
         let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, may_ask))));
         let request = Request {
             caller: caller.clone(),
@@ -118,7 +120,6 @@ impl Stateless {
             exchange,
             method: arrival.method,
             params: arrival.params,
-            digest,
             over: false,
         })
     }
@@ -155,7 +156,6 @@ impl Stateless {
             exchange,
             method: method.clone(),
             params: parked.params,
-            digest: state.digest,
             over: false,
         })
     }
@@ -170,7 +170,6 @@ pub struct Running {
     method: ByteString,
     /// Those of its first try.
     params: Option<ByteString>,
-    digest: Digest,
     work: Work,
     over: bool,
 }
@@ -291,7 +290,7 @@ impl Running {
             call,
             kind: Kind::Parked,
             method: self.method.to_string(),
-            digest: self.digest,
+            digest: Digest::of(&self.method, self.params.as_deref()),
             expires_ms: unix_ms().saturating_add(patience),
         };
         let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
@@ -321,13 +320,6 @@ fn can_need_input(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// The `requestState` of a request, when the kernel gave it.
-fn request_state(params: &str) -> Option<String> {
-    memchr::memmem::find(params.as_bytes(), b"\"requestState\"")?;
-    let state: String = serde_json::from_str(member(params, "requestState")?).ok()?;
-    seal::is_ours(&state).then_some(state)
-}
-
 /// What a request says of its client (MCP 2026-07-28, `_meta`).
 #[derive(Debug)]
 pub struct Stated {
@@ -339,15 +331,36 @@ pub struct Stated {
     pub level: Option<Level>,
     /// The progress token it gives, as JSON text.
     pub token: Option<Box<str>>,
+    /// Its `requestState`, when the kernel gave it.
+    pub state: Option<String>,
 }
 
-/// Reads what a request says of its client.
+/// What the kernel reads of the params of any request, in one pass over them.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    request_state: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    task_id: Option<&'a RawValue>,
+}
+
+/// Reads what a request says of its client, and what its headers are to repeat.
 ///
 /// # Errors
 /// [`Refusal::BadMeta`] names what is missing or wrong.
-pub fn read(params: Option<&str>) -> Result<Stated, Refusal> {
-    let with: mcp::WithMeta<'_> = mcp::read(params)?;
-    let meta = with.meta.ok_or_else(|| missing("_meta"))?;
+pub fn read<'a>(
+    method: &'a str,
+    params: Option<&'a str>,
+) -> Result<(Stated, Mirrored<'a>), Refusal> {
+    let said: Params<'_> = mcp::read(params)?;
+    let meta = said.meta.ok_or_else(|| missing("_meta"))?;
     let meta: mcp::Meta<'_> = mcp::read(Some(meta.get()))?;
     let version = meta
         .protocol_version
@@ -361,12 +374,26 @@ pub fn read(params: Option<&str>) -> Result<Stated, Refusal> {
         let words = format!("`{CLIENT_CAPABILITIES}` must be an object");
         return Err(Refusal::BadMeta(words));
     }
-    Ok(Stated {
+    let name = match mirror::subject(method) {
+        Some("name") => said.name,
+        Some("uri") => said.uri,
+        Some("taskId") => said.task_id,
+        Some(_) | None => None,
+    };
+    let stated = Stated {
         version,
         capabilities: ClientCapabilities::read(Some(declared)),
         level: meta.log_level.map(level_of).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
-    })
+        state: text(said.request_state).filter(|state| seal::is_ours(state)),
+    };
+    let name = text(name).map(Cow::Owned);
+    Ok((stated, Mirrored { method, name }))
+}
+
+/// The text of a JSON string.
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
 impl Stated {

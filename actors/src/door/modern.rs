@@ -13,7 +13,7 @@ use mgp_engine::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
-use mgp_protocol::mirror::{self, Given, Mirrored};
+use mgp_protocol::mirror::{self, Given};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use mgp_transports::http::body::Reply;
@@ -74,11 +74,10 @@ pub(super) async fn post(
 /// The envelope, held against the headers (MCP 2026-07-28, request metadata).
 fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<Stated, Refusal> {
     let params = arrival.params.as_deref();
-    let stated = stateless::read(params)?;
+    let (stated, mirrored) = stateless::read(&arrival.method, params)?;
     let given = |name: &str| Given::of(headers.get_all(name).iter().map(HeaderValue::as_bytes));
     mirror::check_version(&stated.version, given(mirror::VERSION))?;
     stated.check_version()?;
-    let mirrored = Mirrored::of(&arrival.method, params);
     mirrored.check(given)?;
     if arrival.method == "tools/call"
         && let Some(name) = &mirrored.name
