@@ -53,7 +53,9 @@ const WHOLE: Reach = Reach {
 };
 
 /// A server that knows nothing of the modern round cannot say all that it wants to hear. Three checks
-/// more than those that fail do not pass: they follow on the first one, or warn for its reason.
+/// more than those that fail do not pass: `sep-2322-elicitation-complete` and
+/// `sep-2663-server-returns-missing-capability-data-shape` follow on failed ones and are not made, and
+/// `sep-2322-ignore-unexpected-params` only warns, for the reason of the first.
 const LEGACY: Reach = Reach {
     floor: 187,
     out_of_reach: &[
