@@ -1,5 +1,8 @@
 //! The one internal error of a request, and its rendering for the caller's dialect.
 
+mod denial;
+pub mod mgp;
+
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -8,6 +11,8 @@ use crate::ids::ServerId;
 use crate::jsonrpc::{
     ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
 };
+
+pub use self::denial::Denial;
 
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
@@ -153,6 +158,9 @@ pub enum Refusal {
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
+    /// Somebody who watches said no.
+    #[error("{0}")]
+    Denied(Box<Denial>),
     /// The caller took its request back; nothing is answered.
     #[error("Cancelled")]
     Cancelled,
@@ -213,11 +221,14 @@ impl Refusal {
     #[must_use]
     pub fn render(&self, version: Version) -> Rendered {
         if let Self::Peer(error) = self {
-            return Rendered::Error(error.get().to_owned());
+            let plain = mgp::without_mgp(error);
+            return Rendered::Error(plain.unwrap_or_else(|| error.get().to_owned()));
         }
-        if matches!(self, Self::BadArguments { .. }) && version.reports_input_errors_as_results() {
-            let mut result =
-                json!({"content": [{"type": "text", "text": self.to_string()}], "isError": true});
+        if let Some(text) = self
+            .for_the_model()
+            .filter(|_| version.reports_input_errors_as_results())
+        {
+            let mut result = json!({"content": [{"type": "text", "text": text}], "isError": true});
             if version.era() == Era::Modern {
                 result["resultType"] = "complete".into();
             }
@@ -228,6 +239,15 @@ impl Refusal {
             error = error.with_data(&data);
         }
         Rendered::Error(serde_json::to_string(&error).expect("an error object is always JSON"))
+    }
+
+    /// What a model can mend by writing its arguments anew.
+    fn for_the_model(&self) -> Option<String> {
+        match self {
+            Self::BadArguments { .. } => Some(self.to_string()),
+            Self::Denied(denial) => denial.for_the_model(),
+            _ => None,
+        }
     }
 
     /// The JSON-RPC code for a plain MCP caller of this version.
@@ -249,6 +269,7 @@ impl Refusal {
             | Self::UnknownServer(_)
             | Self::BadCursor
             | Self::BadArguments { .. } => INVALID_PARAMS,
+            Self::Denied(denial) => denial.plain_code(),
             Self::BadResult { .. }
             | Self::NotReady { .. }
             | Self::Lost { .. }
@@ -274,6 +295,7 @@ impl Refusal {
             | Self::UnsupportedVersion { .. } => 400,
             Self::UnknownMethod(_) => 404,
             Self::Peer(error) => status_of(error),
+            Self::Denied(denial) => denial.http_status(),
             Self::BadParams(_)
             | Self::Expired(_)
             | Self::UnknownTool(_)
@@ -328,6 +350,7 @@ impl Refusal {
             }
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
+            Self::Denied(denial) => denial.data(),
             // Legacy versions are reached by `initialize`, not by being named in `_meta`.
             Self::UnsupportedVersion { requested } => {
                 Some(json!({"supported": [Version::MODERN.as_str()], "requested": requested}))

@@ -1,0 +1,496 @@
+//! `mgp/audit/*` and the words of `notifications/mgp.audit`: what was done, by whom, and how it ended
+//! (MGP §6).
+
+mod trace;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+pub use self::trace::{BadTrace, TraceId};
+use crate::mcp::methods;
+use crate::refusal::mgp::Code;
+use crate::refusal::{Denial, Refusal};
+
+methods! { "mgp/audit/replay" => Replay }
+
+/// `mgp/audit/replay`: the events after one that was received, for an audit server that missed some.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Replay {
+    /// Go on after this `_mgp.seq`. Goes before `since_timestamp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_seq: Option<u64>,
+    /// Go on after this moment, in ISO 8601.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_timestamp: Option<String>,
+    /// At most this many events; 100 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+/// Answer of `mgp/audit/replay`.
+#[derive(Debug, Serialize)]
+pub struct Replayed {
+    /// Oldest first, each with its `seq`.
+    pub events: Vec<Box<RawValue>>,
+    /// There are more after these.
+    pub has_more: bool,
+    /// Where to go on.
+    pub next_seq: u64,
+}
+
+/// What happened: the standard types of MGP §6.4 and of its later drafts, and custom ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// A tool was called and completed.
+    ToolExecuted,
+    /// A tool call was blocked by validation or access control.
+    ToolBlocked,
+    /// A permission was approved.
+    PermissionGranted,
+    /// A permission was denied.
+    PermissionDenied,
+    /// A permission was taken back.
+    PermissionRevoked,
+    /// An agent got access to a server or tool.
+    AccessGranted,
+    /// An agent's access was taken back.
+    AccessRevoked,
+    /// A server connected.
+    ServerConnected,
+    /// A server disconnected.
+    ServerDisconnected,
+    /// A validator of the kernel rejected a tool call.
+    ValidationFailed,
+    /// The code safety framework rejected code.
+    CodeRejected,
+    /// The kernel takes a tool for more dangerous than its server says (0.8).
+    RiskLevelOverride,
+    /// A tool came from an active tool request (0.8).
+    ToolCreatedDynamic,
+    /// Of an implementation's own, in reverse-domain notation.
+    Custom(CustomType),
+}
+
+impl EventType {
+    /// Those that are the document's own.
+    pub const STANDARD: [Self; 13] = [
+        Self::ToolExecuted,
+        Self::ToolBlocked,
+        Self::PermissionGranted,
+        Self::PermissionDenied,
+        Self::PermissionRevoked,
+        Self::AccessGranted,
+        Self::AccessRevoked,
+        Self::ServerConnected,
+        Self::ServerDisconnected,
+        Self::ValidationFailed,
+        Self::CodeRejected,
+        Self::RiskLevelOverride,
+        Self::ToolCreatedDynamic,
+    ];
+    /// A call is tried again (MGP §14.6).
+    pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    /// Old records are about to be removed; names the last of them.
+    pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
+    /// The log itself was found hurt, or was mended.
+    pub const LOG_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_damaged"));
+
+    /// As on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::ToolExecuted => "TOOL_EXECUTED",
+            Self::ToolBlocked => "TOOL_BLOCKED",
+            Self::PermissionGranted => "PERMISSION_GRANTED",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::PermissionRevoked => "PERMISSION_REVOKED",
+            Self::AccessGranted => "ACCESS_GRANTED",
+            Self::AccessRevoked => "ACCESS_REVOKED",
+            Self::ServerConnected => "SERVER_CONNECTED",
+            Self::ServerDisconnected => "SERVER_DISCONNECTED",
+            Self::ValidationFailed => "VALIDATION_FAILED",
+            Self::CodeRejected => "CODE_REJECTED",
+            Self::RiskLevelOverride => "RISK_LEVEL_OVERRIDE",
+            Self::ToolCreatedDynamic => "TOOL_CREATED_DYNAMIC",
+            Self::Custom(custom) => custom.as_str(),
+        }
+    }
+
+    /// Reads a standard or a custom type.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let standard = Self::STANDARD.into_iter().find(|t| t.as_str() == text);
+        standard.or_else(|| CustomType::parse(text).map(Self::Custom))
+    }
+}
+
+impl Serialize for EventType {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for EventType {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(d)?;
+        let unknown = || serde::de::Error::custom(format_args!("{text:?} is no event type"));
+        Self::parse(&text).ok_or_else(unknown)
+    }
+}
+
+/// A type of event in reverse-domain notation: `com.example.custom_event`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomType(Cow<'static, str>);
+
+impl CustomType {
+    /// Longest name, in bytes: that of a domain.
+    pub const MAX_LEN: usize = 253;
+
+    const fn own(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+
+    /// Reads a name: three words or more of small letters, digits, `_` and `-`, with dots between.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let word = |w: &str| {
+            !w.is_empty()
+                && w.bytes()
+                    .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+        };
+        let good = text.len() <= Self::MAX_LEN
+            && text.split('.').count() >= 3
+            && text.split('.').all(word);
+        good.then(|| Self(text.to_owned().into()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What kind of being an actor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// A client that calls tools.
+    Agent,
+    /// A person at the kernel's own command line or console.
+    Operator,
+    /// A server.
+    Server,
+    /// Another kernel.
+    Node,
+    /// This kernel, of itself.
+    Kernel,
+}
+
+/// Who did it, as the connection says: never as a body says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// What kind of being.
+    #[serde(rename = "type")]
+    pub kind: ActorKind,
+    /// Its name.
+    pub id: String,
+}
+
+/// What it was done to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Which server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<String>,
+    /// Which of its tools, under the name the server knows it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// Which agent, where access was given or taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+}
+
+/// How it ended (A-23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Outcome {
+    /// As was wanted.
+    Success,
+    /// With an error; [`Failure`] says whose.
+    Failure,
+    /// A validator or a bound kept it from being done.
+    Blocked,
+    /// Whoever asked may not.
+    Denied,
+    /// Nobody knows: no answer came in time.
+    Timeout,
+    /// Whoever asked took it back.
+    Cancelled,
+}
+
+/// Where a failure lies: `details.failure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// The server was not there, or went away: nothing was answered.
+    Transport,
+    /// It answered with a JSON-RPC error, or against its own word.
+    Protocol,
+    /// The tool ran and says that it failed (`isError`).
+    Tool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Transport => "transport",
+            Self::Protocol => "protocol",
+            Self::Tool => "tool",
+        })
+    }
+}
+
+impl Outcome {
+    /// How a call ended that got a result; a result with `isError` is the tool's own failure.
+    #[must_use]
+    pub fn of_result(is_error: bool) -> (Self, Option<Failure>) {
+        if is_error {
+            (Self::Failure, Some(Failure::Tool))
+        } else {
+            (Self::Success, None)
+        }
+    }
+
+    /// How a call ended that was refused.
+    #[must_use]
+    pub fn of_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
+        match refusal {
+            Refusal::Cancelled => (Self::Cancelled, None),
+            Refusal::TimedOut { .. } => (Self::Timeout, Some(Failure::Transport)),
+            Refusal::NotReady { .. } | Refusal::Lost { .. } => {
+                (Self::Failure, Some(Failure::Transport))
+            }
+            Refusal::Peer(_)
+            | Refusal::BadResult { .. }
+            | Refusal::TooLarge { .. }
+            | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
+            Refusal::Forbidden(_) => (Self::Denied, None),
+            Refusal::Denied(denial) => of_denial(denial),
+            Refusal::UnknownMethod(_)
+            | Refusal::BadParams(_)
+            | Refusal::BadMeta(_)
+            | Refusal::HeaderMismatch(_)
+            | Refusal::MissingCapability { .. }
+            | Refusal::UnsupportedVersion { .. }
+            | Refusal::Expired(_)
+            | Refusal::BadRequest(_)
+            | Refusal::UnknownTool(_)
+            | Refusal::UnknownPrompt(_)
+            | Refusal::UnknownResource(_)
+            | Refusal::UnknownServer(_)
+            | Refusal::BadCursor
+            | Refusal::BadArguments { .. }
+            | Refusal::Overloaded { .. } => (Self::Blocked, None),
+        }
+    }
+}
+
+fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
+    match denial.mgp_code() {
+        Code::PermissionDenied | Code::AccessDenied | Code::AuthRequired | Code::AuthExpired => {
+            (Outcome::Denied, None)
+        }
+        Code::UpstreamTimeout => (Outcome::Timeout, Some(Failure::Transport)),
+        Code::UpstreamUnavailable => (Outcome::Failure, Some(Failure::Transport)),
+        Code::UpstreamError => (Outcome::Failure, Some(Failure::Protocol)),
+        _ => (Outcome::Blocked, None),
+    }
+}
+
+/// `params` of `notifications/mgp.audit` (MGP §6.3), without its sequence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, as ISO 8601 in UTC with milliseconds.
+    pub timestamp: String,
+    /// Of which request, across servers and nodes.
+    pub trace_id: TraceId,
+    /// What happened.
+    pub event_type: EventType,
+    /// Who did it.
+    pub actor: Actor,
+    /// To what.
+    pub target: Target,
+    /// How it ended.
+    pub result: Outcome,
+    /// More about it; each type has its own words.
+    #[serde(default)]
+    pub details: serde_json::Map<String, serde_json::Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ServerId;
+    use serde_json::{Value, json};
+
+    fn event() -> Event {
+        Event {
+            timestamp: "2026-02-27T12:00:00.000Z".into(),
+            trace_id: TraceId::parse("550e8400-e29b-41d4-a716-446655440000").unwrap(),
+            event_type: EventType::ToolExecuted,
+            actor: Actor {
+                kind: ActorKind::Agent,
+                id: "agent.cloto_default".into(),
+            },
+            target: Target {
+                server_id: Some("tool.terminal".into()),
+                tool_name: Some("execute_command".into()),
+                agent_id: None,
+            },
+            result: Outcome::Success,
+            details: json!({"risk_level": "dangerous", "duration_ms": 1200})
+                .as_object()
+                .unwrap()
+                .clone(),
+        }
+    }
+
+    /// MGP-083, MGP-084, MGP-085: the event of §6.3, member for member, and back.
+    #[test]
+    fn an_event_has_the_form_of_the_document() {
+        let text = serde_json::to_string(&event()).unwrap();
+        let want = json!({
+            "timestamp": "2026-02-27T12:00:00.000Z",
+            "trace_id": "550e8400-e29b-41d4-a716-446655440000",
+            "event_type": "TOOL_EXECUTED",
+            "actor": {"type": "agent", "id": "agent.cloto_default"},
+            "target": {"server_id": "tool.terminal", "tool_name": "execute_command"},
+            "result": "SUCCESS",
+            "details": {"risk_level": "dangerous", "duration_ms": 1200}
+        });
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), want);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event());
+    }
+
+    /// MGP-089 to MGP-100: the standard types are read as they are written; others need a domain.
+    #[test]
+    fn event_types_are_the_documents_or_reverse_domains() {
+        let document = [
+            "TOOL_EXECUTED",
+            "TOOL_BLOCKED",
+            "PERMISSION_GRANTED",
+            "PERMISSION_DENIED",
+            "PERMISSION_REVOKED",
+            "ACCESS_GRANTED",
+            "ACCESS_REVOKED",
+            "SERVER_CONNECTED",
+            "SERVER_DISCONNECTED",
+            "VALIDATION_FAILED",
+            "CODE_REJECTED",
+        ];
+        for name in document {
+            let read = EventType::parse(name).unwrap();
+            assert!(!matches!(read, EventType::Custom(_)), "{name}");
+            assert_eq!(read.as_str(), name);
+        }
+        for own in [
+            EventType::TOOL_RETRIED,
+            EventType::LOG_TRIMMED,
+            EventType::LOG_DAMAGED,
+        ] {
+            assert_eq!(EventType::parse(own.as_str()), Some(own));
+        }
+        assert!(EventType::parse("com.example.custom_event").is_some());
+        for bad in [
+            "",
+            "SOMETHING",
+            "tool_executed",
+            "com.example",
+            "com..x",
+            "Com.Example.X",
+            "a.b.c\n",
+        ] {
+            assert_eq!(EventType::parse(bad), None, "{bad}");
+        }
+    }
+
+    /// MGP-086, A-23, MCP-033, MCP-034: transport, protocol and tool failures are told apart.
+    #[test]
+    fn failures_are_told_apart() {
+        use self::Failure::{Protocol, Tool, Transport};
+        use self::Outcome::{Blocked, Cancelled, Denied, Failure as Failed, Success, Timeout};
+        let server = || ServerId::new("s");
+        let denied = |d| Refusal::Denied(Box::new(d));
+        let peer = RawValue::from_string(r#"{"code":1,"message":"m"}"#.into()).unwrap();
+        let cases = [
+            (Refusal::Peer(peer), Failed, Some(Protocol)),
+            (
+                Refusal::Lost {
+                    server: server(),
+                    reason: "exit 1".into(),
+                },
+                Failed,
+                Some(Transport),
+            ),
+            (
+                Refusal::TimedOut {
+                    server: server(),
+                    after_ms: 1,
+                },
+                Timeout,
+                Some(Transport),
+            ),
+            (Refusal::Cancelled, Cancelled, None),
+            (Refusal::Forbidden("no".into()), Denied, None),
+            (Refusal::UnknownTool("x".into()), Blocked, None),
+            (
+                denied(Denial::NotGranted { tool: "x".into() }),
+                Denied,
+                None,
+            ),
+            (
+                denied(Denial::UpstreamSilent {
+                    server: server(),
+                    after_ms: 1,
+                }),
+                Timeout,
+                Some(Transport),
+            ),
+            (
+                denied(Denial::Upstream {
+                    server: server(),
+                    message: "m".into(),
+                }),
+                Failed,
+                Some(Protocol),
+            ),
+            (
+                denied(Denial::OverQuota {
+                    what: "m".into(),
+                    limit: 1,
+                }),
+                Blocked,
+                None,
+            ),
+        ];
+        for (refusal, outcome, failure) in cases {
+            assert_eq!(
+                Outcome::of_refusal(&refusal),
+                (outcome, failure),
+                "{refusal}"
+            );
+        }
+        assert_eq!(Outcome::of_result(true), (Failed, Some(Tool)));
+        assert_eq!(Outcome::of_result(false), (Success, None));
+        let all = [Success, Failed, Blocked, Denied, Timeout, Cancelled];
+        let words = all.map(|o| serde_json::to_string(&o).unwrap()).join(",");
+        assert_eq!(
+            words,
+            r#""SUCCESS","FAILURE","BLOCKED","DENIED","TIMEOUT","CANCELLED""#
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! Refusals of those who watch: permissions, access, credentials, validators, limits. Each has a code
+//! of its own for an MGP caller (MGP §14.3); a plain one reads it in the codes of JSON-RPC.
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::mgp::Code;
+use crate::ids::ServerId;
+use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
+
+/// Why a request was kept from being done, though it could be understood.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Denial {
+    /// The tool needs a permission that its server was not given (MGP-043).
+    #[error("Tool {tool} needs the permission {permission}, which has not been granted")]
+    Permission {
+        /// As the caller named it.
+        tool: String,
+        /// The permission's standard name.
+        permission: String,
+    },
+    /// The agent has no access to this tool. A plain caller reads what it reads of an unknown tool.
+    #[error("Unknown tool: {tool}")]
+    NotGranted {
+        /// As the caller named it.
+        tool: String,
+    },
+    /// Nobody in particular asks, and this is not for everybody.
+    #[error("Authentication is required: {0}")]
+    NoCredentials(String),
+    /// Credentials that were good once.
+    #[error("The credentials have expired: {0}")]
+    CredentialsExpired(String),
+    /// A validator kept the call in the kernel.
+    #[error("Blocked by the validator {validator}: {reason}{}", try_instead(.hint.as_deref()))]
+    Validator {
+        /// Its name (MGP §4.5).
+        validator: String,
+        /// JSON pointer into the arguments.
+        path: String,
+        /// What is wrong, in words; holds nothing of the argument that could be a secret.
+        reason: String,
+        /// What would pass.
+        hint: Option<String>,
+    },
+    /// Code that the safety framework does not let through (MGP §7).
+    #[error("Code validation failed: {}", .violations.join("; "))]
+    UnsafeCode {
+        /// One sentence for each.
+        violations: Vec<String>,
+        /// `hints` of MGP §7.4: what is blocked, what is allowed, the longest code.
+        hints: Box<RawValue>,
+    },
+    /// Too many requests in too short a time.
+    #[error("Rate limited: {limit} requests per {window_secs} s exceeded")]
+    RateLimited {
+        /// How many are allowed within the window.
+        limit: u64,
+        /// The window, in seconds.
+        window_secs: u64,
+        /// How many there were.
+        current: u64,
+        /// When the next one is taken, in milliseconds from now.
+        retry_after_ms: u64,
+    },
+    /// A budget is used up.
+    #[error("Quota exceeded: {what}; at most {limit}")]
+    OverQuota {
+        /// Of what, in words.
+        what: String,
+        /// How much there was.
+        limit: u64,
+    },
+    /// The tool is there and switched off.
+    #[error("Tool {tool} is disabled: {reason}")]
+    Disabled {
+        /// As the caller named it.
+        tool: String,
+        /// Why, in words.
+        reason: String,
+    },
+    /// A far end that a server or another node stands for answered with an error.
+    #[error("{server} got an error from upstream: {message}")]
+    Upstream {
+        /// Who was asked.
+        server: ServerId,
+        /// What it said.
+        message: String,
+    },
+    /// A far end did not answer in time.
+    #[error("{server} got no answer from upstream within {after_ms} ms")]
+    UpstreamSilent {
+        /// Who was asked.
+        server: ServerId,
+        /// The limit that passed.
+        after_ms: u64,
+    },
+    /// A far end could not be reached, so that nothing was done.
+    #[error("{server} cannot reach its upstream: {message}")]
+    UpstreamGone {
+        /// Who was asked.
+        server: ServerId,
+        /// What is known of it.
+        message: String,
+    },
+}
+
+fn try_instead(hint: Option<&str>) -> String {
+    hint.map(|h| format!(" ({h})")).unwrap_or_default()
+}
+
+impl Denial {
+    /// Its code for an MGP caller.
+    #[must_use]
+    pub fn mgp_code(&self) -> Code {
+        match self {
+            Self::Permission { .. } => Code::PermissionDenied,
+            Self::NotGranted { .. } => Code::AccessDenied,
+            Self::NoCredentials(_) => Code::AuthRequired,
+            Self::CredentialsExpired(_) => Code::AuthExpired,
+            Self::Validator { .. } => Code::ValidationBlocked,
+            Self::UnsafeCode { .. } => Code::CodeSafetyViolation,
+            Self::RateLimited { .. } => Code::RateLimited,
+            Self::OverQuota { .. } => Code::QuotaExceeded,
+            Self::Disabled { .. } => Code::ToolDisabled,
+            Self::Upstream { .. } => Code::UpstreamError,
+            Self::UpstreamSilent { .. } => Code::UpstreamTimeout,
+            Self::UpstreamGone { .. } => Code::UpstreamUnavailable,
+        }
+    }
+
+    /// The JSON-RPC code for a plain caller.
+    pub(crate) fn plain_code(&self) -> i64 {
+        match self {
+            Self::NoCredentials(_) | Self::CredentialsExpired(_) => INVALID_REQUEST,
+            Self::NotGranted { .. }
+            | Self::Validator { .. }
+            | Self::UnsafeCode { .. }
+            | Self::Disabled { .. } => INVALID_PARAMS,
+            Self::Permission { .. }
+            | Self::RateLimited { .. }
+            | Self::OverQuota { .. }
+            | Self::Upstream { .. }
+            | Self::UpstreamSilent { .. }
+            | Self::UpstreamGone { .. } => INTERNAL_ERROR,
+        }
+    }
+
+    /// The HTTP status: only missing credentials are HTTP's own affair.
+    pub(crate) fn http_status(&self) -> u16 {
+        match self.mgp_code() {
+            Code::AuthRequired | Code::AuthExpired => 401,
+            _ => 200,
+        }
+    }
+
+    /// What a model can mend by writing its arguments anew, as the text of a tool's result.
+    pub(crate) fn for_the_model(&self) -> Option<String> {
+        match self {
+            Self::Validator { .. } => Some(self.to_string()),
+            Self::UnsafeCode { .. } => self.data().map(|rejection| rejection.to_string()),
+            Self::Permission { .. }
+            | Self::NotGranted { .. }
+            | Self::NoCredentials(_)
+            | Self::CredentialsExpired(_)
+            | Self::RateLimited { .. }
+            | Self::OverQuota { .. }
+            | Self::Disabled { .. }
+            | Self::Upstream { .. }
+            | Self::UpstreamSilent { .. }
+            | Self::UpstreamGone { .. } => None,
+        }
+    }
+
+    /// For programs; `None` where the words say it all. A hidden tool's denial has none, as an unknown
+    /// tool has none.
+    pub(crate) fn data(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Permission { permission, .. } => Some(json!({"permission": permission})),
+            Self::Validator {
+                validator,
+                path,
+                reason,
+                hint,
+            } => {
+                Some(json!({"validator": validator, "path": path, "reason": reason, "hint": hint}))
+            }
+            Self::UnsafeCode { violations, hints } => Some(json!({
+                "status": "rejected", "reason": "Code validation failed",
+                "violations": violations, "hints": hints
+            })),
+            Self::RateLimited {
+                limit,
+                window_secs,
+                current,
+                ..
+            } => Some(json!({"limit": limit, "window_secs": window_secs, "current": current})),
+            Self::OverQuota { what, limit } => Some(json!({"quota": what, "limit": limit})),
+            Self::Upstream { server, .. }
+            | Self::UpstreamSilent { server, .. }
+            | Self::UpstreamGone { server, .. } => Some(json!({"server": server})),
+            Self::NotGranted { .. }
+            | Self::NoCredentials(_)
+            | Self::CredentialsExpired(_)
+            | Self::Disabled { .. } => None,
+        }
+    }
+}

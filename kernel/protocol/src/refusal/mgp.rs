@@ -1,0 +1,261 @@
+//! A refusal as an MGP caller reads it: a code of MGP §14.3 and `data._mgp`, which says whether and how
+//! to try again. The same words are read where the kernel is the client.
+
+mod code;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+pub use self::code::{Category, Code};
+use super::{Denial, Refusal, Rendered};
+use crate::dialect::Version;
+use crate::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS};
+
+/// How often a caller is told to try again at most. What lasts longer than that is not mended by waiting.
+pub const MAX_RETRIES: u32 = 3;
+/// What a caller is told to wait where the kernel knows of no better time, in milliseconds.
+pub const RETRY_AFTER_MS: u64 = 1_000;
+
+/// How the waits between tries grow (MGP §14.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Not at all: try again at once.
+    Immediate,
+    /// Each as long as the first.
+    FixedDelay,
+    /// Each twice the one before.
+    ExponentialBackoff,
+}
+
+impl<'de> Deserialize<'de> for Strategy {
+    /// A strategy of a later version backs off: the one that does least harm.
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Ok(match String::deserialize(d)?.as_str() {
+            "immediate" => Self::Immediate,
+            "fixed_delay" => Self::FixedDelay,
+            _ => Self::ExponentialBackoff,
+        })
+    }
+}
+
+/// `data._mgp` of an error (MGP §14.5).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recovery {
+    /// What kind of error it is. A peer that leaves it out is judged by its code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// Whether trying again may help. Absent means no.
+    #[serde(default)]
+    pub retryable: bool,
+    /// The least time to wait, in milliseconds.
+    #[serde(
+        default,
+        deserialize_with = "whole",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub retry_after_ms: Option<u64>,
+    /// How the waits grow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_strategy: Option<Strategy>,
+    /// How often to try again at most.
+    #[serde(
+        default,
+        deserialize_with = "whole",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub max_retries: Option<u64>,
+    /// Another tool to try when all is done, under the name its server knows it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_tool: Option<String>,
+    /// What the error's maker says about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<RawValue>>,
+}
+
+/// A number of JSON as a whole one: a fraction is taken up to the next, so that no wait gets shorter;
+/// what is negative or no number says nothing.
+fn whole<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    let number = Option::<serde_json::Number>::deserialize(d)?;
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, and the sign is looked at"
+    )]
+    let rounded = |n: f64| (n >= 0.0).then(|| n.ceil() as u64);
+    Ok(number.and_then(|n| n.as_u64().or_else(|| n.as_f64().and_then(rounded))))
+}
+
+/// An error of a peer that speaks MGP.
+#[derive(Clone, Debug)]
+pub struct PeerError {
+    /// Its code, as it is.
+    pub code: i64,
+    /// What it says about trying again.
+    pub recovery: Recovery,
+}
+
+impl PeerError {
+    /// Reads the `error` member of an answer; `None` for an error without a readable `data._mgp`, which
+    /// promises nothing and is not tried again.
+    #[must_use]
+    pub fn read(error: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Told {
+            code: i64,
+            data: Extended,
+        }
+        #[derive(Deserialize)]
+        struct Extended {
+            #[serde(rename = "_mgp")]
+            recovery: Recovery,
+        }
+        let told: Told = serde_json::from_str(error.get()).ok()?;
+        Some(Self {
+            code: told.code,
+            recovery: told.data.recovery,
+        })
+    }
+}
+
+/// A peer's MGP error for a caller that knows MCP only: a JSON-RPC code, and no `_mgp` (MGP-283).
+/// `None` when nothing in it is MGP's, so that it goes on as it is.
+#[must_use]
+pub fn without_mgp(error: &RawValue) -> Option<String> {
+    PeerError::read(error)?;
+    let mut object: ErrorObject = serde_json::from_str(error.get()).ok()?;
+    let data = object.data.take()?;
+    let mut members: std::collections::BTreeMap<String, Box<RawValue>> =
+        serde_json::from_str(data.get()).ok()?;
+    members.remove("_mgp");
+    if let Some(code) = Code::parse(object.code) {
+        object.code = match code.category() {
+            Category::Validation => INVALID_PARAMS,
+            Category::Security | Category::Lifecycle | Category::Resource | Category::External => {
+                INTERNAL_ERROR
+            }
+        };
+    }
+    if !members.is_empty() {
+        object.data = serde_json::value::to_raw_value(&members).ok();
+    }
+    serde_json::to_string(&object).ok()
+}
+
+impl Refusal {
+    /// The MGP code; `None` for what JSON-RPC and MCP have words of their own for, and for a peer's error.
+    #[must_use]
+    pub fn mgp_code(&self) -> Option<Code> {
+        match self {
+            Self::Forbidden(_) => Some(Code::PermissionDenied),
+            Self::UnknownTool(_) => Some(Code::ToolNotFound),
+            Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
+            Self::NotReady { state, .. } => Some(match *state {
+                "draining" => Code::ServerDraining,
+                "restarting" => Code::ServerRestarting,
+                _ => Code::ServerNotReady,
+            }),
+            Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
+            // MGP has no code for a request taken back, and says it as one whose time is over.
+            Self::TimedOut { .. } | Self::Cancelled => Some(Code::Timeout),
+            Self::BadResult { .. } | Self::Lost { .. } => Some(Code::UpstreamError),
+            Self::Denied(denial) => Some(denial.mgp_code()),
+            Self::UnknownMethod(_)
+            | Self::BadParams(_)
+            | Self::BadMeta(_)
+            | Self::HeaderMismatch(_)
+            | Self::MissingCapability { .. }
+            | Self::UnsupportedVersion { .. }
+            | Self::Expired(_)
+            | Self::BadRequest(_)
+            | Self::UnknownPrompt(_)
+            | Self::UnknownResource(_)
+            | Self::UnknownServer(_)
+            | Self::BadCursor
+            | Self::Broken(_)
+            | Self::Peer(_) => None,
+        }
+    }
+
+    /// When the same request may do better, in milliseconds from now; `None` when it will not. What may
+    /// have taken effect already is never said to be worth another try.
+    fn retry(&self) -> Option<(u64, Strategy)> {
+        match self {
+            Self::NotReady {
+                state,
+                retry_after_ms,
+                ..
+            } => match (retry_after_ms, *state) {
+                (Some(after), _) => Some((*after, Strategy::FixedDelay)),
+                (None, "connecting" | "draining" | "restarting") => {
+                    Some((RETRY_AFTER_MS, Strategy::ExponentialBackoff))
+                }
+                (None, _) => None,
+            },
+            Self::Overloaded { .. } => Some((RETRY_AFTER_MS, Strategy::ExponentialBackoff)),
+            Self::Denied(denial) => match denial.as_ref() {
+                Denial::RateLimited { retry_after_ms, .. } => {
+                    Some((*retry_after_ms, Strategy::ExponentialBackoff))
+                }
+                Denial::UpstreamGone { .. } => Some((RETRY_AFTER_MS, Strategy::ExponentialBackoff)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What an MGP caller is told about trying again; `None` where there is no MGP code.
+    #[must_use]
+    pub fn recovery(&self) -> Option<Recovery> {
+        let code = self.mgp_code()?;
+        let retry = self.retry();
+        let details = match self {
+            Self::Cancelled => Some(json!({"reason": "cancelled"})),
+            other => other.data(),
+        };
+        Some(Recovery {
+            category: Some(code.category()),
+            retryable: retry.is_some(),
+            retry_after_ms: retry.map(|(after, _)| after),
+            retry_strategy: retry.map(|(_, strategy)| strategy),
+            max_retries: retry.map(|_| u64::from(MAX_RETRIES)),
+            fallback_tool: None,
+            details: details.and_then(|d| serde_json::value::to_raw_value(&d).ok()),
+        })
+    }
+
+    /// Renders it for a caller that negotiated MGP: its code and `data._mgp` where MGP has one, else as
+    /// a plain caller of this version reads it. A peer's own error goes on as it is.
+    #[must_use]
+    pub fn render_mgp(&self, version: Version) -> Rendered {
+        let (Some(code), Some(recovery)) = (self.mgp_code(), self.recovery()) else {
+            return match self {
+                Self::Peer(error) => Rendered::Error(error.get().to_owned()),
+                _ => self.render(version),
+            };
+        };
+        let message = match self {
+            // An MGP caller is told by the code that it is denied; the words shall not say otherwise.
+            Self::Denied(denial) => match denial.as_ref() {
+                Denial::NotGranted { tool } => format!("Access denied: {tool}"),
+                _ => self.to_string(),
+            },
+            _ => self.to_string(),
+        };
+        let error = ErrorObject::new(code.number(), message).with_data(&json!({"_mgp": recovery}));
+        Rendered::Error(serde_json::to_string(&error).expect("an error object is always JSON"))
+    }
+
+    /// The whole answer to the request `id`, for a caller that negotiated MGP.
+    #[must_use]
+    pub fn answer_mgp(&self, id: &str, version: Version) -> Vec<u8> {
+        match self.render_mgp(version) {
+            Rendered::Error(error) => crate::jsonrpc::error(id, &error),
+            Rendered::Result(result) => crate::jsonrpc::result(id, &result),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! The error codes of MGP §14.3 and their categories.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of error it is: the thousands of its code (MGP §14.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// 1000 to 1099.
+    Security,
+    /// 2000 to 2099.
+    Lifecycle,
+    /// 3000 to 3099.
+    Resource,
+    /// 4000 to 4099.
+    Validation,
+    /// 5000 to 5099.
+    External,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident = $number:literal $name:literal),* $(,)?) => {
+        /// One of the standard codes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code { $($(#[$doc])* $code),* }
+
+        impl Code {
+            /// All of them, in their order.
+            pub const ALL: &[Self] = &[$(Self::$code),*];
+
+            /// As on the wire.
+            #[must_use]
+            pub fn number(self) -> i64 {
+                match self { $(Self::$code => $number),* }
+            }
+
+            /// As in the document.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$code => $name),* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The caller or the server lacks a permission.
+    PermissionDenied = 1000 "PERMISSION_DENIED",
+    /// The agent has no access to this tool.
+    AccessDenied = 1001 "ACCESS_DENIED",
+    /// Nobody in particular asks.
+    AuthRequired = 1002 "AUTH_REQUIRED",
+    /// Credentials that were good once.
+    AuthExpired = 1003 "AUTH_EXPIRED",
+    /// A validator of the kernel blocked the request.
+    ValidationBlocked = 1010 "VALIDATION_BLOCKED",
+    /// The code safety framework rejected the code.
+    CodeSafetyViolation = 1011 "CODE_SAFETY_VIOLATION",
+    /// The server is not connected.
+    ServerNotReady = 2000 "SERVER_NOT_READY",
+    /// The server is shutting down.
+    ServerDraining = 2001 "SERVER_DRAINING",
+    /// The server is restarting.
+    ServerRestarting = 2002 "SERVER_RESTARTING",
+    /// Too many requests.
+    RateLimited = 3000 "RATE_LIMITED",
+    /// A bound of the kernel or of a server is reached.
+    ResourceExhausted = 3001 "RESOURCE_EXHAUSTED",
+    /// A budget is used up.
+    QuotaExceeded = 3002 "QUOTA_EXCEEDED",
+    /// It took too long.
+    Timeout = 3003 "TIMEOUT",
+    /// The arguments do not fit the tool's schema.
+    InvalidToolArgs = 4000 "INVALID_TOOL_ARGS",
+    /// No such tool.
+    ToolNotFound = 4001 "TOOL_NOT_FOUND",
+    /// The tool is switched off.
+    ToolDisabled = 4002 "TOOL_DISABLED",
+    /// A far end answered with an error, or against its own word.
+    UpstreamError = 5000 "UPSTREAM_ERROR",
+    /// A far end did not answer.
+    UpstreamTimeout = 5001 "UPSTREAM_TIMEOUT",
+    /// A far end cannot be reached.
+    UpstreamUnavailable = 5002 "UPSTREAM_UNAVAILABLE",
+}
+
+impl Code {
+    /// Reads a number; `None` for one that is not in the document.
+    #[must_use]
+    pub fn parse(number: i64) -> Option<Self> {
+        Self::ALL.iter().copied().find(|c| c.number() == number)
+    }
+
+    /// The category of its range.
+    #[must_use]
+    pub fn category(self) -> Category {
+        match self.number() {
+            1000..=1099 => Category::Security,
+            2000..=2099 => Category::Lifecycle,
+            3000..=3099 => Category::Resource,
+            4000..=4099 => Category::Validation,
+            _ => Category::External,
+        }
+    }
+}

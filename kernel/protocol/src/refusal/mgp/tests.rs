@@ -1,0 +1,325 @@
+use super::*;
+use crate::ids::ServerId;
+use serde_json::Value;
+
+fn said(refusal: &Refusal) -> Value {
+    match refusal.render_mgp(Version::MODERN) {
+        Rendered::Error(e) => serde_json::from_str(&e).unwrap(),
+        Rendered::Result(r) => panic!("{r}"),
+    }
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.into()).unwrap()
+}
+
+fn denied(denial: Denial) -> Refusal {
+    Refusal::Denied(Box::new(denial))
+}
+
+fn not_ready(state: &'static str, retry_after_ms: Option<u64>) -> Refusal {
+    Refusal::NotReady {
+        server: ServerId::new("s"),
+        state,
+        reason: None,
+        retry_after_ms,
+    }
+}
+
+/// One refusal for each code of the document.
+fn one_of_each() -> Vec<(i64, Refusal)> {
+    let server = || ServerId::new("s");
+    let text = String::from;
+    vec![
+        (1000, Refusal::Forbidden("only the operator".into())),
+        (
+            1000,
+            denied(Denial::Permission {
+                tool: text("t"),
+                permission: text("shell.execute"),
+            }),
+        ),
+        (1001, denied(Denial::NotGranted { tool: text("t") })),
+        (1002, denied(Denial::NoCredentials(text("send a token")))),
+        (1003, denied(Denial::CredentialsExpired(text("yesterday")))),
+        (
+            1010,
+            denied(Denial::Validator {
+                validator: text("sandbox"),
+                path: text("/command"),
+                reason: text("a pipe"),
+                hint: Some(text("one command at a time")),
+            }),
+        ),
+        (
+            1011,
+            denied(Denial::UnsafeCode {
+                violations: vec![text("Blocked import: 'subprocess'")],
+                hints: raw(r#"{"blocked_imports":["subprocess"]}"#),
+            }),
+        ),
+        (2000, not_ready("error", None)),
+        (2001, not_ready("draining", None)),
+        (2002, not_ready("restarting", Some(250))),
+        (
+            3000,
+            denied(Denial::RateLimited {
+                limit: 10,
+                window_secs: 60,
+                current: 12,
+                retry_after_ms: 5000,
+            }),
+        ),
+        (
+            3001,
+            Refusal::Overloaded {
+                what: text("the queue"),
+            },
+        ),
+        (
+            3001,
+            Refusal::TooLarge {
+                server: server(),
+                limit: 9,
+            },
+        ),
+        (
+            3002,
+            denied(Denial::OverQuota {
+                what: text("tokens"),
+                limit: 5,
+            }),
+        ),
+        (
+            3003,
+            Refusal::TimedOut {
+                server: server(),
+                after_ms: 30,
+            },
+        ),
+        (3003, Refusal::Cancelled),
+        (
+            4000,
+            Refusal::BadArguments {
+                tool: text("t"),
+                path: text("/a"),
+                keyword: text("type"),
+                message: text("no number"),
+            },
+        ),
+        (4001, Refusal::UnknownTool(text("t"))),
+        (
+            4002,
+            denied(Denial::Disabled {
+                tool: text("t"),
+                reason: text("switched off"),
+            }),
+        ),
+        (
+            5000,
+            Refusal::Lost {
+                server: server(),
+                reason: text("exit 1"),
+            },
+        ),
+        (
+            5000,
+            denied(Denial::Upstream {
+                server: server(),
+                message: text("HTTP 500"),
+            }),
+        ),
+        (
+            5001,
+            denied(Denial::UpstreamSilent {
+                server: server(),
+                after_ms: 9,
+            }),
+        ),
+        (
+            5002,
+            denied(Denial::UpstreamGone {
+                server: server(),
+                message: text("refused"),
+            }),
+        ),
+    ]
+}
+
+/// MGP-186 to MGP-206, A-08: every code of the document is said, in its range, with `_mgp`.
+#[test]
+fn each_code_is_said_in_its_range_with_its_category() {
+    let each = one_of_each();
+    for (code, refusal) in &each {
+        let error = said(refusal);
+        assert_eq!(error["code"], *code, "{refusal}");
+        let category = match code / 1000 {
+            1 => "security",
+            2 => "lifecycle",
+            3 => "resource",
+            4 => "validation",
+            _ => "external",
+        };
+        assert_eq!(error["data"]["_mgp"]["category"], category, "{code}");
+        assert!(error["data"]["_mgp"]["retryable"].is_boolean(), "{code}");
+    }
+    for code in Code::ALL {
+        assert!(
+            each.iter().any(|(n, _)| *n == code.number()),
+            "{}",
+            code.name()
+        );
+        assert_eq!(Code::parse(code.number()), Some(*code));
+    }
+    assert_eq!(Code::ALL.len(), 19);
+}
+
+/// MGP-207: the fields have the types of §14.5, and only what can be tried again says how.
+#[test]
+fn recovery_fields_have_their_types() {
+    for (code, refusal) in one_of_each() {
+        let mgp = &said(&refusal)["data"]["_mgp"];
+        let known = [
+            "category",
+            "retryable",
+            "retry_after_ms",
+            "retry_strategy",
+            "max_retries",
+            "fallback_tool",
+            "details",
+        ];
+        for key in mgp.as_object().unwrap().keys() {
+            assert!(known.contains(&key.as_str()), "{code}: {key}");
+        }
+        let how = ["retry_after_ms", "retry_strategy", "max_retries"];
+        for field in how {
+            assert_eq!(
+                mgp.get(field).is_some(),
+                mgp["retryable"] == true,
+                "{code}: {field}"
+            );
+        }
+    }
+    let limited = &said(&one_of_each()[10].1)["data"]["_mgp"];
+    let want = json!({
+        "category": "resource", "retryable": true, "retry_after_ms": 5000,
+        "retry_strategy": "exponential_backoff", "max_retries": 3,
+        "details": {"limit": 10, "window_secs": 60, "current": 12}
+    });
+    assert_eq!(*limited, want);
+}
+
+/// MGP-213: what may have taken effect, or will fail again just so, is not to be tried again.
+#[test]
+fn only_what_was_surely_not_done_is_worth_another_try() {
+    let retryable: Vec<i64> = one_of_each()
+        .iter()
+        .filter(|(_, refusal)| said(refusal)["data"]["_mgp"]["retryable"] == true)
+        .map(|(code, _)| *code)
+        .collect();
+    assert_eq!(retryable, [2001, 2002, 3000, 3001, 5002]);
+    let waits =
+        |state, after| said(&not_ready(state, after))["data"]["_mgp"]["retry_after_ms"].clone();
+    assert_eq!(waits("error", Some(70)), 70);
+    assert_eq!(waits("connecting", None), 1000);
+    assert_eq!(waits("disconnected", None), Value::Null);
+}
+
+/// MGP-283, A-08: a plain caller never sees a code or a word of MGP.
+#[test]
+fn a_plain_caller_sees_no_mgp() {
+    for version in [Version::V2025_06_18, Version::V2025_11_25, Version::MODERN] {
+        for (code, refusal) in one_of_each() {
+            match refusal.render(version) {
+                Rendered::Error(e) => {
+                    assert!(!e.contains("_mgp"), "{e}");
+                    let plain: Value = serde_json::from_str(&e).unwrap();
+                    assert!(plain["code"].as_i64().unwrap() < -32000, "{code}: {e}");
+                }
+                Rendered::Result(r) => assert!(!r.contains("_mgp"), "{r}"),
+            }
+        }
+    }
+}
+
+/// A hidden tool reads like an unknown one, to the last byte.
+#[test]
+fn a_denied_tool_reads_like_an_unknown_one_to_a_plain_caller() {
+    for version in [Version::V2024_11_05, Version::V2025_11_25, Version::MODERN] {
+        let hidden = denied(Denial::NotGranted { tool: "x".into() });
+        assert_eq!(
+            hidden.answer("7", version),
+            Refusal::UnknownTool("x".into()).answer("7", version)
+        );
+        assert_eq!(hidden.http_status(), 200);
+    }
+}
+
+/// MGP-114, MGP §7.4: a model reads why its code was rejected, and what would pass.
+#[test]
+fn rejected_code_is_a_result_the_model_can_mend() {
+    let rejected = denied(Denial::UnsafeCode {
+        violations: vec!["Blocked import: 'subprocess'".into()],
+        hints: raw(r#"{"max_code_size_bytes":10000}"#),
+    });
+    let Rendered::Result(result) = rejected.render(Version::V2025_11_25) else {
+        panic!("an error");
+    };
+    let result: Value = serde_json::from_str(&result).unwrap();
+    assert_eq!(result["isError"], true);
+    let text = result["content"][0]["text"].as_str().unwrap();
+    let rejection: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(rejection["status"], "rejected");
+    assert_eq!(rejection["hints"]["max_code_size_bytes"], 10000);
+    let details = &said(&rejected)["data"]["_mgp"]["details"];
+    assert_eq!(details["violations"][0], "Blocked import: 'subprocess'");
+    assert!(
+        matches!(rejected.render(Version::V2025_06_18), Rendered::Error(e) if e.contains("-32602"))
+    );
+}
+
+/// MGP-283: a server's MGP error loses what is MGP's on its way to a plain caller, and nothing else.
+#[test]
+fn a_peers_mgp_error_is_made_plain() {
+    let error = raw(
+        r#"{"code":3000,"message":"slow down","data":{"_mgp":{"retryable":true},"n":12345678901234567890123}}"#,
+    );
+    let plain = without_mgp(&error).unwrap();
+    assert_eq!(
+        plain,
+        r#"{"code":-32603,"message":"slow down","data":{"n":12345678901234567890123}}"#
+    );
+    let validation = raw(r#"{"code":4000,"message":"m","data":{"_mgp":{}}}"#);
+    assert_eq!(
+        without_mgp(&validation).unwrap(),
+        r#"{"code":-32602,"message":"m"}"#
+    );
+    let refusal = Refusal::Peer(error.clone());
+    assert!(matches!(refusal.render(Version::MODERN), Rendered::Error(e) if e == plain));
+    assert!(matches!(refusal.render_mgp(Version::MODERN), Rendered::Error(e) if e == error.get()));
+    let theirs = raw(r#"{"code":3000,"message":"not MGP's","data":{"a":1}}"#);
+    assert!(without_mgp(&theirs).is_none());
+}
+
+/// MGP-207: what a peer says about trying again is read, whatever else is wrong with it.
+#[test]
+fn a_peers_recovery_is_read_leniently() {
+    let read = |text: &str| PeerError::read(&raw(text)).map(|e| e.recovery);
+    let told = read(r#"{"code":3000,"message":"m","data":{"_mgp":{"category":"resource","retryable":true,"retry_after_ms":99.5,"retry_strategy":"fibonacci","max_retries":-2,"fallback_tool":"slow"}}}"#).unwrap();
+    assert_eq!(told.retry_after_ms, Some(100));
+    assert_eq!(told.retry_strategy, Some(Strategy::ExponentialBackoff));
+    assert_eq!(told.max_retries, None);
+    assert_eq!(told.fallback_tool.as_deref(), Some("slow"));
+    assert!(
+        !read(r#"{"code":1,"message":"m","data":{"_mgp":{}}}"#)
+            .unwrap()
+            .retryable
+    );
+    for nothing in [
+        r#"{"code":1,"message":"m"}"#,
+        r#"{"code":1,"message":"m","data":3}"#,
+        "7",
+    ] {
+        assert!(read(nothing).is_none(), "{nothing}");
+    }
+}
