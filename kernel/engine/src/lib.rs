@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attribution;
+pub mod audit;
 pub mod calendar;
 pub mod catalog;
 pub mod cursor;

@@ -1,0 +1,150 @@
+//! One line of the log: `{"seq":1,"prev":"…","event":{…},"hash":"…"}`.
+
+use std::fmt;
+
+/// Longest event taken into a line, in bytes. A longer one is written without its details.
+pub const EVENT_MAX: usize = 32 << 10;
+const OPENING: &str = r#"{"seq":"#;
+const PREVIOUS: &str = r#","prev":""#;
+const EVENT: &str = r#"","event":"#;
+const HASH: &str = r#","hash":""#;
+const CLOSING: &str = r#""}"#;
+const HEX: usize = 64;
+/// From the comma before `hash` to the end of the line.
+const TAIL: usize = HASH.len() + HEX + CLOSING.len();
+
+/// The hash of a record: of all of its line before the hash itself, the previous hash included.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; blake3::OUT_LEN]);
+
+impl Digest {
+    /// What the first record has before it.
+    pub const START: Self = Self([0; blake3::OUT_LEN]);
+
+    fn of(body: &str) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 audit record");
+        hasher.update(body.as_bytes());
+        Self(hasher.finalize().into())
+    }
+
+    /// Reads 64 small hexadecimal digits. Large ones are refused: there is one way to write a hash.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |b: u8| match b {
+            b'0'..=b'9' => Some(b - b'0'),
+            b'a'..=b'f' => Some(b - b'a' + 10),
+            _ => None,
+        };
+        let mut out = [0; blake3::OUT_LEN];
+        if text.len() != HEX {
+            return None;
+        }
+        for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(out))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A whole line, borrowed, whose own hash was found right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its number, from 1.
+    pub sequence: u64,
+    /// Hash of the record before.
+    pub previous: Digest,
+    /// The event, as JSON text.
+    pub event: &'a str,
+    /// Its own hash.
+    pub hash: Digest,
+}
+
+/// Writes the line of an event, newline included, and says its hash. `event` is JSON on one line.
+pub(super) fn write(sequence: u64, previous: Digest, event: &str) -> (String, Digest) {
+    let mut line = format!("{OPENING}{sequence}{PREVIOUS}{previous}{EVENT}{event}");
+    let hash = Digest::of(&line);
+    line.push_str(&format!("{HASH}{hash}{CLOSING}\n"));
+    (line, hash)
+}
+
+impl<'a> Record<'a> {
+    /// Reads a line without its newline; `None` when a single byte of it is not as it was written.
+    #[must_use]
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        if !ends_like_one(line) {
+            return None;
+        }
+        let line = std::str::from_utf8(line).ok()?;
+        let (body, tail) = line.split_at_checked(line.len() - TAIL)?;
+        let hash = Digest::parse(tail.get(HASH.len()..HASH.len() + HEX)?)?;
+        if Digest::of(body) != hash {
+            return None;
+        }
+        let (sequence, rest) = body.strip_prefix(OPENING)?.split_once(PREVIOUS)?;
+        let (previous, event) = rest.split_once(EVENT)?;
+        Some(Self {
+            sequence: sequence.parse().ok()?,
+            previous: Digest::parse(previous)?,
+            event,
+            hash,
+        })
+    }
+}
+
+/// Whether bytes have the end of a line, right or wrong.
+pub(super) fn ends_like_one(line: &[u8]) -> bool {
+    let tail = line.len().checked_sub(TAIL).map(|at| &line[at..]);
+    tail.is_some_and(|t| t.starts_with(HASH.as_bytes()) && t.ends_with(CLOSING.as_bytes()))
+}
+
+/// Whether bytes begin as a line does.
+pub(super) fn begins_like_one(line: &[u8]) -> bool {
+    line.starts_with(OPENING.as_bytes())
+}
+
+/// The number that a broken line still shows.
+pub(super) fn stated(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(OPENING.as_bytes())?;
+    let end = rest.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let (line, hash) = write(7, Digest::START, r#"{"a":"\n"}"#);
+        assert!(line.ends_with("\"}\n") && line.matches('\n').count() == 1);
+        let record = Record::parse(line.trim_end().as_bytes()).unwrap();
+        assert_eq!((record.sequence, record.hash), (7, hash));
+        assert_eq!(record.event, r#"{"a":"\n"}"#);
+        assert_eq!(Digest::parse(&hash.to_string()), Some(hash));
+    }
+
+    proptest! {
+        /// No byte of a line can be another, its hash included.
+        #[test]
+        fn any_other_byte_is_noticed(at in 0usize..1000, mask in 1u8..) {
+            let (line, _) = write(12, Digest::START, r#"{"event_type":"TOOL_EXECUTED","n":"é"}"#);
+            let mut bytes = line.trim_end().as_bytes().to_vec();
+            let at = at % bytes.len();
+            bytes[at] ^= mask;
+            prop_assert_eq!(Record::parse(&bytes), None);
+        }
+    }
+}
