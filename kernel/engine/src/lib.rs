@@ -20,6 +20,7 @@ pub mod parked;
 pub mod questions;
 pub mod reload;
 pub mod restart;
+pub mod retries;
 pub mod schema;
 pub mod seal;
 pub mod spec;

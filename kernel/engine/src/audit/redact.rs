@@ -1,1 +1,259 @@
-//! x
+//! Keeps secrets and what people typed out of the log. Every event passes here before it is sealed,
+//! since nothing can be taken out of a chain afterwards.
+
+use serde_json::{Map, Value};
+
+/// Longest text within details, in bytes.
+pub const TEXT_MAX: usize = 1_024;
+/// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
+pub const ARGUMENTS_MAX: usize = 16 << 10;
+/// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
+pub const SECRET_MIN: usize = 6;
+const MASK: &str = "[redacted]";
+
+/// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
+const PAYLOADS: [&str; 8] = [
+    "arguments",
+    "content",
+    "elicitation",
+    "inputresponses",
+    "params",
+    "requeststate",
+    "result",
+    "structuredcontent",
+];
+/// Words in a name, written small and without `_` and `-`, that make its value a secret.
+const SECRET_WORDS: [&str; 10] = [
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "passphrase",
+    "password",
+    "passwd",
+    "privatekey",
+    "secret",
+    "token",
+];
+
+/// `audit.arguments` of the settings: what is kept of a call's arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arguments {
+    /// A keyed hash and the length: enough to say later whether it was this.
+    #[default]
+    Digest,
+    /// All of them, secrets masked.
+    Whole,
+}
+
+/// The rules of one kernel.
+#[derive(Clone)]
+pub struct Redaction {
+    arguments: Arguments,
+    key: [u8; blake3::KEY_LEN],
+    secrets: Vec<String>,
+}
+
+impl Redaction {
+    /// `key` makes digests that cannot be guessed at by who has the log only. `secrets` are the values
+    /// that the configuration resolved; those under [`SECRET_MIN`] bytes are not looked for.
+    #[must_use]
+    pub fn new(
+        arguments: Arguments,
+        key: &[u8; blake3::KEY_LEN],
+        secrets: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let mut secrets: Vec<String> = secrets
+            .into_iter()
+            .filter(|s| s.len() >= SECRET_MIN)
+            .collect();
+        // A secret that holds another is masked whole.
+        secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
+        Self {
+            arguments,
+            key: blake3::derive_key("mgp 2026-11 audit arguments", key),
+            secrets,
+        }
+    }
+
+    /// What is kept of the arguments of a call: members to add to details that were scrubbed.
+    #[must_use]
+    pub fn arguments(&self, text: &str) -> Map<String, Value> {
+        let mut out = Map::new();
+        let digest = blake3::keyed_hash(&self.key, text.as_bytes()).to_hex();
+        out.insert("arguments_digest".into(), digest.as_str().into());
+        out.insert("arguments_bytes".into(), text.len().into());
+        if self.arguments == Arguments::Whole && text.len() <= ARGUMENTS_MAX {
+            // What is no JSON is kept by its digest alone.
+            if let Ok(mut value) = serde_json::from_str(text) {
+                self.mask(&mut value);
+                out.insert("arguments".into(), value);
+            }
+        }
+        out
+    }
+
+    /// Takes out of details what does not belong there: payloads altogether, secrets by their name and
+    /// by their value, and the rest of long texts.
+    pub fn scrub(&self, details: &mut Map<String, Value>) {
+        let named = |key: &str| PAYLOADS.contains(&plain(key).as_str());
+        details.retain(|key, _| !named(key));
+        for (key, value) in details.iter_mut() {
+            if secret(key) && !value.is_boolean() {
+                *value = MASK.into();
+                continue;
+            }
+            if let Value::Object(inner) = value {
+                self.scrub(inner);
+            } else if let Value::Array(items) = value {
+                items.iter_mut().for_each(|item| self.item(item));
+            } else {
+                self.mask(value);
+            }
+        }
+    }
+
+    fn item(&self, value: &mut Value) {
+        match value {
+            Value::Object(inner) => self.scrub(inner),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.item(item)),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => self.mask(value),
+        }
+    }
+
+    /// Masks secrets and cuts texts, and takes nothing out.
+    fn mask(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                let masked = self.text(text);
+                *text = masked;
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
+            Value::Object(members) => {
+                for (key, value) in members.iter_mut() {
+                    if secret(key) {
+                        *value = MASK.into();
+                    } else {
+                        self.mask(value);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// A text without the secrets of the configuration, cut at [`TEXT_MAX`] bytes.
+    #[must_use]
+    pub fn text(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for secret in self.secrets.iter().filter(|s| text.contains(s.as_str())) {
+            out = out.replace(secret.as_str(), MASK);
+        }
+        if out.len() > TEXT_MAX {
+            let end = (0..=TEXT_MAX).rev().find(|at| out.is_char_boundary(*at));
+            let dropped = out.len() - end.unwrap_or(0);
+            out.truncate(end.unwrap_or(0));
+            out.push_str(&format!("… ({dropped} bytes more)"));
+        }
+        out
+    }
+}
+
+fn plain(key: &str) -> String {
+    let kept = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+fn secret(key: &str) -> bool {
+    let key = plain(key);
+    SECRET_WORDS.iter().any(|word| key.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn rules(arguments: Arguments) -> Redaction {
+        Redaction::new(
+            arguments,
+            &[7; 32],
+            ["hunter2-hunter2".to_owned(), "abc".to_owned()],
+        )
+    }
+
+    fn scrubbed(details: &Value) -> Value {
+        let mut details = details.as_object().unwrap().clone();
+        rules(Arguments::Digest).scrub(&mut details);
+        details.into()
+    }
+
+    /// Neither what a person typed nor what a tool was asked or answered is kept, nor any secret.
+    #[test]
+    fn payloads_go_and_secrets_are_masked() {
+        let details = json!({
+            "duration_ms": 12,
+            "reason": "login with hunter2-hunter2 failed",
+            "content": {"name": "Ada"},
+            "inputResponses": [1],
+            "request_state": "mgp1.x",
+            "headers": {"Authorization": "Bearer x", "X-API-Key": 7, "arguments": 1},
+            "list": ["hunter2-hunter2", [{"refresh_token": "r", "content": 1}]]
+        });
+        let want = json!({
+            "duration_ms": 12,
+            "reason": "login with [redacted] failed",
+            "headers": {"Authorization": "[redacted]", "X-API-Key": "[redacted]"},
+            "list": ["[redacted]", [{"refresh_token": "[redacted]"}]]
+        });
+        assert_eq!(scrubbed(&details), want);
+    }
+
+    #[test]
+    fn arguments_are_a_digest_unless_configured() {
+        let text = r#"{"query":"who is Ada","password":"p","note":"hunter2-hunter2"}"#;
+        let kept = rules(Arguments::Digest).arguments(text);
+        assert_eq!(
+            kept.keys().collect::<Vec<_>>(),
+            ["arguments_digest", "arguments_bytes"]
+        );
+        assert_eq!(kept["arguments_bytes"], text.len());
+        assert_ne!(
+            kept["arguments_digest"],
+            blake3::hash(text.as_bytes()).to_string()
+        );
+        let whole = rules(Arguments::Whole).arguments(text);
+        assert_eq!(whole["arguments_digest"], kept["arguments_digest"]);
+        let masked = json!({"query": "who is Ada", "password": "[redacted]", "note": "[redacted]"});
+        assert_eq!(whole["arguments"], masked);
+        let long = format!("\"{}\"", "x".repeat(ARGUMENTS_MAX));
+        assert!(
+            !rules(Arguments::Whole)
+                .arguments(&long)
+                .contains_key("arguments")
+        );
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_letter() {
+        let cut = rules(Arguments::Digest).text(&"é".repeat(TEXT_MAX));
+        assert!(
+            cut.len() < TEXT_MAX + 40 && cut.ends_with("bytes more)"),
+            "{cut}"
+        );
+    }
+
+    proptest! {
+        /// Wherever a secret of the configuration stands, it is not in what is kept.
+        #[test]
+        fn no_secret_is_kept(before in ".{0,30}", after in ".{0,30}", key in "[a-z]{1,8}", depth in 0usize..4) {
+            let mut value = json!(format!("{before}hunter2-hunter2{after}"));
+            for n in 0..depth {
+                value = if n % 2 == 0 { json!([value]) } else { json!({key.as_str(): value}) };
+            }
+            let kept = scrubbed(&json!({key: value})).to_string();
+            prop_assert!(!kept.contains("hunter2"), "{}", kept);
+        }
+    }
+}
