@@ -188,7 +188,7 @@ mod tests {
                     assert_eq!(attempt.number, waits.len() as u64);
                     now = attempt.at;
                 }
-                end => return (waits, end),
+                end @ (Decision::Fallback(_) | Decision::GiveUp(_)) => return (waits, end),
             }
         }
     }

@@ -243,11 +243,10 @@ impl Refusal {
 
     /// What a model can mend by writing its arguments anew.
     fn for_the_model(&self) -> Option<String> {
-        match self {
-            Self::BadArguments { .. } => Some(self.to_string()),
-            Self::Denied(denial) => denial.for_the_model(),
-            _ => None,
+        if let Self::Denied(denial) = self {
+            return denial.for_the_model();
         }
+        matches!(self, Self::BadArguments { .. }).then(|| self.to_string())
     }
 
     /// The JSON-RPC code for a plain MCP caller of this version.

@@ -134,10 +134,12 @@ impl Report {
     pub fn repair(&self) -> Repair {
         let mut repair = Repair::Nothing;
         for fault in &self.faults {
-            repair = match fault {
-                Fault::Torn { place, .. } => Repair::Cut(*place),
-                Fault::Unterminated { place } => Repair::Terminate(*place),
-                other => return Repair::Stop(*other),
+            repair = if let Fault::Torn { place, .. } = fault {
+                Repair::Cut(*place)
+            } else if let Fault::Unterminated { place } = fault {
+                Repair::Terminate(*place)
+            } else {
+                return Repair::Stop(*fault);
             };
         }
         repair

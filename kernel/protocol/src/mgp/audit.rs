@@ -11,7 +11,6 @@ use serde_json::value::RawValue;
 
 pub use self::trace::{BadTrace, TraceId};
 use crate::mcp::methods;
-use crate::refusal::mgp::Code;
 use crate::refusal::{Denial, Refusal};
 
 methods! { "mgp/audit/replay" => Replay }
@@ -300,14 +299,19 @@ impl Outcome {
 }
 
 fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
-    match denial.mgp_code() {
-        Code::PermissionDenied | Code::AccessDenied | Code::AuthRequired | Code::AuthExpired => {
-            (Outcome::Denied, None)
-        }
-        Code::UpstreamTimeout => (Outcome::Timeout, Some(Failure::Transport)),
-        Code::UpstreamUnavailable => (Outcome::Failure, Some(Failure::Transport)),
-        Code::UpstreamError => (Outcome::Failure, Some(Failure::Protocol)),
-        _ => (Outcome::Blocked, None),
+    match denial {
+        Denial::Permission { .. }
+        | Denial::NotGranted { .. }
+        | Denial::NoCredentials(_)
+        | Denial::CredentialsExpired(_) => (Outcome::Denied, None),
+        Denial::UpstreamSilent { .. } => (Outcome::Timeout, Some(Failure::Transport)),
+        Denial::UpstreamGone { .. } => (Outcome::Failure, Some(Failure::Transport)),
+        Denial::Upstream { .. } => (Outcome::Failure, Some(Failure::Protocol)),
+        Denial::Validator { .. }
+        | Denial::UnsafeCode { .. }
+        | Denial::RateLimited { .. }
+        | Denial::OverQuota { .. }
+        | Denial::Disabled { .. } => (Outcome::Blocked, None),
     }
 }
 

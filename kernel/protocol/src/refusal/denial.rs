@@ -148,9 +148,10 @@ impl Denial {
 
     /// The HTTP status: only missing credentials are HTTP's own affair.
     pub(crate) fn http_status(&self) -> u16 {
-        match self.mgp_code() {
-            Code::AuthRequired | Code::AuthExpired => 401,
-            _ => 200,
+        if matches!(self, Self::NoCredentials(_) | Self::CredentialsExpired(_)) {
+            401
+        } else {
+            200
         }
     }
 

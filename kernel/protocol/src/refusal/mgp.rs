@@ -181,28 +181,27 @@ impl Refusal {
     /// When the same request may do better, in milliseconds from now; `None` when it will not. What may
     /// have taken effect already is never said to be worth another try.
     fn retry(&self) -> Option<(u64, Strategy)> {
-        match self {
-            Self::NotReady {
-                state,
-                retry_after_ms,
-                ..
-            } => match (retry_after_ms, *state) {
-                (Some(after), _) => Some((*after, Strategy::FixedDelay)),
-                (None, "connecting" | "draining" | "restarting") => {
-                    Some((RETRY_AFTER_MS, Strategy::ExponentialBackoff))
-                }
-                (None, _) => None,
-            },
-            Self::Overloaded { .. } => Some((RETRY_AFTER_MS, Strategy::ExponentialBackoff)),
-            Self::Denied(denial) => match denial.as_ref() {
-                Denial::RateLimited { retry_after_ms, .. } => {
-                    Some((*retry_after_ms, Strategy::ExponentialBackoff))
-                }
-                Denial::UpstreamGone { .. } => Some((RETRY_AFTER_MS, Strategy::ExponentialBackoff)),
-                _ => None,
-            },
-            _ => None,
+        let backoff = Strategy::ExponentialBackoff;
+        if let Self::NotReady {
+            state,
+            retry_after_ms,
+            ..
+        } = self
+        {
+            let passing = matches!(*state, "connecting" | "draining" | "restarting");
+            return match retry_after_ms {
+                Some(after) => Some((*after, Strategy::FixedDelay)),
+                None => passing.then_some((RETRY_AFTER_MS, backoff)),
+            };
         }
+        if let Self::Denied(denial) = self {
+            if let Denial::RateLimited { retry_after_ms, .. } = denial.as_ref() {
+                return Some((*retry_after_ms, backoff));
+            }
+            let gone = matches!(denial.as_ref(), Denial::UpstreamGone { .. });
+            return gone.then_some((RETRY_AFTER_MS, backoff));
+        }
+        matches!(self, Self::Overloaded { .. }).then_some((RETRY_AFTER_MS, backoff))
     }
 
     /// What an MGP caller is told about trying again; `None` where there is no MGP code.
@@ -210,9 +209,10 @@ impl Refusal {
     pub fn recovery(&self) -> Option<Recovery> {
         let code = self.mgp_code()?;
         let retry = self.retry();
-        let details = match self {
-            Self::Cancelled => Some(json!({"reason": "cancelled"})),
-            other => other.data(),
+        let details = if matches!(self, Self::Cancelled) {
+            Some(json!({"reason": "cancelled"}))
+        } else {
+            self.data()
         };
         Some(Recovery {
             category: Some(code.category()),
@@ -230,19 +230,18 @@ impl Refusal {
     #[must_use]
     pub fn render_mgp(&self, version: Version) -> Rendered {
         let (Some(code), Some(recovery)) = (self.mgp_code(), self.recovery()) else {
-            return match self {
-                Self::Peer(error) => Rendered::Error(error.get().to_owned()),
-                _ => self.render(version),
-            };
+            if let Self::Peer(error) = self {
+                return Rendered::Error(error.get().to_owned());
+            }
+            return self.render(version);
         };
-        let message = match self {
-            // An MGP caller is told by the code that it is denied; the words shall not say otherwise.
-            Self::Denied(denial) => match denial.as_ref() {
-                Denial::NotGranted { tool } => format!("Access denied: {tool}"),
-                _ => self.to_string(),
-            },
-            _ => self.to_string(),
-        };
+        let mut message = self.to_string();
+        // An MGP caller is told by the code that it is denied; the words shall not say otherwise.
+        if let Self::Denied(denial) = self
+            && let Denial::NotGranted { tool } = denial.as_ref()
+        {
+            message = format!("Access denied: {tool}");
+        }
         let error = ErrorObject::new(code.number(), message).with_data(&json!({"_mgp": recovery}));
         Rendered::Error(serde_json::to_string(&error).expect("an error object is always JSON"))
     }

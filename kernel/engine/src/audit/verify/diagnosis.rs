@@ -1,6 +1,7 @@
 //! From the runs of a log to the fewest wounds that explain them: what stands in order stays, the rest
 //! was moved or stands twice, and what is nowhere was removed or is one of the broken lines.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fault, Head, MAX_SPANS, Place, Report, Run, Span};
@@ -37,11 +38,11 @@ pub(super) fn judge(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) 
             place,
             ..
         } = piece.run;
-        if standing.contains_key(&from) {
-            faults.push(Fault::Duplicated { from, to, place });
-        } else {
-            standing.insert(from, *piece);
+        if let Entry::Vacant(empty) = standing.entry(from) {
+            empty.insert(*piece);
             faults.push(Fault::Moved { from, to, place });
+        } else {
+            faults.push(Fault::Duplicated { from, to, place });
         }
     }
     let start = beginning(&standing, trimmed, &mut faults);
