@@ -134,6 +134,7 @@ mod tests {
         assert_eq!((record.sequence, record.hash), (7, hash));
         assert_eq!(record.event, r#"{"a":"\n"}"#);
         assert_eq!(Digest::parse(&hash.to_string()), Some(hash));
+        assert_eq!(Digest::parse(&format!("{:A>64}", "")), None);
     }
 
     proptest! {
