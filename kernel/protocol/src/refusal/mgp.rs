@@ -32,11 +32,13 @@ pub enum Strategy {
 impl<'de> Deserialize<'de> for Strategy {
     /// A strategy of a later version backs off: the one that does least harm.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        Ok(match String::deserialize(d)?.as_str() {
-            "immediate" => Self::Immediate,
-            "fixed_delay" => Self::FixedDelay,
-            _ => Self::ExponentialBackoff,
-        })
+        let word = String::deserialize(d)?;
+        let known = [
+            ("immediate", Self::Immediate),
+            ("fixed_delay", Self::FixedDelay),
+        ];
+        let named = known.into_iter().find(|(name, _)| *name == word);
+        Ok(named.map_or(Self::ExponentialBackoff, |(_, strategy)| strategy))
     }
 }
 
@@ -151,11 +153,9 @@ impl Refusal {
             Self::Forbidden(_) => Some(Code::PermissionDenied),
             Self::UnknownTool(_) => Some(Code::ToolNotFound),
             Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
-            Self::NotReady { state, .. } => Some(match *state {
-                "draining" => Code::ServerDraining,
-                "restarting" => Code::ServerRestarting,
-                _ => Code::ServerNotReady,
-            }),
+            Self::NotReady { state, .. } if *state == "draining" => Some(Code::ServerDraining),
+            Self::NotReady { state, .. } if *state == "restarting" => Some(Code::ServerRestarting),
+            Self::NotReady { .. } => Some(Code::ServerNotReady),
             Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
             // MGP has no code for a request taken back, and says it as one whose time is over.
             Self::TimedOut { .. } | Self::Cancelled => Some(Code::Timeout),
