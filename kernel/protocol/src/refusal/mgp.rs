@@ -145,6 +145,16 @@ pub fn without_mgp(error: &RawValue) -> Option<String> {
     serde_json::to_string(&object).ok()
 }
 
+/// The code for a server in one of MGP's states (MGP §11.2).
+fn in_state(state: &str) -> Code {
+    let known = [
+        ("draining", Code::ServerDraining),
+        ("restarting", Code::ServerRestarting),
+    ];
+    let named = known.into_iter().find(|(name, _)| *name == state);
+    named.map_or(Code::ServerNotReady, |(_, code)| code)
+}
+
 impl Refusal {
     /// The MGP code; `None` for what JSON-RPC and MCP have words of their own for, and for a peer's error.
     #[must_use]
@@ -153,9 +163,7 @@ impl Refusal {
             Self::Forbidden(_) => Some(Code::PermissionDenied),
             Self::UnknownTool(_) => Some(Code::ToolNotFound),
             Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
-            Self::NotReady { state, .. } if *state == "draining" => Some(Code::ServerDraining),
-            Self::NotReady { state, .. } if *state == "restarting" => Some(Code::ServerRestarting),
-            Self::NotReady { .. } => Some(Code::ServerNotReady),
+            Self::NotReady { state, .. } => Some(in_state(state)),
             Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
             // MGP has no code for a request taken back, and says it as one whose time is over.
             Self::TimedOut { .. } | Self::Cancelled => Some(Code::Timeout),
