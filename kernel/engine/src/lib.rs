@@ -5,12 +5,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod access;
 pub mod attribution;
 pub mod calendar;
 pub mod catalog;
 pub mod cursor;
 pub mod env;
 pub mod freshness;
+pub mod grants;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;

@@ -156,9 +156,10 @@ request! {
 }
 
 request! {
-    /// `mgp/access/explain`: which rule decides and which do not; answers an [`Explanation`].
+    /// `mgp/access/explain`: which rule decides and which do not; answers an [`Explanation`]. For the
+    /// operator: it tells of what is hidden from agents.
     Explain {
-        /// Whom it is about: a claim, allowed to the operator and to that agent itself.
+        /// Whom it is about.
         agent_id: String,
         /// Which server.
         server_id: String,
