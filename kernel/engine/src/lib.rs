@@ -18,6 +18,7 @@ pub mod lifecycle;
 pub mod moment;
 pub mod names;
 pub mod parked;
+pub mod permissions;
 pub mod pins;
 pub mod questions;
 pub mod reload;

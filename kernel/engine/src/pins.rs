@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::splice::members;
+use mgp_protocol::splice::{members, quoted};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Most tools pinned of one server. Of what is beyond, nothing is known, so it counts as pending.
 pub const PINS_MAX: usize = 10_000;
+
+/// Deepest nesting whose spelling does not show; far deeper than schemas are.
+const DEPTH_MAX: usize = 64;
 
 /// What a changed tool comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -101,18 +104,13 @@ impl Pin {
                 // Each of several by one name, as one reader takes the first and another the last.
                 for (_, raw) in all.iter().filter(|(found, _)| found == name) {
                     text.extend_from_slice(name.as_bytes());
-                    match members(raw.get()).is_some_and(|inner| twice(&inner)) {
-                        // Read as a value, one of the two would not show.
-                        true => text.extend_from_slice(raw.get().as_bytes()),
-                        false => canonical(&serde_json::from_str(raw.get()).ok()?, &mut text),
-                    }
+                    canonical(raw.get(), 0, &mut text);
                     text.push(b'\n');
                 }
             }
-            Some(*blake3::hash(&text).as_bytes())
+            *blake3::hash(&text).as_bytes()
         };
-        let [description, input, output, security] = Part::ALL.map(hash);
-        Some(Self([description?, input?, output?, security?]))
+        Some(Self(Part::ALL.map(hash)))
     }
 
     /// The parts in which the two differ.
@@ -127,39 +125,38 @@ impl Pin {
     }
 }
 
-fn twice<K: PartialEq, V>(members: &[(K, V)]) -> bool {
-    let names = members.iter().enumerate();
-    names
-        .into_iter()
-        .any(|(at, (name, _))| members[..at].iter().any(|(other, _)| other == name))
+/// Writes a value with its members sorted and no white space; members of one name all stay, in their
+/// order. Numbers stay as they are written, as does what lies deeper than [`DEPTH_MAX`].
+fn canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
+    let raw = raw.trim();
+    let within = depth < DEPTH_MAX;
+    if let Some(mut inner) = members(raw).filter(|_| within) {
+        inner.sort_by(|(a, _), (b, _)| a.cmp(b));
+        out.push(b'{');
+        for (name, value) in inner {
+            out.extend_from_slice(quoted(&name).as_bytes());
+            out.push(b':');
+            canonical(value.get(), depth + 1, out);
+            out.push(b',');
+        }
+        out.push(b'}');
+    } else if let Some(items) = items(raw).filter(|_| within) {
+        out.push(b'[');
+        for item in items {
+            canonical(item.get(), depth + 1, out);
+            out.push(b',');
+        }
+        out.push(b']');
+    } else if let Ok(text) = serde_json::from_str::<String>(raw) {
+        out.extend_from_slice(quoted(&text).as_bytes());
+    } else {
+        out.extend_from_slice(raw.as_bytes());
+    }
 }
 
-/// Writes a value with its members sorted and no white space.
-fn canonical(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Object(members) => {
-            let sorted: BTreeMap<&String, &Value> = members.iter().collect();
-            out.push(b'{');
-            for (name, value) in sorted {
-                canonical(&Value::String(name.clone()), out);
-                out.push(b':');
-                canonical(value, out);
-                out.push(b',');
-            }
-            out.push(b'}');
-        }
-        Value::Array(items) => {
-            out.push(b'[');
-            for item in items {
-                canonical(item, out);
-                out.push(b',');
-            }
-            out.push(b']');
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            out.extend_from_slice(value.to_string().as_bytes());
-        }
-    }
+fn items(raw: &str) -> Option<Vec<&RawValue>> {
+    raw.starts_with('[')
+        .then(|| serde_json::from_str(raw).ok())?
 }
 
 /// What is known of a tool.
@@ -373,6 +370,15 @@ mod tests {
         ] {
             assert_eq!(pin(&other).changed(&pin(TOOL)), [part], "{other}");
         }
+        let deep = |text: &str| pin(&format!(r#"{{"inputSchema":{{"p":[{{"q":{text}}}]}}}}"#));
+        assert_ne!(
+            deep(r#"{"description":"evil","description":"good"}"#),
+            deep(r#"{"description":"kind","description":"good"}"#),
+            "members of one name are all looked at"
+        );
+        assert_eq!(deep(r#"{"a":[], "b":""}"#), deep(r#"{"b":"","a":[ ]}"#));
+        let abyss = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert_ne!(deep(&abyss(100_000)), deep(&abyss(100_001)));
         assert_eq!(Pin::of("[]"), None);
     }
 

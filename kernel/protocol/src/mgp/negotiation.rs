@@ -420,6 +420,13 @@ impl Said<'_> {
 }
 
 impl Active {
+    /// True when the peer uses the names of later drafts for permissions: it is asked with
+    /// `mgp/permission/await` and told with `grant`, not with `request` and `response`.
+    #[must_use]
+    pub fn awaits_permissions(&self) -> bool {
+        self.words.contains(&"permissions")
+    }
+
     /// The kernel's half toward a client that declared itself (§2.3), as a JSON object: the
     /// intersection in the client's own words. Belongs to [`Carrier::path`] of `carrier`.
     #[must_use]

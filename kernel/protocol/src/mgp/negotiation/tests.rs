@@ -126,6 +126,7 @@ fn a_peer_is_answered_in_its_own_words() {
         later.answer(Some("k"), Some("standard")),
         r#"{"version":"0.2.0","extensions":["permissions","streaming"],"server_id":"k","trust_level":"standard"}"#
     );
+    assert!(later.awaits_permissions());
     let early = active(
         Features::ALL,
         &declared("0.2.0", &["security", "streaming"]),
