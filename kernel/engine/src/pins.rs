@@ -228,7 +228,7 @@ pub enum NotApproved {
         /// Canonical name.
         tool: String,
         /// What it is now.
-        now: Pin,
+        now: Box<Pin>,
     },
 }
 
@@ -290,7 +290,7 @@ impl Pins {
         if pending != pin {
             return Err(NotApproved::ChangedAgain {
                 tool: name(),
-                now: pending,
+                now: Box::new(pending),
             });
         }
         *known = Pinned {
