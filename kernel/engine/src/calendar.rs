@@ -25,6 +25,74 @@ pub fn rfc3339_ms(unix_ms: u64) -> String {
     format!("{text}.{:03}Z", unix_ms % 1000)
 }
 
+/// Reads what RFC 3339 writes, in milliseconds since 1970: `2026-03-01T00:00:00Z`, with any fraction
+/// of a second and any offset. `None` for everything else, for what lies before 1970, and for days
+/// and hours there are not; a leap second counts as the first of the next minute.
+#[must_use]
+pub fn parse_rfc3339(text: &str) -> Option<u64> {
+    let (day, clock) = text.split_at_checked(10)?;
+    let days = parse_date(day)?;
+    let clock = clock.strip_prefix(['T', 't', ' '])?;
+    let zone = clock.find(['Z', 'z', '+', '-'])?;
+    let (clock, zone) = clock.split_at(zone);
+    let minutes = match zone {
+        "Z" | "z" => 0,
+        offset if offset.len() == 6 && offset.as_bytes()[3] == b':' => parse_offset(offset)?,
+        _ => return None,
+    };
+    let (clock, fraction) = match clock.split_once('.') {
+        Some((clock, fraction)) => (clock, parse_fraction(fraction)?),
+        None => (clock, 0),
+    };
+    let &[h1, h2, b':', m1, m2, b':', s1, s2] = clock.as_bytes() else {
+        return None;
+    };
+    let pair = |a: u8, b: u8, most: i64| digits(&[a, b]).filter(|n| *n <= most);
+    let second = pair(h1, h2, 23)? * 3600 + pair(m1, m2, 59)? * 60 + pair(s1, s2, 60)?;
+    let unix = days * DAY + second - i64::from(minutes) * 60;
+    u64::try_from(unix * 1000 + fraction).ok()
+}
+
+/// Days since 1970 of `2026-03-01`.
+fn parse_date(text: &str) -> Option<i64> {
+    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text.as_bytes() else {
+        return None;
+    };
+    let (year, month, day) = (
+        digits(&[y1, y2, y3, y4])?,
+        digits(&[m1, m2])?,
+        digits(&[d1, d2])?,
+    );
+    let days = days_of(year, month, day);
+    // A day that is not in its month comes back as another one.
+    (date(days) == (year, month, day)).then_some(days)
+}
+
+/// Milliseconds of the digits behind the point; what is finer is cut off.
+fn parse_fraction(text: &str) -> Option<i64> {
+    let valid = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let first: String = text.chars().chain("00".chars()).take(3).collect();
+    valid.then(|| digits(first.as_bytes()))?
+}
+
+fn digits(text: &[u8]) -> Option<i64> {
+    text.iter().try_fold(0, |sum, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| sum * 10 + i64::from(digit - b'0'))
+    })
+}
+
+/// The inverse of [`date`] (Howard Hinnant's `days_from_civil`).
+fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let shifted = (month + 9) % 12;
+    let day_of_year = (153 * shifted + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
 /// `Z`, `+05:30`, `-08:00`.
 #[must_use]
 pub fn offset(minutes: i32) -> String {
@@ -92,6 +160,42 @@ mod tests {
         assert_eq!(rfc3339(951_782_400, 0), "2000-02-29T00:00:00Z");
         assert_eq!(rfc3339(1_709_251_199, 60), "2024-03-01T00:59:59+01:00");
         assert_eq!(rfc3339(1_795_300_000, -150), "2026-11-21T19:56:40-02:30");
+    }
+
+    #[test]
+    fn moments_are_read_as_they_are_written() {
+        let read = parse_rfc3339;
+        assert_eq!(read("1970-01-01T00:00:00Z"), Some(0));
+        assert_eq!(read("2000-02-29t00:00:00.0459z"), Some(951_782_400_045));
+        assert_eq!(read("2000-02-29 00:00:00.5Z"), Some(951_782_400_500));
+        assert_eq!(read("2024-03-01T00:59:59+01:00"), Some(1_709_251_199_000));
+        assert_eq!(read("2016-12-31T23:59:60Z"), read("2017-01-01T00:00:00Z"));
+        for bad in [
+            "",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-00-10T00:00:00Z",
+            "2026-03-01T24:00:00Z",
+            "2026-03-01T00:00:00",
+            "2026-03-01T00:00:00.Z",
+            "2026-03-01T00:00:00+1",
+            "2026-03-01T00:00Z",
+            "2026-03-01",
+            "1969-12-31T23:59:59Z",
+            "2026-03-01T00:00:00Z ",
+            "+026-03-01T00:00:00Z",
+            "2026-03-0é",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_moment_comes_back(ms in 0_u64..253_402_300_800_000, text in "\\PC{0,30}") {
+            proptest::prop_assert_eq!(parse_rfc3339(&rfc3339_ms(ms)), Some(ms));
+            let _ = parse_rfc3339(&text);
+        }
     }
 
     #[test]

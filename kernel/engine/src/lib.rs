@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod access;
 pub mod attribution;
 pub mod audit;
 pub mod calendar;
@@ -12,15 +13,19 @@ pub mod catalog;
 pub mod cursor;
 pub mod env;
 pub mod freshness;
+pub mod grants;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;
 pub mod names;
 pub mod parked;
+pub mod permissions;
+pub mod pins;
 pub mod questions;
 pub mod reload;
 pub mod restart;
 pub mod retries;
+pub mod risk;
 pub mod schema;
 pub mod seal;
 pub mod spec;

@@ -1,0 +1,312 @@
+//! Who may call which tool (MGP §5): an entry for the tool, else one for its server, else the
+//! default policy. Where two entries of one level disagree, deny wins.
+//!
+//! Owners build a [`Table`] from the grants and publish it; calls read it. A call that waits keeps a
+//! [`Pass`] and asks again before it leaves, so that a revoke reaches it, too.
+
+mod explain;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
+
+pub use self::explain::{explain, list};
+pub use self::requests::{Asked, Refused, grant, may, revoke};
+use crate::calendar::rfc3339_ms;
+use crate::grants::{Authority, Force, GrantId, Granted, Grants, Resource, Subject};
+
+/// Who asks, as the door knows it. Never taken from a body.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// A person who may do everything, by the name the door has for them.
+    Operator(Arc<str>),
+    /// An agent.
+    Agent(AgentId),
+}
+
+impl Principal {
+    /// The name that stands in logs.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Operator(name) => name,
+            Self::Agent(agent) => agent.as_str(),
+        }
+    }
+}
+
+/// What holds where no entry does (§5.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// For servers that have no policy of their own.
+    pub kernel: DefaultPolicy,
+    /// By server.
+    pub servers: HashMap<ServerId, DefaultPolicy>,
+}
+
+impl Defaults {
+    /// The policy for a server.
+    #[must_use]
+    pub fn of(&self, server: &ServerId) -> DefaultPolicy {
+        self.servers.get(server).copied().unwrap_or(self.kernel)
+    }
+}
+
+/// One grant in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub id: GrantId,
+    /// What it says.
+    pub permission: Permission,
+    /// From then on it does not count, in milliseconds since 1970.
+    pub not_after_ms: Option<u64>,
+    /// Who decided.
+    pub by: Arc<str>,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+impl Entry {
+    fn of(granted: &Granted) -> Self {
+        Self {
+            id: granted.grant.id,
+            permission: granted.grant.permission,
+            not_after_ms: granted.grant.not_after_ms,
+            by: shown_author(granted).into(),
+            at_ms: granted.told_at_ms,
+        }
+    }
+
+    fn counts(&self, now_ms: u64) -> bool {
+        self.not_after_ms.is_none_or(|end| now_ms < end)
+    }
+
+    /// The one that decides comes first: deny before allow, then the one that lasts longest.
+    fn rank(&self) -> impl Ord + use<> {
+        let end = self.not_after_ms.unwrap_or(u64::MAX);
+        (
+            self.permission == Permission::Allow,
+            std::cmp::Reverse(end),
+            self.id,
+        )
+    }
+}
+
+/// Who is shown to have decided: as told, else who asked.
+fn shown_author(granted: &Granted) -> &str {
+    granted.grant.told_by.as_deref().unwrap_or(&granted.author)
+}
+
+/// Entries of one agent on one server, each list with the deciding one first.
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    whole: Vec<Entry>,
+    tools: HashMap<Box<str>, Vec<Entry>>,
+}
+
+/// Everything a call is decided by; never changes, is replaced.
+#[derive(Clone, Debug)]
+pub struct Table {
+    agents: HashMap<AgentId, HashMap<ServerId, Rules>>,
+    defaults: Defaults,
+    as_of_ms: u64,
+    generation: u64,
+}
+
+/// What was decided, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision<'a> {
+    /// Allow or deny.
+    pub permission: Permission,
+    /// Which level decided.
+    pub source: Source,
+    /// The entry, where one decided.
+    pub entry: Option<&'a Entry>,
+}
+
+/// Leave to make a call, as long as nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    generation: u64,
+    until_ms: Option<u64>,
+}
+
+impl Table {
+    /// Takes what counts at `now_ms` (milliseconds since 1970) out of the grants. `generation` must be
+    /// another one for each table that is published.
+    #[must_use]
+    pub fn build(
+        grants: &Grants,
+        authority: &Authority,
+        defaults: Defaults,
+        now_ms: u64,
+        generation: u64,
+    ) -> Self {
+        let mut agents: HashMap<AgentId, HashMap<ServerId, Rules>> = HashMap::new();
+        for granted in grants.all() {
+            if grants.force(granted, authority, now_ms) != Force::InForce {
+                continue;
+            }
+            let Subject::Agent(agent) = &granted.grant.subject else {
+                continue;
+            };
+            let servers = agents.entry(agent.clone()).or_default();
+            let list = match &granted.grant.resource {
+                Resource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
+                Resource::Tool(server, tool) => {
+                    let rules = servers.entry(server.clone()).or_default();
+                    rules.tools.entry(tool.as_str().into()).or_default()
+                }
+                Resource::Permission(_) => continue,
+            };
+            list.push(Entry::of(granted));
+        }
+        let lists = agents.values_mut().flat_map(HashMap::values_mut);
+        for rules in lists {
+            let tools = rules.tools.values_mut();
+            for list in tools.chain([&mut rules.whole]) {
+                list.sort_by_key(Entry::rank);
+            }
+        }
+        Self {
+            agents,
+            defaults,
+            as_of_ms: now_ms,
+            generation,
+        }
+    }
+
+    /// Decides one call; without a tool, whether the server as a whole is open. `tool` is the server's
+    /// own name for it. A clock that went back behind the table's own time counts as that time.
+    #[must_use]
+    pub fn decide(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> Decision<'_> {
+        let Principal::Agent(agent) = principal else {
+            return Decision {
+                permission: Permission::Allow,
+                source: Source::Operator,
+                entry: None,
+            };
+        };
+        let now_ms = now_ms.max(self.as_of_ms);
+        let rules = self
+            .agents
+            .get(agent)
+            .and_then(|servers| servers.get(server));
+        let of_tool = rules
+            .zip(tool)
+            .and_then(|(rules, tool)| rules.tools.get(tool));
+        let levels = [
+            (Source::ToolGrant, of_tool),
+            (Source::ServerGrant, rules.map(|rules| &rules.whole)),
+        ];
+        for (source, entries) in levels {
+            let mut entries = entries.into_iter().flatten();
+            if let Some(entry) = entries.find(|entry| entry.counts(now_ms)) {
+                return Decision {
+                    permission: entry.permission,
+                    source,
+                    entry: Some(entry),
+                };
+            }
+        }
+        Decision {
+            permission: self.defaults.of(server).permission(),
+            source: Source::DefaultPolicy,
+            entry: None,
+        }
+    }
+
+    /// Leave for a call that this table allows; `None` for one that it denies.
+    #[must_use]
+    pub fn pass(&self, decision: &Decision<'_>) -> Option<Pass> {
+        (decision.permission == Permission::Allow).then(|| Pass {
+            generation: self.generation,
+            until_ms: decision.entry.and_then(|entry| entry.not_after_ms),
+        })
+    }
+
+    /// True when the pass is as good as the day it was given. False means: decide again.
+    #[must_use]
+    pub fn honours(&self, pass: Pass, now_ms: u64) -> bool {
+        let now_ms = now_ms.max(self.as_of_ms);
+        pass.generation == self.generation && pass.until_ms.is_none_or(|end| now_ms < end)
+    }
+
+    /// When the first entry ends: from then on this table holds entries that do not count, which is
+    /// right but wasteful.
+    #[must_use]
+    pub fn next_end_ms(&self) -> Option<u64> {
+        let rules = self.agents.values().flat_map(HashMap::values);
+        let entries = rules.flat_map(|rules| rules.tools.values().flatten().chain(&rules.whole));
+        entries.filter_map(|entry| entry.not_after_ms).min()
+    }
+}
+
+impl Decision<'_> {
+    /// True when somebody allowed exactly this, which is what dangerous tools need (§4.4).
+    #[must_use]
+    pub fn is_explicit_allow(&self) -> bool {
+        self.permission == Permission::Allow && self.source != Source::DefaultPolicy
+    }
+
+    /// The answer of `mgp/access/query`.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing {
+            permission: self.permission,
+            source: self.source,
+            granted_by: self.entry.map(|entry| entry.by.to_string()),
+            granted_at: self.entry.map(|entry| rfc3339_ms(entry.at_ms)),
+            expires_at: self
+                .entry
+                .and_then(|entry| entry.not_after_ms)
+                .map(rfc3339_ms),
+        }
+    }
+}
+
+/// The answer of `mgp/access/query` to an agent about a tool that is denied to it, and the same about
+/// one that does not exist: nothing is learned by asking.
+#[must_use]
+pub fn hidden() -> Standing {
+    Standing {
+        permission: Permission::Deny,
+        source: Source::DefaultPolicy,
+        granted_by: None,
+        granted_at: None,
+        expires_at: None,
+    }
+}
+
+/// How a call of a denied tool is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Told {
+    /// In the very words for a tool that does not exist.
+    Unknown,
+    /// 1001 ACCESS_DENIED (§14).
+    Denied,
+}
+
+/// What the caller of a denied tool is told. That it is denied it only learns when that tells
+/// nothing new: it was shown the tool before (`shown`, as when a grant was revoked while a call
+/// waited), or the operator chose to (`reveal`); and only where MGP is spoken.
+#[must_use]
+pub fn told(mgp: bool, shown: bool, reveal: bool) -> Told {
+    if mgp && (shown || reveal) {
+        Told::Denied
+    } else {
+        Told::Unknown
+    }
+}

@@ -1,0 +1,335 @@
+//! `mgp/access/*`: which agent may call which tool (MGP §5). As methods, and as tools of the kernel
+//! under the names of [`super::spells`].
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::methods;
+
+methods! {
+    "mgp/access/query" => Query,
+    "mgp/access/grant" => Grant,
+    "mgp/access/revoke" => Revoke,
+    "mgp/access/list" => List,
+    "mgp/access/explain" => Explain,
+}
+
+/// A request with what any request may carry beside its own members. All else is refused: a member
+/// that was meant to narrow a grant must not be read over.
+macro_rules! request {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$of])* pub $member: $type,)*
+            #[serde(default, rename = "_meta")]
+            _meta: Option<IgnoredAny>,
+            #[serde(default, rename = "_mgp")]
+            _mgp: Option<IgnoredAny>,
+            #[serde(default, rename = "trace_id")]
+            _trace_id: Option<IgnoredAny>,
+        }
+    };
+}
+
+/// How far an entry reaches (§5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryType {
+    /// All tools of a server.
+    ServerGrant,
+    /// One tool.
+    ToolGrant,
+}
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// The call may be made.
+    Allow,
+    /// It may not.
+    Deny,
+}
+
+/// What decided (§5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// An entry for the tool.
+    ToolGrant,
+    /// An entry for the whole server.
+    ServerGrant,
+    /// No entry.
+    DefaultPolicy,
+    /// The caller is the operator, to whom nothing is closed.
+    Operator,
+}
+
+/// What holds where no entry does (§5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DefaultPolicy {
+    /// Deny.
+    OptIn,
+    /// Allow.
+    OptOut,
+}
+
+impl DefaultPolicy {
+    /// What it says.
+    #[must_use]
+    pub const fn permission(self) -> Permission {
+        match self {
+            Self::OptIn => Permission::Deny,
+            Self::OptOut => Permission::Allow,
+        }
+    }
+}
+
+request! {
+    /// `mgp/access/query`; answers a [`Standing`].
+    Query {
+        /// Whom it is about: a claim, allowed to the operator and to that agent itself.
+        agent_id: String,
+        /// Which server.
+        server_id: String,
+        /// Which of its tools; the server as a whole when absent.
+        #[serde(default)]
+        tool_name: Option<String>,
+    }
+}
+
+request! {
+    /// `mgp/access/grant`; answers [`Granted`] once it is on disk and in force.
+    Grant {
+        /// How far it reaches.
+        entry_type: EntryType,
+        /// Who gets it.
+        agent_id: String,
+        /// On which server.
+        server_id: String,
+        /// For which tool; belongs to `tool_grant` and to nothing else.
+        #[serde(default)]
+        tool_name: Option<String>,
+        /// Allow or deny.
+        permission: Permission,
+        /// Who decided, as the caller tells it: shown, and never taken for who asked.
+        #[serde(default)]
+        granted_by: Option<String>,
+        /// Why, for those who read it later.
+        #[serde(default)]
+        justification: Option<String>,
+        /// When it ends, RFC 3339; never when absent.
+        #[serde(default)]
+        expires_at: Option<String>,
+    }
+}
+
+request! {
+    /// `mgp/access/revoke`; answers [`Revoked`]. Takes back every entry of this kind, whatever it says.
+    Revoke {
+        /// Whose entry.
+        agent_id: String,
+        /// On which server.
+        server_id: String,
+        /// Which of the two kinds.
+        entry_type: EntryType,
+        /// For which tool; belongs to `tool_grant` and to nothing else.
+        #[serde(default)]
+        tool_name: Option<String>,
+    }
+}
+
+request! {
+    /// `mgp/access/list`: the entries in force; answers `{"entries": [`[`Entry`]`, …]}`. For the
+    /// operator.
+    List {
+        /// Only of this agent.
+        #[serde(default)]
+        agent_id: Option<String>,
+        /// Only on this server.
+        #[serde(default)]
+        server_id: Option<String>,
+    }
+}
+
+request! {
+    /// `mgp/access/explain`: which rule decides and which do not; answers an [`Explanation`]. For the
+    /// operator: it tells of what is hidden from agents.
+    Explain {
+        /// Whom it is about.
+        agent_id: String,
+        /// Which server.
+        server_id: String,
+        /// Which of its tools; the server as a whole when absent.
+        #[serde(default)]
+        tool_name: Option<String>,
+    }
+}
+
+/// Answer of `mgp/access/query` (§5.4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// What holds now.
+    pub permission: Permission,
+    /// What decided.
+    pub source: Source,
+    /// Who decided, where somebody did.
+    pub granted_by: Option<String>,
+    /// When, RFC 3339.
+    pub granted_at: Option<String>,
+    /// Until when, RFC 3339.
+    pub expires_at: Option<String>,
+}
+
+/// Answer of `mgp/access/grant`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// The new entry, 32 hexadecimal digits.
+    pub grant_id: String,
+    /// The entries it took the place of.
+    pub replaced: Vec<String>,
+}
+
+/// Answer of `mgp/access/revoke`; `revoked` is empty when there was nothing to take back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// The entries that ended.
+    pub revoked: Vec<String>,
+}
+
+/// One entry, as shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// 32 hexadecimal digits.
+    pub grant_id: String,
+    /// How far it reaches.
+    pub entry_type: EntryType,
+    /// Whose it is.
+    pub agent_id: String,
+    /// On which server.
+    pub server_id: String,
+    /// For which tool.
+    pub tool_name: Option<String>,
+    /// Allow or deny.
+    pub permission: Permission,
+    /// Who decided.
+    pub granted_by: String,
+    /// When, RFC 3339.
+    pub granted_at: String,
+    /// Until when, RFC 3339.
+    pub expires_at: Option<String>,
+    /// Why.
+    pub justification: Option<String>,
+}
+
+/// Answer of `mgp/access/explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What holds now.
+    pub permission: Permission,
+    /// What decided.
+    pub source: Source,
+    /// The rule that decided, in a sentence.
+    pub rule: String,
+    /// Everything that was looked at, the most important first, a sentence each.
+    pub considered: Vec<String>,
+}
+
+/// `tool_name` does not go with `entry_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTarget {
+    /// One tool was meant and none is named.
+    #[error("entry_type \"tool_grant\" needs `tool_name`")]
+    NoTool,
+    /// A whole server was meant and a tool is named.
+    #[error(
+        "entry_type \"server_grant\" is for all tools of a server; leave `tool_name` out, or say \"tool_grant\""
+    )]
+    ToolOfServer,
+}
+
+/// The tool an entry is for: `None` for the whole server. An empty name counts as none.
+///
+/// # Errors
+/// [`BadTarget`] when the two do not go together.
+pub fn target(entry: EntryType, tool: Option<&str>) -> Result<Option<&str>, BadTarget> {
+    match (entry, tool.filter(|tool| !tool.is_empty())) {
+        (EntryType::ToolGrant, Some(tool)) => Ok(Some(tool)),
+        (EntryType::ToolGrant, None) => Err(BadTarget::NoTool),
+        (EntryType::ServerGrant, None) => Ok(None),
+        (EntryType::ServerGrant, Some(_)) => Err(BadTarget::ToolOfServer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::{Method, read};
+    use crate::refusal::Refusal;
+
+    /// MGP-066, MGP-071: the request of §5.4 is read as it stands in the document.
+    #[test]
+    fn a_grant_is_read_as_the_document_writes_it() {
+        let grant: Grant = read(Some(
+            r#"{"entry_type":"server_grant","agent_id":"agent.cloto_default",
+                "server_id":"mind.cerebras","tool_name":null,"permission":"allow",
+                "granted_by":"admin","justification":"Required for agent reasoning",
+                "expires_at":null,"trace_id":"t","_meta":{}}"#,
+        ))
+        .unwrap();
+        assert_eq!(Grant::METHOD, "mgp/access/grant");
+        assert_eq!(grant.permission, Permission::Allow);
+        assert_eq!(
+            target(grant.entry_type, grant.tool_name.as_deref()),
+            Ok(None)
+        );
+    }
+
+    /// A member that might narrow a grant is not read over.
+    #[test]
+    fn an_unknown_member_is_refused_by_name() {
+        let text = r#"{"agent_id":"a","server_id":"s","entry_type":"server_grant","scope":{}}"#;
+        let why = read::<Revoke>(Some(text)).unwrap_err();
+        assert!(
+            matches!(&why, Refusal::BadParams(words) if words.contains("scope")),
+            "{why}"
+        );
+        assert!(read::<Query>(Some(r#"{"agent_id":"a"}"#)).is_err());
+    }
+
+    /// MGP-069, MGP-072: a tool's entry names its tool, a server's entry none.
+    #[test]
+    fn an_entry_names_a_tool_exactly_when_it_is_for_one() {
+        use EntryType::{ServerGrant, ToolGrant};
+        assert_eq!(target(ToolGrant, Some("think")), Ok(Some("think")));
+        assert_eq!(target(ToolGrant, None), Err(BadTarget::NoTool));
+        assert_eq!(target(ToolGrant, Some("")), Err(BadTarget::NoTool));
+        assert_eq!(target(ServerGrant, None), Ok(None));
+        assert_eq!(
+            target(ServerGrant, Some("think")),
+            Err(BadTarget::ToolOfServer)
+        );
+    }
+
+    /// MGP-070: the answer has the members of §5.4, null ones too.
+    #[test]
+    fn a_standing_has_all_its_members() {
+        let standing = Standing {
+            permission: Permission::Deny,
+            source: Source::DefaultPolicy,
+            granted_by: None,
+            granted_at: None,
+            expires_at: None,
+        };
+        assert_eq!(
+            serde_json::to_string(&standing).unwrap(),
+            r#"{"permission":"deny","source":"default_policy","granted_by":null,"granted_at":null,"expires_at":null}"#
+        );
+        let policy: DefaultPolicy = serde_json::from_str(r#""opt-in""#).unwrap();
+        assert_eq!(policy.permission(), Permission::Deny);
+        assert_eq!(DefaultPolicy::OptOut.permission(), Permission::Allow);
+    }
+}

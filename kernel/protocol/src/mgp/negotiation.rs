@@ -1,0 +1,467 @@
+//! What of MGP two peers have in common (MGP §2): only that is ever said between them.
+//!
+//! Three places carry the declaration: `capabilities.mgp`, the same below `experimental` for SDKs
+//! that allow nothing else, and the extension [`EXTENSION`] of the modern era. Later drafts split
+//! some extensions of 0.2 and gave the parts names of their own; both vocabularies are understood,
+//! and a peer is answered in the one it used.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::{BitAnd, BitOr};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::dialect::Era;
+use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
+
+/// Where the modern era carries the declaration: a key of `capabilities.extensions`.
+pub const EXTENSION: &str = "dev.cloto/mgp";
+/// Most names read of a list in a declaration, a bound on what a peer can make us keep; the rest of
+/// a longer list is not there.
+pub const NAMES_MAX: usize = 64;
+/// Longest name in a declaration, in bytes; a longer one is not there.
+pub const NAME_MAX: usize = 256;
+
+/// A version of MGP. Suffixes such as `-draft` are read over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MgpVersion {
+    /// Must match (§2.4).
+    pub major: u32,
+    /// Backward compatible (§2.4), and never a gate of its own.
+    pub minor: u32,
+    /// Says nothing about what is understood.
+    pub patch: u32,
+}
+
+impl MgpVersion {
+    /// The version this kernel announces.
+    pub const OURS: Self = Self {
+        major: 0,
+        minor: 2,
+        patch: 0,
+    };
+
+    /// Reads `1.2.3`, with or without a suffix.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let core = text.split(['-', '+']).next()?;
+        let mut parts = core.split('.').map(|part| {
+            let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            part.parse::<u32>().ok().filter(|_| digits)
+        });
+        let version = Self {
+            major: parts.next()??,
+            minor: parts.next()??,
+            patch: parts.next()??,
+        };
+        parts.next().is_none().then_some(version)
+    }
+}
+
+impl fmt::Display for MgpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// A set of what MGP can do between two peers, as fine as any draft divides it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Features(u16);
+
+impl Features {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Permission declarations and their approval (§3).
+    pub const PERMISSIONS: Self = Self(1);
+    /// `security` in tool definitions (§4).
+    pub const TOOL_SECURITY: Self = Self(1 << 1);
+    /// `mgp/access/*` (§5).
+    pub const ACCESS_CONTROL: Self = Self(1 << 2);
+    /// `notifications/mgp.audit` (§6).
+    pub const AUDIT: Self = Self(1 << 3);
+    /// Code safety declarations (§7).
+    pub const CODE_SAFETY: Self = Self(1 << 4);
+    /// `mgp/health/*`, `mgp/lifecycle/*` (§11).
+    pub const LIFECYCLE: Self = Self(1 << 5);
+    /// Chunks and their cancellation (§12).
+    pub const STREAMING: Self = Self(1 << 6);
+    /// Progress of streams (§12.6).
+    pub const PROGRESS: Self = Self(1 << 7);
+    /// Callbacks of servers (§13.4).
+    pub const CALLBACKS: Self = Self(1 << 8);
+    /// Event subscriptions (§13.2).
+    pub const EVENTS: Self = Self(1 << 9);
+    /// Advertisement and registration (§15).
+    pub const DISCOVERY: Self = Self(1 << 10);
+    /// Tool search and session cache (§16).
+    pub const TOOL_DISCOVERY: Self = Self(1 << 11);
+    /// The codes and recovery fields of §14, which 0.2 takes as understood.
+    pub const ERROR_HANDLING: Self = Self(1 << 12);
+    /// Everything there is a word for.
+    pub const ALL: Self = Self((1 << 13) - 1);
+
+    /// True when all of `other` is in it.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True when there is nothing in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOr for Features {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
+    }
+}
+
+impl BitAnd for Features {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+/// The nine extensions of 0.2 (§2.2), then the names of later drafts.
+const WORDS: [(&str, Features); 15] = [
+    (
+        "security",
+        Features::PERMISSIONS.and(Features::TOOL_SECURITY),
+    ),
+    ("access_control", Features::ACCESS_CONTROL),
+    ("audit", Features::AUDIT),
+    ("code_safety", Features::CODE_SAFETY),
+    ("lifecycle", Features::LIFECYCLE),
+    (STREAMING, Features::STREAMING.and(Features::PROGRESS)),
+    ("bidirectional", Features::CALLBACKS.and(Features::EVENTS)),
+    ("discovery", Features::DISCOVERY),
+    ("tool_discovery", Features::TOOL_DISCOVERY),
+    ("permissions", Features::PERMISSIONS),
+    ("tool_security", Features::TOOL_SECURITY),
+    ("progress", Features::PROGRESS),
+    ("callbacks", Features::CALLBACKS),
+    ("events", Features::EVENTS),
+    ("error_handling", Features::ERROR_HANDLING),
+];
+/// How many of [`WORDS`] are of 0.2.
+const OF_0_2: usize = 9;
+/// The one name that means less where the finer ones are used.
+const STREAMING: &str = "streaming";
+
+/// Where a declaration stands in a capabilities object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carrier {
+    /// `mgp`.
+    Plain,
+    /// `experimental.mgp`.
+    Experimental,
+    /// `extensions["dev.cloto/mgp"]`.
+    Extension,
+}
+
+impl Carrier {
+    /// The members that lead from the capabilities object to the declaration.
+    #[must_use]
+    pub const fn path(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &["mgp"],
+            Self::Experimental => &["experimental", "mgp"],
+            Self::Extension => &["extensions", EXTENSION],
+        }
+    }
+}
+
+/// What a peer said about itself: claims, all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// The version it speaks.
+    pub version: MgpVersion,
+    /// What the names it listed mean together.
+    pub features: Features,
+    /// The names that are known, as it wrote them; each once.
+    pub words: Vec<&'static str>,
+    /// Of a server: the permissions it needs, in its own spelling.
+    pub permissions_required: Vec<String>,
+    /// Of a server: what it calls itself.
+    pub server_id: Option<String>,
+    /// Of a server: how far it says it may be trusted, as it wrote it.
+    pub trust_level: Option<String>,
+    /// Where it stood; the answer belongs to the same place.
+    pub carrier: Carrier,
+}
+
+/// Why a declaration is taken as none: the peer is spoken to in plain MCP, and this is logged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undeclared {
+    /// Something else than an object.
+    #[error("its `mgp` capability is no object")]
+    NotAnObject,
+    /// `version` is not there or no semantic version.
+    #[error("its MGP version {0:?} is no semantic version")]
+    NoVersion(String),
+    /// `extensions` is no list of names.
+    #[error("its MGP `extensions` is no list of names")]
+    NoExtensions,
+    /// Another major version (§2.4).
+    #[error("it speaks MGP {theirs}, this kernel {}", MgpVersion::OURS)]
+    OtherMajor {
+        /// What it announced.
+        theirs: MgpVersion,
+    },
+}
+
+#[derive(Default, Deserialize)]
+struct Places<'a> {
+    #[serde(borrow, default)]
+    mgp: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    experimental: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    extensions: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Below<'a> {
+    #[serde(borrow, default)]
+    mgp: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "dev.cloto/mgp")]
+    extension: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow, default)]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    extensions: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    permissions_required: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    server_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    trust_level: Option<&'a RawValue>,
+}
+
+/// An object read as `T`; anything else is not there. Serde would take an array too.
+fn object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    raw.filter(|raw| raw.get().starts_with('{'))
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    let text: Cow<'_, str> = serde_json::from_str(raw?.get()).ok()?;
+    (text.len() <= NAME_MAX).then(|| text.into_owned())
+}
+
+/// The strings of a list; `None` when it is no list.
+fn names(raw: Option<&RawValue>) -> Option<Vec<String>> {
+    let Some(raw) = raw else {
+        return Some(Vec::new());
+    };
+    let all: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let read = all.into_iter().filter_map(|raw| text(Some(raw)));
+    Some(read.take(NAMES_MAX).collect())
+}
+
+impl Declaration {
+    /// Reads what a peer of this era declares in its capabilities object. The places are bound to
+    /// their era: a legacy peer's extension and a modern peer's `mgp` are not seen.
+    ///
+    /// # Errors
+    /// [`Undeclared`] when it declares MGP in a way that cannot be followed.
+    pub fn read(capabilities: Option<&RawValue>, era: Era) -> Result<Option<Self>, Undeclared> {
+        let Some(places) = object::<Places<'_>>(capabilities) else {
+            return Ok(None);
+        };
+        let below = |raw| object::<Below<'_>>(raw).unwrap_or_default();
+        let found = match era {
+            Era::Legacy => [
+                (Carrier::Plain, places.mgp),
+                (Carrier::Experimental, below(places.experimental).mgp),
+            ],
+            Era::Modern => [
+                (Carrier::Extension, below(places.extensions).extension),
+                (Carrier::Extension, None),
+            ],
+        };
+        let mut found = found.into_iter();
+        match found.find_map(|(carrier, raw)| raw.map(|raw| (carrier, raw))) {
+            Some((carrier, raw)) => Self::read_at(carrier, raw).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn read_at(carrier: Carrier, raw: &RawValue) -> Result<Self, Undeclared> {
+        let said: Fields<'_> = object(Some(raw)).ok_or(Undeclared::NotAnObject)?;
+        let version = text(said.version).unwrap_or_default();
+        let version = MgpVersion::parse(&version).ok_or(Undeclared::NoVersion(version))?;
+        if version.major != MgpVersion::OURS.major {
+            return Err(Undeclared::OtherMajor { theirs: version });
+        }
+        let listed = names(said.extensions).ok_or(Undeclared::NoExtensions)?;
+        let known = |name: &String| WORDS.iter().position(|(word, _)| word == name);
+        let mut known: Vec<usize> = listed.iter().filter_map(known).collect();
+        let mut seen = 0_u32;
+        known.retain(|at| {
+            let new = seen & (1 << at) == 0;
+            seen |= 1 << at;
+            new
+        });
+        let later = known.iter().any(|at| *at >= OF_0_2);
+        let means = |at: &usize| match WORDS[*at] {
+            // Later drafts negotiate progress apart.
+            (STREAMING, _) if later => Features::STREAMING,
+            (_, features) => features,
+        };
+        Ok(Self {
+            version,
+            features: known.iter().map(means).fold(Features::NONE, Features::and),
+            words: known.into_iter().map(|at| WORDS[at].0).collect(),
+            permissions_required: names(said.permissions_required).unwrap_or_default(),
+            server_id: text(said.server_id),
+            // A value that is no text is not the same as none: it must not pass for the default.
+            trust_level: said
+                .trust_level
+                .filter(|raw| raw.get() != "null")
+                .map(|raw| text(Some(raw)).unwrap_or_else(|| "?".into())),
+            carrier,
+        })
+    }
+}
+
+/// What is said between two peers from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Negotiated {
+    /// No word of MGP. Says why, when the peer meant to speak it.
+    Plain(Option<Undeclared>),
+    /// MGP.
+    Active(Active),
+}
+
+/// The common ground of two peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Active {
+    /// The lower of the two versions.
+    pub version: MgpVersion,
+    /// The intersection: what may be said.
+    pub features: Features,
+    /// Where the peer declared itself.
+    pub carrier: Carrier,
+    /// The minor versions differ, which is worth a line in the log.
+    pub minor_differs: bool,
+    words: Vec<&'static str>,
+}
+
+impl Negotiated {
+    /// Intersects what this side offers with what the other declared.
+    #[must_use]
+    pub fn between(offered: Features, said: Result<Option<&Declaration>, Undeclared>) -> Self {
+        let said = match said {
+            Ok(Some(said)) => said,
+            Ok(None) => return Self::Plain(None),
+            Err(why) => return Self::Plain(Some(why)),
+        };
+        let features = offered & said.features;
+        let common = |word: &&str| {
+            let means = WORDS.iter().find(|(known, _)| known == word);
+            means.is_some_and(|(_, means)| !(*means & features).is_empty())
+        };
+        Self::Active(Active {
+            version: said.version.min(MgpVersion::OURS),
+            features,
+            carrier: said.carrier,
+            minor_differs: said.version.minor != MgpVersion::OURS.minor,
+            words: said.words.iter().copied().filter(common).collect(),
+        })
+    }
+
+    /// What may be said; nothing to a plain peer.
+    #[must_use]
+    pub fn features(&self) -> Features {
+        match self {
+            Self::Plain(_) => Features::NONE,
+            Self::Active(active) => active.features,
+        }
+    }
+
+    /// True when refusals may carry the codes of §14.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        matches!(self, Self::Active(_))
+    }
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    version: String,
+    extensions: &'a [&'static str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trust_level: Option<&'a str>,
+}
+
+impl Said<'_> {
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("names and texts are always JSON")
+    }
+}
+
+impl Active {
+    /// True when the peer uses the names of later drafts for permissions: it is asked with
+    /// `mgp/permission/await` and told with `grant`, not with `request` and `response`.
+    #[must_use]
+    pub fn awaits_permissions(&self) -> bool {
+        self.words.contains(&"permissions")
+    }
+
+    /// The kernel's half toward a client that declared itself (§2.3), as a JSON object: the
+    /// intersection in the client's own words. Belongs to [`Carrier::path`] of `carrier`.
+    #[must_use]
+    pub fn answer(&self, server_id: Option<&str>, trust_level: Option<&str>) -> String {
+        let said = Said {
+            version: MgpVersion::OURS.to_string(),
+            extensions: &self.words,
+            server_id,
+            trust_level,
+        };
+        said.json()
+    }
+}
+
+/// What the kernel declares first, as a client and in `server/discover` (§2.2), as a JSON object:
+/// every word of both vocabularies that is offered whole.
+#[must_use]
+pub fn offer(offered: Features) -> String {
+    let words = WORDS.iter().filter(|(_, means)| offered.contains(*means));
+    let words: Vec<_> = words.map(|(word, _)| *word).collect();
+    let said = Said {
+        version: MgpVersion::OURS.to_string(),
+        extensions: &words,
+        server_id: None,
+        trust_level: None,
+    };
+    said.json()
+}
+
+/// True when a peer's error to a word of MGP means that it does not know it: some SDKs check
+/// `params` before they look for the method.
+#[must_use]
+pub fn means_unsupported(code: i64) -> bool {
+    matches!(code, METHOD_NOT_FOUND | INVALID_PARAMS)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+type Read = Result<Option<Declaration>, Undeclared>;
+
+fn read(capabilities: &serde_json::Value, era: Era) -> Read {
+    let raw = RawValue::from_string(capabilities.to_string()).unwrap();
+    Declaration::read(Some(&raw), era)
+}
+
+fn declared(version: &str, extensions: &[&str]) -> Declaration {
+    let capabilities = json!({"mgp": {"version": version, "extensions": extensions}});
+    read(&capabilities, Era::Legacy).unwrap().unwrap()
+}
+
+fn active(offered: Features, said: &Declaration) -> Active {
+    match Negotiated::between(offered, Ok(Some(said))) {
+        Negotiated::Active(active) => active,
+        Negotiated::Plain(why) => panic!("{why:?}"),
+    }
+}
+
+/// MGP-016, MGP-024: three places, each of its era; the answer goes where the question stood.
+#[test]
+fn a_declaration_is_found_where_its_era_has_it() {
+    let said = json!({"version": "0.2.0", "extensions": ["audit"],
+        "permissions_required": ["shell", 7, "network"], "server_id": "mind", "trust_level": "core"});
+    let plain = json!({"tools": {}, "mgp": said});
+    let below = json!({"experimental": {"mgp": said}});
+    let modern = json!({"extensions": {"dev.cloto/mgp": said}});
+    let carrier = |caps, era| read(caps, era).unwrap().map(|said| said.carrier);
+    assert_eq!(carrier(&plain, Era::Legacy), Some(Carrier::Plain));
+    assert_eq!(carrier(&below, Era::Legacy), Some(Carrier::Experimental));
+    assert_eq!(carrier(&modern, Era::Modern), Some(Carrier::Extension));
+    assert_eq!(carrier(&plain, Era::Modern), None);
+    assert_eq!(carrier(&below, Era::Modern), None);
+    assert_eq!(carrier(&modern, Era::Legacy), None);
+    assert_eq!(Carrier::Extension.path(), ["extensions", EXTENSION]);
+    let found = read(&modern, Era::Modern).unwrap().unwrap();
+    assert_eq!(found.permissions_required, ["shell", "network"]);
+    assert_eq!(found.server_id.as_deref(), Some("mind"));
+    assert_eq!(found.trust_level.as_deref(), Some("core"));
+}
+
+/// MGP-017, MGP-020, MGP-027, MGP-271: who says nothing of MGP hears nothing of it.
+#[test]
+fn without_a_declaration_it_is_plain_mcp() {
+    for caps in [
+        json!({}),
+        json!({"mgp": null}),
+        json!([]),
+        json!({"experimental": 1}),
+    ] {
+        let said = read(&caps, Era::Legacy).unwrap();
+        let found = Negotiated::between(Features::ALL, Ok(said.as_ref()));
+        assert_eq!(found, Negotiated::Plain(None), "{caps}");
+        assert!(found.features().is_empty() && !found.is_active());
+    }
+    assert_eq!(Declaration::read(None, Era::Legacy), Ok(None));
+}
+
+/// MGP-018, MGP-021: the nine names of 0.2 and those of later drafts.
+#[test]
+fn the_offer_has_a_version_and_every_name() {
+    let said: serde_json::Value = serde_json::from_str(&offer(Features::ALL)).unwrap();
+    assert_eq!(said["version"], "0.2.0");
+    let nine = [
+        "security",
+        "access_control",
+        "audit",
+        "code_safety",
+        "lifecycle",
+        "streaming",
+        "bidirectional",
+        "discovery",
+        "tool_discovery",
+    ];
+    let names: Vec<&str> = said["extensions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_str().unwrap())
+        .collect();
+    assert_eq!(names[..9], nine);
+    assert_eq!(names.len(), 15);
+    // What is not offered whole is not offered under the name of the whole.
+    let half = offer(Features::PERMISSIONS | Features::AUDIT);
+    assert_eq!(
+        half,
+        r#"{"version":"0.2.0","extensions":["audit","permissions"]}"#
+    );
+}
+
+/// MGP-022, MGP-026, MGP-276: only what both know is active, whatever else is named.
+#[test]
+fn only_the_intersection_is_active() {
+    let said = declared(
+        "0.2.0",
+        &["audit", "com.x.foo", "streaming", "observability", "audit"],
+    );
+    let found = active(Features::AUDIT | Features::ACCESS_CONTROL, &said);
+    assert_eq!(found.features, Features::AUDIT);
+    assert_eq!(
+        found.answer(Some("kernel"), None),
+        r#"{"version":"0.2.0","extensions":["audit"],"server_id":"kernel"}"#
+    );
+    assert!(active(Features::NONE, &said).features.is_empty());
+}
+
+/// MGP-023, MGP-028: the answer has the fields of §2.3, and a later draft's client is answered in
+/// its words.
+#[test]
+fn a_peer_is_answered_in_its_own_words() {
+    let later = active(
+        Features::ALL,
+        &declared("0.8.0", &["permissions", "streaming"]),
+    );
+    assert_eq!(
+        later.features,
+        Features::PERMISSIONS | Features::STREAMING,
+        "progress is negotiated apart in later drafts"
+    );
+    assert_eq!(
+        later.answer(Some("k"), Some("standard")),
+        r#"{"version":"0.2.0","extensions":["permissions","streaming"],"server_id":"k","trust_level":"standard"}"#
+    );
+    assert!(later.awaits_permissions());
+    let early = active(
+        Features::ALL,
+        &declared("0.2.0", &["security", "streaming"]),
+    );
+    assert_eq!(
+        early.features,
+        Features::PERMISSIONS | Features::TOOL_SECURITY | Features::STREAMING | Features::PROGRESS
+    );
+}
+
+/// MGP-029, MGP-274, A-02: the major must match; a minor is worth a warning and nothing more.
+#[test]
+fn a_version_is_judged_by_its_major() {
+    for (theirs, common, warned) in [
+        ("0.1.0", "0.1.0", true),
+        ("0.2.0", "0.2.0", false),
+        ("0.2.9-draft", "0.2.0", false),
+        ("0.3.0", "0.2.0", true),
+    ] {
+        let found = active(Features::ALL, &declared(theirs, &["audit"]));
+        assert_eq!(found.version.to_string(), common);
+        assert_eq!(found.minor_differs, warned, "{theirs}");
+        assert_eq!(found.features, Features::AUDIT);
+    }
+    for other in ["1.0.0", "9.0.0"] {
+        let caps = json!({"mgp": {"version": other, "extensions": ["audit"]}});
+        let why = read(&caps, Era::Legacy).unwrap_err();
+        assert!(why.to_string().contains(other), "{why}");
+        let found = Negotiated::between(Features::ALL, Err(why.clone()));
+        assert_eq!(found, Negotiated::Plain(Some(why)));
+    }
+}
+
+/// MGP-030: a malformed declaration is plain MCP with a reason.
+#[test]
+fn what_is_malformed_is_plain_mcp_with_a_reason() {
+    for bad in [
+        json!({"version": "banana", "extensions": []}),
+        json!({"version": "0.2", "extensions": []}),
+        json!({"version": "0.+2.0", "extensions": []}),
+        json!({"version": 2, "extensions": []}),
+        json!({"extensions": []}),
+        json!({"version": "0.2.0", "extensions": "audit"}),
+        json!(true),
+        json!([]),
+    ] {
+        let caps = json!({"mgp": bad});
+        assert!(read(&caps, Era::Legacy).is_err(), "{bad}");
+    }
+}
+
+/// Trust of another form is kept as something unknown, so that it is not taken for the default.
+#[test]
+fn a_trust_level_that_is_no_text_is_not_none() {
+    let trust = |value: serde_json::Value| {
+        let caps = json!({"mgp": {"version": "0.2.0", "extensions": [], "trust_level": value}});
+        read(&caps, Era::Legacy).unwrap().unwrap().trust_level
+    };
+    assert_eq!(trust(json!(1)).as_deref(), Some("?"));
+    assert_eq!(trust(json!(null)), None);
+}
+
+/// MGP-010: both codes mean the same.
+#[test]
+fn two_codes_mean_not_supported() {
+    assert!(means_unsupported(-32601) && means_unsupported(-32602));
+    assert!(!means_unsupported(-32603) && !means_unsupported(1000));
+}
+
+proptest! {
+    /// MGP-026: whatever is declared, nothing is active that one side did not name.
+    #[test]
+    fn nothing_is_active_that_was_not_offered(
+        bits in 0_u16..(1 << 13),
+        picked in proptest::collection::vec(0_usize..WORDS.len(), 0..20),
+    ) {
+        let words: Vec<&str> = picked.iter().map(|at| WORDS[*at].0).collect();
+        let said = declared("0.2.0", &words);
+        let found = active(Features(bits), &said);
+        prop_assert!(Features(bits).contains(found.features));
+        prop_assert!(said.features.contains(found.features));
+        prop_assert!(found.words.iter().all(|word| words.contains(word)));
+    }
+
+    #[test]
+    fn no_capabilities_break_the_reader(text in "\\PC{0,80}") {
+        let caps = json!({"mgp": {"version": text, "extensions": [text], "server_id": text}});
+        let _ = read(&caps, Era::Legacy);
+        if let Ok(raw) = RawValue::from_string(text) {
+            let _ = Declaration::read(Some(&raw), Era::Modern);
+        }
+    }
+}
