@@ -8,6 +8,7 @@
 pub mod attribution;
 pub mod calendar;
 pub mod catalog;
+pub mod code_safety;
 pub mod cursor;
 pub mod env;
 pub mod freshness;
