@@ -7,7 +7,9 @@ mod values;
 use tree_sitter::Node;
 use unicode_normalization::UnicodeNormalization;
 
+use super::policy::Level;
 use super::rejection::Rule;
+use super::rules::write;
 use super::scan::{Reader, Scan};
 use super::tree::{bare, children, field, fields};
 use super::value::{Root, Value, texts};
@@ -216,7 +218,20 @@ impl<'s> Python<'s> {
             let broken = self.scan.rules.path(*root, names);
             let found = broken.is_some();
             self.scan.report_all(node, broken);
-            let careful = self.scan.rules.watched(&value) || is_table(*root, names);
+            if *root == Root::Module && ["call", "subscript"].contains(&node.kind()) {
+                let broken = self.scan.rules.import(&names.join("."), &[]);
+                self.scan.report_all(node, broken);
+            }
+            let opens = *root == Root::Global && names == &["open"]
+                || names.ends_with(&["io".to_owned(), "open".to_owned()]);
+            if opens && self.scan.rules.level() == Level::Readonly {
+                let called = above.last().and_then(|call| field(*call, "function")) == Some(node);
+                if !called && !self.is_used_well(node, above) {
+                    self.scan.report(node, write("open, handed on"));
+                }
+            }
+            let itself = node.kind() != "attribute" || self.member_values(node, 0).contains(&value);
+            let careful = itself && (self.scan.rules.watched(&value) || is_table(*root, names));
             if !found && careful && !self.is_used_well(node, above) {
                 let hint = "use its members by name where they are needed".to_owned();
                 self.scan

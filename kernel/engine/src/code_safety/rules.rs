@@ -133,7 +133,9 @@ impl<'p> Rules<'p> {
         for (written, pattern) in &self.patterns {
             let hit = match pattern {
                 Pattern::Path(path) => ends(root, names, path.iter().map(String::as_str)),
-                Pattern::Member(member) => last == member,
+                Pattern::Member(member) => {
+                    last == member && (root != Root::Global || names.len() > 1)
+                }
                 Pattern::Text(_) => false,
             };
             if hit {
@@ -179,6 +181,20 @@ impl<'p> Rules<'p> {
             || (names.len() > usize::from(root != Root::Unknown)
                 && self.danger.writing_members.contains(&last.as_str()));
         hit.then(|| write(&names.join(".")))
+    }
+
+    /// May a dangerous path go on from this name?
+    pub(super) fn leads_on(&self, name: &str) -> bool {
+        let name = name.trim_start_matches('_');
+        let inner = |path: &&str| path.rsplit('.').skip(1).any(|n| n == name);
+        let (paths, writing) = (self.danger.paths.iter(), self.danger.writing_paths.iter());
+        self.danger.watched.contains(&name)
+            || paths.chain(writing).any(|p| inner(p))
+            || self
+                .policy
+                .blocked_patterns
+                .iter()
+                .any(|p| inner(&p.as_str()))
     }
 
     /// Is it a module that may be used and not handed on?

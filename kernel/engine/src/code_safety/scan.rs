@@ -86,9 +86,33 @@ impl<'s> Scan<'s> {
     }
 
     pub(super) fn bind(&mut self, name: &str, values: impl IntoIterator<Item = Value>) {
-        let late = self.round >= TEXT_ROUNDS;
-        let values: Values = values.into_iter().map(|value| kept(value, late)).collect();
-        self.names.bind(name, values);
+        let all: Values = values
+            .into_iter()
+            .map(|value| self.kept(name, value))
+            .collect();
+        self.names.bind(name, all);
+    }
+
+    /// A value that a name is bound to. Paths keep their end, which is what is judged; of unknown ones
+    /// only those that a dangerous path may go on from.
+    fn kept(&self, name: &str, value: Value) -> Value {
+        match value {
+            Value::Text(_) if self.round >= TEXT_ROUNDS => Value::Unknown,
+            Value::Path(Root::Global, names) if names.len() > 1 && names[0] == name => {
+                Value::Unknown
+            }
+            Value::Path(Root::Unknown, names) => match names.last() {
+                Some(last) if self.rules.leads_on(last) => {
+                    Value::Path(Root::Unknown, vec![last.clone()])
+                }
+                _ => Value::Unknown,
+            },
+            Value::Path(root, mut names) => {
+                names.drain(..names.len().saturating_sub(BOUND_PATH));
+                Value::Path(root, names)
+            }
+            Value::Text(_) | Value::Unknown => value,
+        }
     }
 
     pub(super) fn report(&mut self, node: Node<'_>, (rule, construct, hint): Broken) {
@@ -104,19 +128,6 @@ impl<'s> Scan<'s> {
 
     pub(super) fn report_all(&mut self, node: Node<'_>, broken: impl IntoIterator<Item = Broken>) {
         broken.into_iter().for_each(|b| self.report(node, b));
-    }
-}
-
-/// A value that a name is bound to; paths keep their end, which is what is judged.
-fn kept(value: Value, late: bool) -> Value {
-    match value {
-        Value::Text(_) if late => Value::Unknown,
-        Value::Path(root, mut names) => {
-            let keep = if root == Root::Unknown { 2 } else { BOUND_PATH };
-            names.drain(..names.len().saturating_sub(keep));
-            Value::Path(root, names)
-        }
-        Value::Text(_) | Value::Unknown => value,
     }
 }
 

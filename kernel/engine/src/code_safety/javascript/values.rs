@@ -35,10 +35,14 @@ impl JavaScript<'_> {
                 let name = field(node, "property")
                     .map(|p| self.name(p))
                     .unwrap_or_default();
-                part("object")
+                let mut out: Values = part("object")
                     .iter()
                     .map(|v| settled(v.member(&name)))
-                    .collect()
+                    .collect();
+                if out.contains(&Value::global(&name)) {
+                    merge(&mut out, self.named(&name));
+                }
+                out
             }
             "subscript_expression" => members(&part("object"), &part("index")),
             "call_expression" => self.answers(node, depth),

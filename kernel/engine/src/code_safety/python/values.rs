@@ -35,13 +35,9 @@ impl Python<'_> {
         match node.kind() {
             "identifier" => self.named(&self.name(node)),
             "attribute" => {
-                let name = field(node, "attribute")
-                    .map(|a| self.name(a))
-                    .unwrap_or_default();
-                part("object")
-                    .iter()
-                    .map(|v| self.settled(v.member(&name)))
-                    .collect()
+                let mut out = self.member_values(node, depth);
+                merge(&mut out, self.same_named(node));
+                out
             }
             "subscript" => self.subscript(node, depth),
             "call" => self.answers(node, depth),
@@ -75,6 +71,30 @@ impl Python<'_> {
             "assignment" => part("right"),
             _ => vec![Value::Unknown],
         }
+    }
+
+    /// A member, as far as what it belongs to is known.
+    pub(super) fn member_values(&self, node: Node<'_>, depth: usize) -> Values {
+        let name = field(node, "attribute")
+            .map(|a| self.name(a))
+            .unwrap_or_default();
+        let object = field(node, "object").map_or_else(Values::new, |n| self.values(n, depth + 1));
+        object
+            .iter()
+            .map(|v| self.settled(v.member(&name)))
+            .collect()
+    }
+
+    /// Modules of the member's name: names of a class or of the code itself are members as well.
+    fn same_named(&self, node: Node<'_>) -> Values {
+        let name = field(node, "attribute")
+            .map(|a| self.name(a))
+            .unwrap_or_default();
+        let bound = self.scan.names.get(&name).into_iter().flatten();
+        bound
+            .filter(|v| matches!(v, Value::Path(Root::Module, _)))
+            .cloned()
+            .collect()
     }
 
     fn named(&self, name: &str) -> Values {
