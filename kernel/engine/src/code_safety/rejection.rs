@@ -196,8 +196,7 @@ impl Findings {
         if self.list.is_empty() {
             return Ok(());
         }
-        self.list
-            .sort_by(|a, b| (a.line, a.column, a.rule).cmp(&(b.line, b.column, b.rule)));
+        self.list.sort_by_key(|f| (f.line, f.column, f.rule));
         Err(Rejection::new(self.list, self.more, policy))
     }
 }

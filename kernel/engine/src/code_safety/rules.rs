@@ -189,7 +189,7 @@ impl<'p> Rules<'p> {
         let inner = |path: &&str| path.rsplit('.').skip(1).any(|n| n == name);
         let (paths, writing) = (self.danger.paths.iter(), self.danger.writing_paths.iter());
         self.danger.watched.contains(&name)
-            || paths.chain(writing).any(|p| inner(p))
+            || paths.chain(writing).any(inner)
             || self
                 .policy
                 .blocked_patterns

@@ -68,10 +68,12 @@ pub(super) fn merge(into: &mut Values, from: impl IntoIterator<Item = Value>) {
 
 /// The texts it may be, or nothing if it may be anything else.
 pub(super) fn texts(values: &[Value]) -> Option<Vec<&str>> {
-    let text = |v| match v {
-        &Value::Text(ref t) => Some(t.as_str()),
-        &Value::Unknown | &Value::Path(..) => None,
-    };
+    fn text(value: &Value) -> Option<&str> {
+        match value {
+            Value::Text(t) => Some(t),
+            Value::Unknown | Value::Path(..) => None,
+        }
+    }
     let all: Option<Vec<&str>> = values.iter().map(text).collect();
     all.filter(|t| !t.is_empty())
 }

@@ -116,7 +116,7 @@ impl Python<'_> {
                 }
                 Value::Path(root, names)
             }
-            other => other,
+            Value::Path(..) | Value::Text(_) | Value::Unknown => value,
         }
     }
 
