@@ -1,6 +1,10 @@
 //! Judges code before it leaves the kernel (MGP §7): Python and JavaScript are read by a real parser,
 //! names are followed as far as that goes without running anything, and what cannot be told is refused.
 //!
+//! Known to pass at [`Level::Standard`]: a computed name on what a parameter holds, as in
+//! `def f(o, n): return getattr(o, n)` (refused from strict on), and `x[a][b](...)` in JavaScript, where
+//! neither key is known.
+//!
 //! It keeps an honest author from mistakes and a dishonest one from the plain ways; it is no sandbox.
 //! From [`Level::Strict`] on only listed modules can be imported at all, which is what to rely on.
 

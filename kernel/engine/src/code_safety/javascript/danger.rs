@@ -40,6 +40,8 @@ pub(in crate::code_safety) const DANGER: Danger = Danger {
         "self",
         "GLOBAL",
         "root",
+        "top",
+        "frames",
         "process",
         "require",
         "module",
@@ -80,6 +82,8 @@ pub(in crate::code_safety) const DANGER: Danger = Danger {
     ],
     members: &[
         "mainModule",
+        "defaultView",
+        "contentWindow",
         "_linkedBinding",
         "dlopen",
         "getBuiltinModule",

@@ -10,7 +10,16 @@ use crate::code_safety::value::{Root, Value, Values, joined, merge, texts};
 /// Names that stay what they are, whatever else of that name the code makes.
 const LASTING: [&str; 5] = ["eval", "Function", "require", "globalThis", "process"];
 /// The global object, by its names.
-const WORLD: [&str; 6] = ["globalThis", "global", "window", "self", "GLOBAL", "root"];
+const WORLD: [&str; 8] = [
+    "globalThis",
+    "global",
+    "window",
+    "self",
+    "GLOBAL",
+    "root",
+    "top",
+    "frames",
+];
 /// Globals that are dangerous as members of something that may be the global object.
 const OF_WORLD: [&str; 5] = ["eval", "Function", "process", "require", "globalThis"];
 

@@ -102,6 +102,7 @@ pub(in crate::code_safety) const DANGER: Danger = Danger {
         "asyncio.create_subprocess_exec",
         "asyncio.create_subprocess_shell",
         "asyncio.subprocess",
+        "futures.ProcessPoolExecutor",
         "sys.meta_path",
         "sys.path_hooks",
         "sys.settrace",
