@@ -10,6 +10,7 @@ pub mod attribution;
 pub mod audit;
 pub mod calendar;
 pub mod catalog;
+pub mod code_safety;
 pub mod cursor;
 pub mod env;
 pub mod freshness;

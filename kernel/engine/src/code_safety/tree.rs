@@ -1,0 +1,119 @@
+//! The syntax tree: parsed within bounds, walked without recursion.
+
+use std::ops::ControlFlow;
+
+use tree_sitter::{Node, ParseOptions, Parser, Tree};
+
+use super::Language;
+
+/// Nodes of a tree. Code of [`super::MAX_CODE_BYTES`] has about half as many; it bounds the time.
+pub(super) const MAX_NODES: usize = 200_000;
+/// How deep nodes may lie in each other. Code written by hand stays below 100.
+pub(super) const MAX_DEPTH: usize = 600;
+/// How often the parser may report progress, which it does every 100 steps. Sound code of
+/// [`super::MAX_CODE_BYTES`] takes a tenth of it; only the search for a way around errors takes more.
+const MAX_PROGRESS: usize = 40_000;
+
+/// Why there is no tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unread {
+    TooComplex,
+    /// No sentence of the language from here on: byte offset.
+    Syntax(usize),
+}
+
+/// Parses the whole code, or says from where it cannot be read.
+pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
+    let mut parser = Parser::new();
+    let grammar = match language {
+        Language::Python => tree_sitter_python::LANGUAGE,
+        Language::JavaScript => tree_sitter_javascript::LANGUAGE,
+    };
+    parser
+        .set_language(&grammar.into())
+        .map_err(|_| Unread::TooComplex)?;
+    let mut steps = 0;
+    let mut progress = |_: &_| {
+        steps += 1;
+        match steps > MAX_PROGRESS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let options = ParseOptions::new().progress_callback(&mut progress);
+    let bytes = code.as_bytes();
+    let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
+    let tree = parser
+        .parse_with_options(&mut read, None, Some(options))
+        .ok_or(Unread::TooComplex)?;
+    let mut nodes = 0;
+    let mut wrong = None;
+    let deep = walk(tree.root_node(), |node, above| {
+        nodes += 1;
+        if wrong.is_none() && (node.is_error() || node.is_missing()) {
+            wrong = Some(node.start_byte());
+        }
+        nodes <= MAX_NODES && above.len() <= MAX_DEPTH
+    });
+    match (deep, wrong) {
+        (false, _) => Err(Unread::TooComplex),
+        (true, Some(at)) => Err(Unread::Syntax(at)),
+        (true, None) => Ok(tree),
+    }
+}
+
+/// Visits each node before those in it, with the nodes above it, the nearest last. Stops when the
+/// visitor says `false`, and says so.
+pub(super) fn walk<'t>(
+    root: Node<'t>,
+    mut visit: impl FnMut(Node<'t>, &[Node<'t>]) -> bool,
+) -> bool {
+    let mut cursor = root.walk();
+    let mut above = Vec::new();
+    loop {
+        let node = cursor.node();
+        if !visit(node, &above) {
+            return false;
+        }
+        if cursor.goto_first_child() {
+            above.push(node);
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return true;
+            }
+            above.pop();
+        }
+    }
+}
+
+/// The named nodes right below, without comments.
+pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut cursor = node.walk();
+    let named = node.named_children(&mut cursor);
+    named.filter(|n| !n.is_extra() || n.is_error()).collect()
+}
+
+/// Those of them that are in this field.
+pub(super) fn fields<'t>(node: Node<'t>, field: &str) -> Vec<Node<'t>> {
+    let mut cursor = node.walk();
+    let list = node.children_by_field_name(field, &mut cursor);
+    list.filter(Node::is_named).collect()
+}
+
+/// The node in this field.
+pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
+    node.child_by_field_name(name)
+}
+
+/// The expression within parentheses.
+pub(super) fn bare(mut node: Node<'_>) -> Node<'_> {
+    while node.kind() == "parenthesized_expression" {
+        match children(node).as_slice() {
+            [inner] => node = *inner,
+            _ => break,
+        }
+    }
+    node
+}
