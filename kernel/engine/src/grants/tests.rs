@@ -178,6 +178,18 @@ fn a_fork_leaves_only_what_takes_away() {
     assert_eq!(there.forked().collect::<Vec<_>>(), [issuer(1)]);
 }
 
+/// An operation that names another one before it is a branch, whether it came in order or waited.
+#[test]
+fn a_broken_chain_is_a_fork() {
+    let one = log(1, vec![allow(1), allow(2)]);
+    let other = log(1, vec![allow(3), allow(4)]);
+    for order in [[&one[0], &other[1]], [&other[1], &one[0]]] {
+        let grants = applied(order);
+        assert_eq!(grants.forked().collect::<Vec<_>>(), [issuer(1)]);
+        assert!(in_force(&grants, &everyone(), 0).is_empty());
+    }
+}
+
 #[test]
 fn a_refused_operation_leaves_no_trace() {
     let mut full = log(1, vec![allow(1)]).remove(0);
