@@ -11,8 +11,8 @@ const HARMLESS: &str = include_str!("validators/harmless.txt");
 /// Harmless calls that are refused all the same, each with the reason why that is borne.
 const FALSE_ALARMS: [(&str, &str); 2] = [
     (
-        r#"["sandbox","run_command",{"command":"ps aux | grep nginx"}]"#,
-        "MGP §4.5 wants metacharacters refused; a pipe is one, whoever stands behind it",
+        r#"["sandbox","search",{"query":"rock & roll; ls"}]"#,
+        "a lone `; ls` is how tools are probed for shells behind them",
     ),
     (
         r#"["network_restricted","write_file",{"path":"README.md","content":"Open http://localhost:3000 when the server is up."}]"#,

@@ -236,8 +236,8 @@ fn judge_address(text: &str, role: Role) -> Option<Finding> {
 fn judge_words(text: &str, role: Role) -> Option<Finding> {
     let single = !text.trim().contains(char::is_whitespace);
     let plainly = match role {
-        Role::Command | Role::Args => true,
-        Role::Url | Role::Host => true,
+        // The whole of a URL is judged as one; in its query, a word is a word.
+        Role::Command | Role::Args | Role::Url | Role::Host => true,
         Role::Other => single,
         Role::Path | Role::Sql | Role::Code | Role::Prose => false,
         Role::Method | Role::Mode | Role::Action => single,
@@ -245,10 +245,10 @@ fn judge_words(text: &str, role: Role) -> Option<Finding> {
     let breaks = |c: char| c.is_whitespace() || "\"'`<>(),;|&={}".contains(c);
     text.split(breaks)
         .filter(|w| w.len() > 2 && w.len() < 300)
-        .find_map(|word| judge_word(word, plainly))
+        .find_map(|word| judge_word(word, plainly, role))
 }
 
-fn judge_word(word: &str, plainly: bool) -> Option<Finding> {
+fn judge_word(word: &str, plainly: bool, role: Role) -> Option<Finding> {
     let word = word.trim_end_matches(['.', '!', ':', ',']);
     let unc = word.trim_start_matches('\\');
     if word.starts_with("\\\\") && !unc.is_empty() {
@@ -278,7 +278,8 @@ fn judge_word(word: &str, plainly: bool) -> Option<Finding> {
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()));
     let reached = rest.len() > 1 && rest.starts_with('/') || port;
     let metadata = finding.reason.ends_with("metadata service of a cloud") && host.contains('.');
-    (plainly || reached || metadata).then_some(finding)
+    let counts = plainly && (dotted || bracket || !matches!(role, Role::Url | Role::Host));
+    (counts || reached || metadata).then_some(finding)
 }
 
 /// `/8` after an address makes a block of addresses of it, which is no place to go to.

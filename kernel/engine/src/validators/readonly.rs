@@ -184,7 +184,7 @@ pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
         roles::asks_a_database(&words) || call.side_effects.iter().any(|e| e == "database");
     let runs = roles::runs_commands(&words);
     for leaf in &args.leaves {
-        if let Some(finding) = judge_leaf(leaf, database, runs) {
+        if let Some(finding) = judge_leaf(leaf, args, database, runs) {
             return Err(Blocked::at(Validator::Readonly, leaf, finding));
         }
     }
@@ -219,7 +219,7 @@ fn writes(rule: &'static str, reason: &str) -> Option<Finding> {
     Some(Finding::new(rule, reason, HINT))
 }
 
-fn judge_leaf(leaf: &Leaf, database: bool, runs: bool) -> Option<Finding> {
+fn judge_leaf(leaf: &Leaf, args: &Arguments, database: bool, runs: bool) -> Option<Finding> {
     if matches!(leaf.kind, Kind::Number | Kind::Key) {
         return None;
     }
@@ -234,6 +234,9 @@ fn judge_leaf(leaf: &Leaf, database: bool, runs: bool) -> Option<Finding> {
         Role::Command if list => None,
         // Some databases call their statements commands.
         Role::Command if database || sql::is_statement(text) => sql::judge(text),
+        Role::Command if args.leaves.iter().any(|l| belongs(l, leaf)) => {
+            commands::words(text).err()
+        }
         Role::Command => judge_command(text),
         Role::Method => judge_method(text),
         Role::Mode => judge_mode(text),
@@ -272,7 +275,9 @@ fn is_mutation(text: &str) -> bool {
     whole.contains('{')
         && outside.lines().any(|l| {
             let mut words = l.split_whitespace();
-            words.next() == Some("mutation") && words.count() <= 3
+            let named = words.next() == Some("mutation");
+            let rest: Vec<&str> = words.collect();
+            named && (rest.len() <= 1 || rest.iter().any(|w| w.starts_with('@')))
         })
 }
 
@@ -413,6 +418,14 @@ fn sed_writes(script: &str) -> bool {
             && trimmed.matches('/').count() >= 3
 }
 
+/// Whether a text is among the words that go with this program.
+fn belongs(other: &Leaf, head: &Leaf) -> bool {
+    let both = other.kind == Kind::Element && head.kind == Kind::Element;
+    let listed = both && other.parent == head.parent && other.path != head.path;
+    let role = roles::of_key(&other.key);
+    listed || role == Role::Args && other.object == head.object && other.kind != Kind::Key
+}
+
 /// Commands given as a list of words, or as a program and its arguments.
 fn judge_lists(args: &Arguments) -> Result<(), Blocked> {
     let heads = args.leaves.iter().filter(|l| {
@@ -420,15 +433,7 @@ fn judge_lists(args: &Arguments) -> Result<(), Blocked> {
         first && roles::of_key(&l.key) == Role::Command
     });
     for head in heads {
-        let rest = args.leaves.iter().filter(|other| {
-            let listed = other.kind == Kind::Element
-                && other.parent == head.parent
-                && other.path != head.path;
-            let argument = roles::of_key(&other.key) == Role::Args
-                && other.object == head.object
-                && other.kind != Kind::Key;
-            argument || listed && head.kind == Kind::Element
-        });
+        let rest = args.leaves.iter().filter(|other| belongs(other, head));
         let mut words = commands::words(&views::plain(&head.text)).unwrap_or_default();
         words.extend(rest.flat_map(|l| {
             let plain = views::plain(&l.text);
