@@ -76,6 +76,44 @@ fn judge_text(text: &str, role: Role) -> Option<Finding> {
     judge_urls(text, strict)
         .or_else(|| strict.then(|| judge_address(text, role))?)
         .or_else(|| judge_words(text, role))
+        .or_else(|| judge_settings(text))
+        .or_else(|| matches!(role, Role::Command | Role::Args).then(|| judge_numbers(text))?)
+}
+
+/// `host=localhost port=5432`, `Server=127.0.0.1;`.
+fn judge_settings(text: &str) -> Option<Finding> {
+    let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ','));
+    parts
+        .filter_map(|p| p.split_once('='))
+        .find_map(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            let named = [
+                "host", "hostname", "hostaddr", "server", "addr", "address", "ip",
+            ];
+            named
+                .contains(&key.as_str())
+                .then(|| judge_host(value, false))?
+        })
+}
+
+/// Hosts in a form that only the words of a command can have: `127.1`, one large number, and the
+/// pieces of `name:80:10.0.0.1`.
+fn judge_numbers(text: &str) -> Option<Finding> {
+    text.split(|c: char| c.is_whitespace() || c == '=')
+        .find_map(|word| {
+            let large = word.parse::<u64>().is_ok_and(|n| n >= 1 << 24);
+            let short = word.contains('.') && !word.starts_with("0.") && !word.ends_with('.');
+            let hex = word.starts_with("0x") && word.contains('.');
+            if (large || short || hex) && !addresses::readings(word).is_empty() {
+                return judge_host(word, true);
+            }
+            let pieces = word.split(':').filter(|p| p.len() > 4);
+            (word.matches(':').count() > 1).then(|| {
+                pieces
+                    .filter(|p| !p.contains('/'))
+                    .find_map(|p| judge_host(p, false))
+            })?
+        })
 }
 
 /// Each `scheme:` with slashes after it.
@@ -135,7 +173,7 @@ fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<Finding> {
         return Some(finding);
     }
     let until_slash = whole.split('/').next()?;
-    let mut others = until_slash.split(['@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|']);
+    let mut others = until_slash.split(['@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0']);
     others.find_map(|host| judge_host(host, false))
 }
 

@@ -73,6 +73,13 @@ fn judge_text(text: &str, roots: &[String]) -> Option<Finding> {
             "the path is encoded in a form that hides dots or slashes",
         );
     }
+    let device = ["con", "prn", "aux", "nul", "com1", "com2", "lpt1"];
+    if device.contains(&lower.trim()) || lower.contains("::$") {
+        return out(
+            "device",
+            "the path names a device or a hidden stream of a file",
+        );
+    }
     let text = file_of(text);
     let slashed = text.trim().replace('\\', "/");
     if slashed.starts_with("//") && slashed.len() > 2 && !slashed[2..].starts_with('/') {
@@ -178,7 +185,13 @@ fn resolved(path: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     // Windows drops dots and spaces at the end of a part, and so makes `..` of `.. `.
     for part in path.split('/') {
+        // Some servers take what follows a semicolon for a parameter.
         let trimmed = part.trim();
+        let trimmed = trimmed.strip_suffix(';').unwrap_or(trimmed);
+        // What a careless filter leaves of it is `..`.
+        if trimmed.len() > 3 && trimmed.bytes().all(|c| c == b'.') {
+            return None;
+        }
         match trimmed {
             "" | "." => {}
             ".." => {

@@ -3,7 +3,7 @@
 use super::Finding;
 
 /// Programs that stop, change or take over the machine, or open a line to another one.
-const CLOSED: [&str; 76] = [
+const CLOSED: [&str; 82] = [
     "sudo",
     "su",
     "doas",
@@ -80,6 +80,12 @@ const CLOSED: [&str; 76] = [
     "launchctl",
     "systemctl",
     "xargs",
+    "rimraf",
+    "script",
+    "watch",
+    "trap",
+    "alias",
+    "parallel",
 ];
 
 /// Programs that run what a word of theirs says, and the words that make them.
@@ -166,12 +172,34 @@ pub(super) fn judge(words: &[String]) -> Option<Finding> {
         let inner: Vec<String> = rest.iter().skip_while(|w| own(w)).cloned().collect();
         return judge(&inner);
     }
-    if CLOSED.contains(&program.as_str()) || program.starts_with("mkfs") {
+    if CLOSED.contains(&program.as_str())
+        || program.starts_with("mkfs")
+        || program.starts_with("ld-")
+    {
         return found("program", &format!("{program} is not run for agents"));
     }
-    judge_inline(&program, rest)
+    carried(&program, rest)
+        .or_else(|| judge_inline(&program, rest))
         .or_else(|| destroys(&program, rest))
         .or_else(|| judge_options(&program, rest))
+}
+
+/// Programs that start the one that stands somewhere among their words.
+const STARTERS: [&str; 16] = [
+    "flock", "chronic", "npx", "pnpx", "bunx", "npm", "pnpm", "yarn", "unbuffer", "ltrace",
+    "taskset", "numactl", "chrt", "ssh", "docker", "kubectl",
+];
+
+/// A recursive delete behind a program that starts others: `flock x rm -rf a`, `npx rimraf a`.
+fn carried(program: &str, rest: &[String]) -> Option<Finding> {
+    if !STARTERS.contains(&program) {
+        return None;
+    }
+    rest.iter().enumerate().find_map(|(at, word)| {
+        let name = name_of(word);
+        let deletes = name == "rimraf" || name == "rm" && has(&rest[at + 1..], "--recursive", "rR");
+        deletes.then(|| Finding::new("recursive_delete", format!("{program} starts {name}"), HINT))
+    })
 }
 
 fn found(rule: &'static str, reason: &str) -> Option<Finding> {
@@ -301,6 +329,10 @@ fn destroys(program: &str, rest: &[String]) -> Option<Finding> {
 
 fn judge_options(program: &str, rest: &[String]) -> Option<Finding> {
     let finds = program == "find" || program == "fd";
+    if let Some(word) = rest.iter().find(|w| runs_another(program, w)) {
+        let reason = format!("{word} makes {program} run another program");
+        return Some(Finding::new("option", reason, HINT));
+    }
     rest.iter().find_map(|word| {
         let lower = word.to_lowercase();
         let start = lower.split(['=', ' ']).next().unwrap_or_default();
@@ -317,6 +349,33 @@ fn judge_options(program: &str, rest: &[String]) -> Option<Finding> {
             Finding::new("option", reason, HINT)
         })
     })
+}
+
+/// Words by which one program starts others.
+fn runs_another(program: &str, word: &str) -> bool {
+    let lower = word.to_lowercase();
+    match program {
+        "git" => lower.contains("=!") || lower.starts_with("--exec-path="),
+        "ssh" | "scp" | "sftp" => {
+            let option = lower.strip_prefix("-o").unwrap_or(&lower);
+            let named = ["proxycommand", "localcommand", "permitlocalcommand"];
+            named.iter().any(|n| option.starts_with(n)) || word.starts_with("-S")
+        }
+        "tar" | "bsdtar" => word.starts_with("-I"),
+        "zip" => word.starts_with("-TT"),
+        "rsync" => word.starts_with("-e"),
+        "sed" => {
+            let command =
+                word.trim_start_matches(|c: char| c.is_ascii_digit() || "$!,".contains(c));
+            command == "e" || command.starts_with("e ")
+        }
+        "vim" | "vi" | "nvim" | "less" | "more" | "man" => {
+            word.starts_with('+') && word.contains('!')
+        }
+        "docker" | "podman" => lower.contains("source=/,") || lower.contains("src=/,"),
+        "curl" => lower.starts_with("-d@"),
+        _ => false,
+    }
 }
 
 /// `find -exec` of a program that only reads.

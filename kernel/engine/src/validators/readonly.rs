@@ -8,7 +8,12 @@ use super::{Blocked, Call, Finding, Validator, commands, programs, sql, views};
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
 
 /// First words of names of tools that write.
-const WRITING: [&str; 44] = [
+const WRITING: [&str; 49] = [
+    "rm",
+    "mv",
+    "cp",
+    "del",
+    "touch",
     "write",
     "create",
     "delete",
@@ -343,6 +348,10 @@ fn judge_argv(words: &[String]) -> Option<Finding> {
     if let Some(finding) = programs::judge(words) {
         return Some(finding);
     }
+    let operands = rest.iter().filter(|w| !w.starts_with('-')).count();
+    if program == "uniq" && operands > 1 {
+        return writes("command", "uniq writes to its second file");
+    }
     let known = READING.contains(&program.as_str());
     let plain = !rest.iter().any(|w| writing_word(&program, w));
     let reads = READING_WORDS
@@ -380,7 +389,7 @@ fn writing_word(program: &str, word: &str) -> bool {
     let starts = |set: &[&str]| set.iter().any(|s| lower.starts_with(s));
     match program {
         "find" | "fd" => starts(&["-delete", "-exec", "-ok", "-fprint", "-fls", "-x"]),
-        "sort" => cluster("o") || starts(&["--output"]),
+        "sort" => cluster("o") || starts(&["--o"]),
         "sed" => {
             cluster("iwE") && !matches!(word, "-E") || starts(&["--in-place"]) || sed_writes(word)
         }

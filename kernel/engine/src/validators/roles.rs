@@ -72,7 +72,7 @@ fn of_singular(word: &str) -> Role {
         "args" | "arguments" | "argument" | "arg" | "argv" | "params" | "parameter" => Role::Args,
         "path" | "file" | "filename" | "filepath" | "dir" | "directory" | "folder" | "cwd"
         | "workdir" | "dest" | "destination" | "dirname" | "pathname" | "src" | "dst"
-        | "outfile" | "infile" => Role::Path,
+        | "outfile" | "infile" | "glob" | "location" => Role::Path,
         "url" | "uri" | "href" | "link" | "endpoint" | "webhook" | "proxy" | "baseurl"
         | "imageurl" | "callback" | "website" | "site" | "feed" => Role::Url,
         "host" | "hostname" | "ip" | "ipaddress" | "domain" | "fqdn" => Role::Host,

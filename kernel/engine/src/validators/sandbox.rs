@@ -4,6 +4,35 @@ use super::arguments::{Arguments, Kind, Leaf};
 use super::roles::{self, Role};
 use super::{Blocked, Call, Finding, Validator, commands, paths, patterns, programs, views};
 
+/// Variables that decide which code a program runs.
+const ENVIRONMENT: [&str; 15] = [
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "LD_AUDIT",
+    "DYLD_INSERT_LIBRARIES",
+    "BASH_ENV",
+    "PATH",
+    "IFS",
+    "PROMPT_COMMAND",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "RUBYOPT",
+    "GIT_SSH_COMMAND",
+    "GIT_EXTERNAL_DIFF",
+];
+
+/// Folders whose programs may be started by their whole path.
+const PROGRAMS: [&str; 6] = [
+    "/bin/",
+    "/usr/bin/",
+    "/usr/local/bin/",
+    "/sbin/",
+    "/usr/sbin/",
+    "/opt/homebrew/bin/",
+];
+
 pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
     let runs = roles::runs_commands(&roles::words(call.tool))
         || call.side_effects.iter().any(|e| e == "process");
@@ -28,6 +57,14 @@ fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<Finding> {
             hint,
         ));
     }
+    if leaf.kind == Kind::Key && ENVIRONMENT.contains(&leaf.text.as_str()) {
+        let reason = format!("{} changes which program is run", leaf.text);
+        return Some(Finding::new(
+            "environment",
+            reason,
+            "leave this variable out",
+        ));
+    }
     let role = match (leaf.kind, roles::of_key(&leaf.key)) {
         (Kind::Key, _) => Role::Other,
         (_, Role::Other) if runs => Role::Command,
@@ -38,6 +75,7 @@ fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<Finding> {
         (Role::Command, _) => judge_command(&leaf.text, roots),
         (Role::Path, _) => judge_path(&leaf.text, roots),
         (Role::Url, _) => judge_url(&leaf.text, roots),
+        (Role::Prose | Role::Code, _) if runs => judge_script(&leaf.text),
         (Role::Prose | Role::Code, _) => None,
         (Role::Host | Role::Sql | Role::Method | Role::Mode | Role::Action | Role::Other, _) => {
             judge_other(&leaf.text)
@@ -58,6 +96,13 @@ fn judge_command(text: &str, roots: &[String]) -> Option<Finding> {
         }
     }
     windows_variable(text)
+}
+
+/// A text of a tool that runs things: several lines are its nature, destruction is not.
+fn judge_script(text: &str) -> Option<Finding> {
+    views::both(text)
+        .iter()
+        .find_map(|view| commands::parts(view).find_map(|part| deletes(&part)))
 }
 
 /// Within quotes only the plainest destruction counts: text may speak of commands.
@@ -84,7 +129,9 @@ fn windows_variable(text: &str) -> Option<Finding> {
 /// A program and its words.
 fn judge_argv(words: &[String], roots: &[String]) -> Option<Finding> {
     programs::judge(words).or_else(|| {
-        let mut rest = words.iter().skip(1);
+        let known = |w: &String| PROGRAMS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
+        let skipped = usize::from(words.first().is_some_and(known));
+        let mut rest = words.iter().skip(skipped);
         rest.find_map(|word| judge_operand(word, roots))
     })
 }
@@ -146,6 +193,14 @@ fn judge_url(text: &str, roots: &[String]) -> Option<Finding> {
 }
 
 fn judge_other(text: &str) -> Option<Finding> {
+    // A value that is one word may be opened as a path: then not in the system's own places.
+    if !text.contains(char::is_whitespace)
+        && text.starts_with(['/', '~'])
+        && text.len() > 2
+        && let Some(finding) = paths::judge(text, &[])
+    {
+        return Some(finding);
+    }
     let escapes = |view: &String| {
         let climbs = view.replace('\\', "/");
         (climbs.starts_with("../") || climbs.contains("/../../")).then(|| {

@@ -73,6 +73,30 @@ const FUNCTIONS: [&str; 38] = [
     "sleep",
 ];
 
+/// What statements that define things define.
+const OBJECTS: [&str; 14] = [
+    "table",
+    "database",
+    "schema",
+    "view",
+    "index",
+    "user",
+    "role",
+    "procedure",
+    "function",
+    "trigger",
+    "sequence",
+    "login",
+    "temp",
+    "temporary",
+];
+
+/// What may follow the name of a column.
+const AFTER_NAMES: [&str; 15] = [
+    "from", "as", "and", "or", "where", "is", "in", "like", "not", "between", "order", "group",
+    "desc", "asc", "then",
+];
+
 /// What one kind of database does differently.
 #[derive(Clone, Copy, Default)]
 struct Dialect {
@@ -226,6 +250,7 @@ fn inside(tokens: &[Token]) -> Option<Finding> {
                 "analyze" | "explain" | "begin" | "verbose" | "plan" | "then"
             );
         let called = tokens.get(at + 1) == Some(&Token::Sign('('));
+        let quoted = at > 0 && tokens.get(at - 1) == Some(&Token::Sign('$'));
         match word(at) {
             "into" => return writes("INTO"),
             "insert" | "merge" | "replace" if word(at + 1) == "into" => {
@@ -236,6 +261,22 @@ fn inside(tokens: &[Token]) -> Option<Finding> {
                 if opens && !called =>
             {
                 return writes(&word(at).to_uppercase());
+            }
+            "drop" | "create" | "alter" | "truncate"
+                if OBJECTS.contains(&word(at + 1)) && !quoted =>
+            {
+                return writes(&word(at).to_uppercase());
+            }
+            // Some databases need no semicolon between statements.
+            "update" if (2..5).any(|n| word(at + n) == "set") => return writes("UPDATE"),
+            "insert" if !called && (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
+                return writes("INSERT");
+            }
+            "exec" | "execute"
+                if at > 0
+                    && matches!(tokens.get(at + 1), Some(Token::Word(w)) if !AFTER_NAMES.contains(&w.as_str())) =>
+            {
+                return writes("EXEC");
             }
             "delete" if word(at + 1) == "from" => return writes("DELETE"),
             "for"
