@@ -325,15 +325,10 @@ fn judge_code<R>(
     args: &Arguments,
     judge: &impl Fn(&str) -> Result<(), R>,
 ) -> Result<(), No<R>> {
-    let marked = |leaf: &Leaf| {
-        roles::of_key(&leaf.key) == Role::Code || call.code_arguments.contains(&leaf.key)
-    };
+    let marked = |leaf: &Leaf| leaf.role == Role::Code || call.code_arguments.contains(&leaf.key);
     let unmarked = |leaf: &Leaf| {
         use Role::{Args, Command, Other, Prose, Sql};
-        matches!(
-            roles::of_key(&leaf.key),
-            Args | Command | Other | Prose | Sql
-        )
+        matches!(leaf.role, Args | Command | Other | Prose | Sql)
     };
     let mut texts = args.joined(marked);
     if texts.is_empty() {

@@ -87,3 +87,50 @@ fn every_attack_passes_with_none() {
         assert_eq!(none.judge(&call, |_| Err(())), Ok(()), "{line}");
     }
 }
+
+/// No text breaks a validator, and none is much slower to judge than it is long.
+#[test]
+fn hostile_texts_are_judged_to_the_end() {
+    let pieces = [
+        ":",
+        "a:",
+        "x:\\\\a",
+        "http:a ",
+        "$",
+        "$$",
+        "$a$",
+        "/*",
+        "'",
+        "\\",
+        "`",
+        "$(",
+        "{",
+        "[",
+        "{\"a\":",
+        "%25",
+        "@",
+        "..;/",
+        "\u{200b}",
+        "; ls ",
+        "=",
+        "-- ",
+        "mutation {",
+        "x=y;",
+        "1.",
+        "::",
+    ];
+    for piece in pieces {
+        let text = piece.repeat(10_000 / piece.len());
+        for key in ["url", "command", "path", "sql", "args", "x", "code"] {
+            let args = serde_json::json!({ key: text, "list": [text] }).to_string();
+            for validator in ["sandbox", "readonly", "network_restricted"] {
+                let call = Call {
+                    tool: "run_command",
+                    args: &args,
+                    ..Call::default()
+                };
+                let _ = Validators::of([validator]).judge(&call, |_| Ok::<(), ()>(()));
+            }
+        }
+    }
+}

@@ -8,9 +8,12 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::Finding;
+use super::roles::{self, Role};
 
 /// Most texts in one call. Real calls have some tens; more is refused, not passed unseen.
 const LEAVES_MAX: usize = 20_000;
+/// Most commands in one call: each is held against all other texts of the call.
+const COMMANDS_MAX: usize = 256;
 /// Deepest JSON inside of strings inside of JSON.
 const NESTED_MAX: usize = 4;
 
@@ -25,6 +28,8 @@ pub(super) struct Leaf {
     pub(super) object: String,
     /// The nearest key above it.
     pub(super) key: String,
+    /// What the key makes of it.
+    pub(super) role: Role,
     /// As JSON has it, unescaped.
     pub(super) text: String,
     /// What it is besides a text.
@@ -63,6 +68,7 @@ impl Arguments {
                     parent: leaf.parent,
                     object: leaf.object,
                     key: leaf.key,
+                    role: leaf.role,
                     kind: leaf.kind,
                 };
                 // A text that only looks like JSON is judged as the text it is.
@@ -75,6 +81,11 @@ impl Arguments {
             if args.leaves.len() > LEAVES_MAX {
                 return Err(unreadable("too many values"));
             }
+        }
+        let commands = args.leaves.iter().filter(|l| l.role == Role::Command);
+        let heads = commands.filter(|l| l.kind != Kind::Element || l.path.ends_with("/0"));
+        if heads.count() > COMMANDS_MAX {
+            return Err(unreadable("too many commands"));
         }
         Ok(args)
     }
@@ -125,6 +136,7 @@ struct Place {
     parent: String,
     object: String,
     key: String,
+    role: Role,
     kind: Kind,
 }
 
@@ -135,6 +147,7 @@ impl Default for Place {
             parent: String::new(),
             object: String::new(),
             key: String::new(),
+            role: Role::Other,
             kind: Kind::Text,
         }
     }
@@ -147,6 +160,7 @@ impl Place {
             parent: self.parent.clone(),
             object: self.object.clone(),
             key: self.key.clone(),
+            role: self.role,
             text,
             kind,
         }
@@ -158,6 +172,7 @@ impl Place {
             parent: self.path.clone(),
             object: self.object.clone(),
             key: self.key.clone(),
+            role: self.role,
             kind: Kind::Element,
         }
     }
@@ -169,6 +184,7 @@ impl Place {
             parent: self.path.clone(),
             object: self.path.clone(),
             key: key.to_owned(),
+            role: roles::of_key(key),
             kind: Kind::Text,
         }
     }
@@ -246,6 +262,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             let place = self.place.member(&key);
             let mut named = place.leaf(key, Kind::Key);
             named.key = self.place.key.clone();
+            named.role = self.place.role;
             self.out.push(named);
             let walk = Walk {
                 out: &mut *self.out,

@@ -9,7 +9,7 @@ use url::Host;
 
 use super::addresses;
 use super::arguments::{Arguments, Kind, Leaf};
-use super::roles::{self, Role};
+use super::roles::Role;
 use super::{Blocked, Call, Finding, Validator, views};
 
 /// Schemes that open files, speak to other services in raw bytes, or run something.
@@ -39,6 +39,9 @@ const CLOSED_SCHEMES: [&str; 21] = [
 /// Whose URLs have a host whatever the number of slashes (WHATWG).
 const SPECIAL: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
 
+/// Longest part of a URL before its path, in bytes; names and passwords fit into a tenth of it.
+const AUTHORITY_MAX: usize = 4_096;
+
 const HINT: &str =
     "use a public address; a redirect to an inner one is refused when it is followed";
 
@@ -52,7 +55,7 @@ pub(super) fn judge(_call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
 }
 
 fn judge_leaf(leaf: &Leaf) -> Option<Finding> {
-    let role = roles::of_key(&leaf.key);
+    let role = leaf.role;
     if leaf.kind == Kind::Number {
         return (role == Role::Host || role == Role::Url).then(|| judge_host(&leaf.text, true))?;
     }
@@ -118,6 +121,7 @@ fn judge_numbers(text: &str) -> Option<Finding> {
 
 /// Each `scheme:` with slashes after it.
 fn judge_urls(text: &str, strict: bool) -> Option<Finding> {
+    let lead = text.len() - text.trim_start().len();
     for (at, _) in text.match_indices(':') {
         let scheme = scheme_before(&text[..at]);
         let rest = &text[at + 1..];
@@ -126,7 +130,7 @@ fn judge_urls(text: &str, strict: bool) -> Option<Finding> {
         }
         let special = SPECIAL.contains(&scheme.as_str());
         let slashes = rest.chars().take_while(|c| matches!(c, '/' | '\\')).count();
-        let starts = text[..at].trim_start().len() == scheme.len();
+        let starts = at - scheme.len() == lead;
         let closed = CLOSED_SCHEMES.contains(&scheme.as_str());
         if closed && (slashes >= 1 || strict && starts) {
             return Some(Finding::new(
@@ -173,6 +177,10 @@ fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<Finding> {
         return Some(finding);
     }
     let until_slash = whole.split('/').next()?;
+    if until_slash.len() > AUTHORITY_MAX {
+        let reason = "a URL whose host cannot be found in it";
+        return Some(Finding::new("unreadable", reason, HINT));
+    }
     let mut others = until_slash.split(['@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0']);
     others.find_map(|host| judge_host(host, false))
 }

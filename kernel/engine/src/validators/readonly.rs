@@ -228,10 +228,13 @@ fn judge_leaf(leaf: &Leaf, args: &Arguments, database: bool, runs: bool) -> Opti
     if matches!(leaf.kind, Kind::Number | Kind::Key) {
         return None;
     }
-    let role = match roles::of_key(&leaf.key) {
-        Role::Other | Role::Prose if database => Role::Sql,
-        Role::Other if runs => Role::Command,
-        role => role,
+    let open = leaf.role == Role::Other;
+    let role = if database && (open || leaf.role == Role::Prose) {
+        Role::Sql
+    } else if runs && open {
+        Role::Command
+    } else {
+        leaf.role
     };
     let list = leaf.kind == Kind::Element;
     views::both(&leaf.text).iter().find_map(|text| match role {
@@ -239,7 +242,7 @@ fn judge_leaf(leaf: &Leaf, args: &Arguments, database: bool, runs: bool) -> Opti
         Role::Command if list => None,
         // Some databases call their statements commands.
         Role::Command if database || sql::is_statement(text) => sql::judge(text),
-        Role::Command if args.leaves.iter().any(|l| belongs(l, leaf)) => {
+        Role::Command if leaf.role == role && args.leaves.iter().any(|l| belongs(l, leaf)) => {
             commands::words(text).err()
         }
         Role::Command => judge_command(text),
@@ -431,7 +434,7 @@ fn sed_writes(script: &str) -> bool {
 fn belongs(other: &Leaf, head: &Leaf) -> bool {
     let both = other.kind == Kind::Element && head.kind == Kind::Element;
     let listed = both && other.parent == head.parent && other.path != head.path;
-    let role = roles::of_key(&other.key);
+    let role = other.role;
     listed || role == Role::Args && other.object == head.object && other.kind != Kind::Key
 }
 
@@ -439,7 +442,7 @@ fn belongs(other: &Leaf, head: &Leaf) -> bool {
 fn judge_lists(args: &Arguments) -> Result<(), Blocked> {
     let heads = args.leaves.iter().filter(|l| {
         let first = l.kind == Kind::Text || l.kind == Kind::Element && l.path.ends_with("/0");
-        first && roles::of_key(&l.key) == Role::Command
+        first && l.role == Role::Command
     });
     for head in heads {
         let rest = args.leaves.iter().filter(|other| belongs(other, head));

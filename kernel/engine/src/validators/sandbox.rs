@@ -65,7 +65,7 @@ fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<Finding> {
             "leave this variable out",
         ));
     }
-    let role = match (leaf.kind, roles::of_key(&leaf.key)) {
+    let role = match (leaf.kind, leaf.role) {
         (Kind::Key, _) => Role::Other,
         (_, Role::Other) if runs => Role::Command,
         (_, role) => role,
@@ -219,7 +219,7 @@ fn judge_other(text: &str) -> Option<Finding> {
 
 /// A command whose program and words stand in several arguments, or in a list.
 fn judge_split(args: &Arguments, roots: &[String]) -> Result<(), Blocked> {
-    let role = |leaf: &Leaf| roles::of_key(&leaf.key);
+    let role = |leaf: &Leaf| leaf.role;
     let given = |leaf: &&Leaf| leaf.kind != Kind::Key;
     let programs = args.leaves.iter().filter(given);
     for head in programs.filter(|l| role(l) == Role::Command) {

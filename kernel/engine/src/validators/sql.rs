@@ -232,7 +232,7 @@ fn judge_pragma(tokens: &[Token]) -> Option<Finding> {
     let asks = tokens.len() <= 2
         && !matches!(tokens.last(), Some(Token::Word(w)) if
         ["optimize", "incremental_vacuum", "wal_checkpoint", "shrink_memory"].contains(&w.as_str()));
-    (sets || given && !named || !given && !asks && !named).then(|| writes("this PRAGMA"))?
+    (sets || !named && (given || !asks)).then(|| writes("this PRAGMA"))?
 }
 
 /// Writes within a statement that begins like a reading one.
@@ -344,13 +344,9 @@ fn read(text: &str, dialect: Dialect) -> Vec<Token> {
             ('$', _) if dialect.dollar && dollar_tag(&chars, at).is_some() => {
                 let tag = dollar_tag(&chars, at).unwrap_or_default();
                 let body = at + tag.len();
-                let rest: String = chars[body..].iter().collect();
-                let close: String = tag.iter().collect();
                 out.push(Token::Quoted(String::new()));
-                match rest.find(&close) {
-                    Some(bytes) => body + rest[..bytes].chars().count() + tag.len(),
-                    None => chars.len(),
-                }
+                let close = chars[body..].windows(tag.len()).position(|w| w == tag);
+                close.map_or(chars.len(), |found| body + found + tag.len())
             }
             (c, _) if c.is_alphanumeric() || c == '_' => {
                 let end = skip(&chars, at, |c| {
