@@ -5,6 +5,9 @@ use super::Finding;
 /// Most words of one command that are looked at; a longer one is refused.
 const WORDS_MAX: usize = 4_096;
 
+/// How far the end of a brace is looked for, in characters.
+const BRACES_MAX: usize = 64;
+
 /// Cuts one plain command into words.
 ///
 /// Refused is every character that would make a shell do more than run one program: they are not
@@ -90,10 +93,16 @@ fn expands(next: Option<char>) -> bool {
     next.is_some_and(|c| c.is_ascii_alphanumeric() || "_({'\"[@*#?$!-".contains(c))
 }
 
-/// `{a,b}` and `{1..3}`, but not `{}`.
+/// `{a,b}` and `{1..3}`, but not `{}`; one without an end in sight counts, too.
 fn braces(rest: impl Iterator<Item = char>) -> bool {
-    let inner: String = rest.take_while(|c| !matches!(c, '}' | ' ')).collect();
-    inner.contains(',') || inner.contains("..")
+    let mut inner = String::new();
+    for c in rest.take(BRACES_MAX) {
+        if matches!(c, '}' | ' ') {
+            return inner.contains(',') || inner.contains("..");
+        }
+        inner.push(c);
+    }
+    inner.len() >= BRACES_MAX || inner.contains(',')
 }
 
 fn meta(what: &str, why: &str) -> Finding {
