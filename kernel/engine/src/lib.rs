@@ -33,3 +33,4 @@ pub mod spec;
 pub mod subscriptions;
 pub mod tasks;
 pub mod uris;
+pub mod validators;

@@ -1,0 +1,344 @@
+//! Looks at a call's arguments before they leave the kernel (MGP §4.5, §8.2).
+//!
+//! What is judged is text: no name is resolved, no link followed. So a public name that resolves to
+//! a private address, a redirect, and a symbolic link inside an allowed root are not seen here; who
+//! connects or opens must look again. Texts are judged as they are and in their plain form (NFKC,
+//! no invisible characters, percent-encoding undone), since nobody knows how the server reads them.
+
+mod addresses;
+mod arguments;
+mod commands;
+mod network;
+mod paths;
+mod patterns;
+mod programs;
+mod readonly;
+mod roles;
+mod sandbox;
+mod sql;
+mod views;
+
+use serde_json::{Value, json};
+
+use arguments::{Arguments, Leaf};
+use roles::Role;
+
+/// Longest echo of an argument in a refusal, in characters.
+const ECHO_MAX: usize = 80;
+
+/// A standard validator of MGP §4.5. `none` is the absence of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Validator {
+    /// No shell tricks, no destruction, no way out of the allowed folders.
+    Sandbox,
+    /// Nothing that writes.
+    Readonly,
+    /// No request to this machine, its networks or its cloud's metadata.
+    NetworkRestricted,
+    /// Arguments that are code keep to §7.
+    CodeSafety,
+}
+
+impl Validator {
+    /// As MGP names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Readonly => "readonly",
+            Self::NetworkRestricted => "network_restricted",
+            Self::CodeSafety => "code_safety",
+        }
+    }
+
+    /// By its name, to the letter. `none` is not one of them.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [
+            Self::Sandbox,
+            Self::Readonly,
+            Self::NetworkRestricted,
+            Self::CodeSafety,
+        ]
+        .into_iter()
+        .find(|v| v.name() == name)
+    }
+}
+
+/// The validators of one tool: made when its definition is read, used at each call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    chosen: Vec<Validator>,
+    unknown: Vec<String>,
+}
+
+impl Validators {
+    /// By their names. Several add up, and `none` takes nothing away from others. A name nobody
+    /// knows is kept for the audit and stands for `sandbox` and `network_restricted`.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut made = Self::default();
+        for name in names {
+            match Validator::named(name) {
+                Some(one) => made.add(one),
+                None if name == "none" => {}
+                None => made.add_unknown(name.to_owned()),
+            }
+        }
+        made
+    }
+
+    /// By the member `validator` of a tool's `security`: a name or a list of names. What is neither
+    /// is an unknown name; an absent member or `null` names none.
+    #[must_use]
+    pub fn declared(member: Option<&Value>) -> Self {
+        match member {
+            None | Some(Value::Null) => Self::default(),
+            Some(Value::String(name)) => Self::of([name.as_str()]),
+            Some(Value::Array(names)) => names.iter().fold(Self::default(), |all, name| match name
+                .as_str()
+            {
+                Some(name) => all.and(Self::of([name])),
+                None => all.and(Self::declared(Some(&json!({})))),
+            }),
+            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_))) => {
+                let mut made = Self::default();
+                made.add_unknown(echo(&other.to_string()));
+                made
+            }
+        }
+    }
+
+    /// For a tool that declares no validator, by the words of its name (MGP-272). The operator may
+    /// switch it off with `none`.
+    #[must_use]
+    pub fn by_name(tool: &str) -> Self {
+        let words = roles::words(tool);
+        let mut made = Self::default();
+        if roles::runs_commands(&words) {
+            made.add(Validator::Sandbox);
+        }
+        if roles::runs_code(&words) {
+            made.add(Validator::CodeSafety);
+        }
+        made
+    }
+
+    /// Both together: what the server declares and what the operator sets.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        other.chosen.into_iter().for_each(|one| self.add(one));
+        self.unknown.extend(other.unknown);
+        self
+    }
+
+    /// In force, in the order of judgement.
+    #[must_use]
+    pub fn chosen(&self) -> &[Validator] {
+        &self.chosen
+    }
+
+    /// Names that nobody knows; worth a line in the audit.
+    #[must_use]
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+
+    fn add(&mut self, one: Validator) {
+        if let Err(at) = self.chosen.binary_search(&one) {
+            self.chosen.insert(at, one);
+        }
+    }
+
+    fn add_unknown(&mut self, name: String) {
+        self.add(Validator::Sandbox);
+        self.add(Validator::NetworkRestricted);
+        self.unknown.push(name);
+    }
+
+    /// Judges one call; `code` is asked about each argument that is code, if `code_safety` holds.
+    ///
+    /// # Errors
+    /// The first thing that is not allowed.
+    pub fn judge<R>(
+        &self,
+        call: &Call<'_>,
+        code: impl Fn(&str) -> Result<(), R>,
+    ) -> Result<(), No<R>> {
+        let Some(first) = self.chosen.first() else {
+            return Ok(());
+        };
+        let args = match Arguments::read(call.args) {
+            Ok(args) => args,
+            Err(finding) => return Err(No::Blocked(Blocked::new(*first, "", "", finding))),
+        };
+        for &validator in &self.chosen {
+            match validator {
+                Validator::Sandbox => sandbox::judge(call, &args)?,
+                Validator::Readonly => readonly::judge(call, &args)?,
+                Validator::NetworkRestricted => network::judge(call, &args)?,
+                Validator::CodeSafety => judge_code(call, &args, &code)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A call as the validators see it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call<'a> {
+    /// The tool's own name on its server.
+    pub tool: &'a str,
+    /// `security.side_effects`, as the server declares them.
+    pub side_effects: &'a [String],
+    /// `annotations.readOnlyHint`, if the server gives it.
+    pub read_only_hint: Option<bool>,
+    /// Folders the tool may name, absolute. With none, only what lies in the system's own places
+    /// or leads up and out is refused.
+    pub roots: &'a [String],
+    /// Properties whose schema has `format: "code"`, by name.
+    pub code_arguments: &'a [String],
+    /// The `arguments` of the call, as JSON text.
+    pub args: &'a str,
+}
+
+/// Why a call is not forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum No<R> {
+    /// By a rule of this module: 1010 `VALIDATION_BLOCKED`.
+    Blocked(Blocked),
+    /// By the judge of code: 1011 `CODE_SAFETY_VIOLATION`.
+    Unsafe {
+        /// JSON pointer to the argument.
+        path: String,
+        /// What the judge of code said.
+        rejection: R,
+    },
+}
+
+impl<R> From<Blocked> for No<R> {
+    fn from(blocked: Blocked) -> Self {
+        Self::Blocked(blocked)
+    }
+}
+
+impl<R> No<R> {
+    /// Of MGP §14.3.
+    #[must_use]
+    pub fn code(&self) -> i64 {
+        match self {
+            Self::Blocked(_) => 1010,
+            Self::Unsafe { .. } => 1011,
+        }
+    }
+}
+
+/// A refused argument: enough for an agent to mend its call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Validator {} blocked the call at {}: {reason}; {hint}", validator.name(), place(path))]
+pub struct Blocked {
+    /// Whose rule it is.
+    pub validator: Validator,
+    /// JSON pointer into the arguments; empty for the call as a whole.
+    pub path: String,
+    /// The rule, as one word that does not change.
+    pub rule: &'static str,
+    /// What is wrong, in words.
+    pub reason: String,
+    /// What to do instead.
+    pub hint: &'static str,
+    /// The argument, cut short. Not for the audit, which keeps no arguments.
+    pub found: String,
+}
+
+fn place(path: &str) -> &str {
+    if path.is_empty() { "its root" } else { path }
+}
+
+impl Blocked {
+    fn new(validator: Validator, path: &str, found: &str, finding: Finding) -> Self {
+        Self {
+            validator,
+            path: path.to_owned(),
+            rule: finding.rule,
+            reason: finding.reason,
+            hint: finding.hint,
+            found: echo(found),
+        }
+    }
+
+    fn at(validator: Validator, leaf: &Leaf, finding: Finding) -> Self {
+        Self::new(validator, &leaf.path, &leaf.text, finding)
+    }
+
+    /// For `data._mgp.details` of the error (MGP §14.4).
+    #[must_use]
+    pub fn details(&self) -> Value {
+        json!({
+            "validator": self.validator.name(),
+            "argument": self.path,
+            "rule": self.rule,
+            "reason": self.reason,
+            "hint": self.hint,
+            "found": self.found,
+        })
+    }
+}
+
+/// What a rule found wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    rule: &'static str,
+    reason: String,
+    hint: &'static str,
+}
+
+impl Finding {
+    fn new(rule: &'static str, reason: impl Into<String>, hint: &'static str) -> Self {
+        Self {
+            rule,
+            reason: reason.into(),
+            hint,
+        }
+    }
+}
+
+/// Cut short, and without what would move a terminal's cursor or turn its text around.
+fn echo(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() || views::is_invisible(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    let mut out: String = text.chars().take(ECHO_MAX).map(shown).collect();
+    if text.chars().nth(ECHO_MAX).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+/// Asks about each argument that is code. When none is named as such, each text of no other known
+/// kind counts: a validator that finds nothing to judge would let everything through.
+fn judge_code<R>(
+    call: &Call<'_>,
+    args: &Arguments,
+    judge: &impl Fn(&str) -> Result<(), R>,
+) -> Result<(), No<R>> {
+    let marked = |leaf: &Leaf| leaf.role == Role::Code || call.code_arguments.contains(&leaf.key);
+    let unmarked = |leaf: &Leaf| {
+        use Role::{Args, Command, Other, Prose, Sql};
+        matches!(leaf.role, Args | Command | Other | Prose | Sql)
+    };
+    let mut texts = args.joined(marked);
+    if texts.is_empty() {
+        texts = args.joined(unmarked);
+    }
+    for (path, text) in texts {
+        judge(&text).map_err(|rejection| No::Unsafe { path, rejection })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Which hosts are this machine, its networks or its cloud's metadata.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use url::Host;
+
+/// Endings of names that resolve inside: RFC 6761, 6762, 8375, and what networks use in practice.
+const INNER_ENDINGS: [&str; 16] = [
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "private",
+    "home.arpa",
+    "cluster.local",
+    "svc",
+    "localtest.me",
+    "lvh.me",
+    "vcap.me",
+    "lacolhost.com",
+];
+
+/// Names that are known to lead inside.
+const INNER_NAMES: [&str; 9] = [
+    "localhost4",
+    "localhost6",
+    "ip6-localhost",
+    "ip6-loopback",
+    "localh.st",
+    "spoofed.burpcollaborator.net",
+    "instance-data.ec2.internal",
+    "broadcasthost",
+    "kubernetes.default",
+];
+
+/// Names of metadata services that are one word.
+const METADATA_NAMES: [&str; 3] = ["metadata", "instance-data", "metadata.google"];
+
+/// Services whose names carry the address they resolve to.
+const CARRIERS: [&str; 5] = ["nip.io", "sslip.io", "xip.io", "traefik.me", "local-ip.co"];
+
+/// Why a host must not be reached; `None` if nothing is known against it.
+pub(super) fn inner(host: &Host<String>) -> Option<&'static str> {
+    match host {
+        Host::Ipv4(ip) => inner_v4(*ip),
+        Host::Ipv6(ip) => inner_v6(*ip),
+        Host::Domain(name) => inner_name(name),
+    }
+}
+
+/// Names, in any case, with or without the dot at the end.
+pub(super) fn inner_name(name: &str) -> Option<&'static str> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    if METADATA_NAMES.contains(&name.as_str()) || name == "metadata.google.internal" {
+        return Some("a metadata service of a cloud");
+    }
+    if INNER_NAMES.contains(&name.as_str()) {
+        return Some("a name of this machine or its network");
+    }
+    let ends = |ending: &str| {
+        name.strip_suffix(ending)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    // A single word such as `home` is no request yet; `localhost` always is one.
+    let inner = |e: &str| ends(e) && (name.contains('.') || e == "localhost");
+    if INNER_ENDINGS.iter().any(|e| inner(e)) {
+        return Some("a name of this machine or its network");
+    }
+    let carrier = CARRIERS.iter().find(|c| ends(c))?;
+    carried(name.strip_suffix(carrier)?)
+}
+
+/// The address in a name like `app.10-0-0-1.nip.io`; a name without a clear one is not trusted.
+fn carried(labels: &str) -> Option<&'static str> {
+    let labels = labels.trim_matches('.');
+    let last = labels.rsplit('.').next().unwrap_or_default();
+    let dotted = labels.rsplitn(5, '.').take(4).collect::<Vec<_>>();
+    let dotted = dotted.into_iter().rev().collect::<Vec<_>>().join(".");
+    let dashed = last.rsplitn(5, '-').take(4).collect::<Vec<_>>();
+    let dashed = dashed.into_iter().rev().collect::<Vec<_>>().join(".");
+    let address = [dotted, dashed]
+        .iter()
+        .find_map(|text| text.parse::<Ipv4Addr>().ok())
+        .or_else(|| {
+            (last.len() == 8)
+                .then(|| u32::from_str_radix(last, 16).ok())?
+                .map(Ipv4Addr::from)
+        });
+    match address {
+        Some(ip) => inner_v4(ip),
+        None => Some("a name that resolves to an address of its writer's choice"),
+    }
+}
+
+/// Blocks of the IANA registry that are not reachable from everywhere, and metadata addresses.
+pub(super) fn inner_v4(ip: Ipv4Addr) -> Option<&'static str> {
+    let [a, b, c, _] = ip.octets();
+    match (a, b, c) {
+        (169, 254, _) if ip.octets()[2..] == [169, 254] => Some("a metadata service of a cloud"),
+        (100, 100, 100) if ip.octets()[3] == 200 => Some("a metadata service of a cloud"),
+        (168, 63, 129) if ip.octets()[3] == 16 => Some("a metadata service of a cloud"),
+        (192, 0, 0) => Some("an address of a protocol or a metadata service"),
+        (0, _, _) | (127, _, _) => Some("this machine"),
+        (10, _, _) | (172, 16..=31, _) | (192, 168, _) => Some("a private network"),
+        (169, 254, _) => Some("a link-local address"),
+        (100, 64..=127, _) => Some("a provider's inner network (100.64.0.0/10)"),
+        (192, 0, 2) | (198, 51, 100) | (203, 0, 113) | (198, 18..=19, _) | (192, 88, 99) => {
+            Some("a reserved address")
+        }
+        (224..=239, _, _) => Some("a multicast address"),
+        (240..=255, _, _) => Some("a reserved or broadcast address"),
+        _ => None,
+    }
+}
+
+/// As above, with every form in which an IPv4 address stands in one of IPv6.
+pub(super) fn inner_v6(ip: Ipv6Addr) -> Option<&'static str> {
+    let s = ip.segments();
+    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    if ip.is_loopback() || ip.is_unspecified() {
+        return Some("this machine");
+    }
+    match s {
+        // Compatible, mapped, translated (SIIT), NAT64, and ISATAP.
+        [0, 0, 0, 0, 0, 0, h, l]
+        | [0, 0, 0, 0, 0, 0xffff, h, l]
+        | [0, 0, 0, 0, 0xffff, 0, h, l]
+        | [0x64, 0xff9b, 0, 0, 0, 0, h, l]
+        | [_, _, _, _, 0 | 0x200, 0x5efe, h, l]
+            if inner_v4(v4(h, l)).is_some() =>
+        {
+            inner_v4(v4(h, l))
+        }
+        [0x64, 0xff9b, 1, ..] => Some("a private network (64:ff9b:1::/48)"),
+        [0x2002, h, l, ..] => inner_v4(v4(h, l)),
+        // Teredo: the client's address stands inverted at the end.
+        [0x2001, 0, sh, sl, _, _, h, l] => inner_v4(v4(!h, !l)).or_else(|| inner_v4(v4(sh, sl))),
+        [0xfd00, 0x0ec2, ..] => Some("a metadata service of a cloud"),
+        [0xfc00..=0xfdff, ..] => Some("a private network (fc00::/7)"),
+        [0xfe80..=0xfebf, ..] => Some("a link-local address"),
+        [0xfec0..=0xfeff, ..] => Some("a site-local address"),
+        [0xff00..=0xffff, ..] => Some("a multicast address"),
+        [0x2001, 0xdb8, ..] | [0x3fff, ..] | [0x100, 0, 0, 0, ..] | [0x5f00, ..] => {
+            Some("a reserved address")
+        }
+        _ => None,
+    }
+}
+
+/// Every IPv4 address that some parser sees in a host of up to four numbers: hexadecimal, octal or
+/// zero-led decimal, the last number filling the rest, too large ones cut to a byte.
+pub(super) fn readings(host: &str) -> Vec<Ipv4Addr> {
+    let host = host.trim_end_matches('.');
+    let parts: Vec<&str> = host.split('.').collect();
+    if host.is_empty() || parts.len() > 4 || host.len() > 80 {
+        return Vec::new();
+    }
+    let read = |by: fn(&str) -> Option<u64>| {
+        let numbers: Option<Vec<u64>> = parts.iter().map(|p| by(p)).collect();
+        numbers.map(|n| filled(&n))
+    };
+    [read(by_prefix), read(decimal)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn filled(numbers: &[u64]) -> Ipv4Addr {
+    let (last, heads) = numbers.split_last().expect("a host has a part");
+    let mut value = 0_u64;
+    for head in heads {
+        value = value << 8 | head & 0xff;
+    }
+    let rest = 8 * (4 - heads.len());
+    let value = value << rest | last & ((1 << rest) - 1);
+    Ipv4Addr::from(u32::try_from(value & 0xffff_ffff).unwrap_or_default())
+}
+
+fn by_prefix(part: &str) -> Option<u64> {
+    let lower = part.to_ascii_lowercase();
+    if let Some(hex) = lower.strip_prefix("0x") {
+        let hex = if hex.is_empty() { "0" } else { hex };
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    match lower.strip_prefix("0o").or_else(|| lower.strip_prefix('0')) {
+        Some("") => Some(0),
+        Some(octal) => u64::from_str_radix(octal, 8).ok(),
+        None => decimal(part),
+    }
+}
+
+fn decimal(part: &str) -> Option<u64> {
+    part.bytes()
+        .all(|c| c.is_ascii_digit())
+        .then(|| part.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// MGP-060: every block, at both of its ends.
+    #[test]
+    fn private_blocks_end_where_they_end() {
+        for (first, last) in [
+            ("0.0.0.0", "0.255.255.255"),
+            ("10.0.0.0", "10.255.255.255"),
+            ("100.64.0.0", "100.127.255.255"),
+            ("127.0.0.0", "127.255.255.255"),
+            ("169.254.0.0", "169.254.255.255"),
+            ("172.16.0.0", "172.31.255.255"),
+            ("192.168.0.0", "192.168.255.255"),
+            ("224.0.0.0", "255.255.255.255"),
+        ] {
+            let [first, last] = [first, last].map(|t| t.parse::<Ipv4Addr>().unwrap());
+            assert!(
+                inner_v4(first).is_some() && inner_v4(last).is_some(),
+                "{first}"
+            );
+            for beyond in [
+                first.to_bits().wrapping_sub(1),
+                last.to_bits().wrapping_add(1),
+            ] {
+                let beyond = Ipv4Addr::from(beyond);
+                let next = inner_v4(beyond);
+                let wraps = [0, u32::MAX].contains(&beyond.to_bits());
+                assert!(next.is_none() || wraps, "{beyond} {next:?}");
+            }
+        }
+        for open in [
+            "8.8.8.8",
+            "1.1.1.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "100.128.0.1",
+        ] {
+            assert_eq!(inner_v4(open.parse().unwrap()), None, "{open}");
+        }
+        for open in [
+            "2606:4700:4700::1111",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+        ] {
+            assert_eq!(inner_v6(open.parse().unwrap()), None, "{open}");
+        }
+    }
+
+    proptest! {
+        /// MGP-060: a private address is found in every form of it.
+        #[test]
+        fn no_notation_hides_an_address(
+            ip in (0u32..=u32::MAX).prop_map(|n| Ipv4Addr::from(0x7f00_0000 | n & 0xff_ffff))
+        ) {
+            let n = ip.to_bits();
+            let [a, b, c, d] = ip.octets();
+            for text in [
+                ip.to_string(), n.to_string(), format!("{n:#x}"), format!("0{n:o}"),
+                format!("0{a:o}.{b:#x}.{c}.{d}"), format!("{a}.{}", n & 0xff_ffff),
+                format!("{a}.{b}.{}", n & 0xffff), format!("{a:04}.{b:04}.{c:04}.{d:04}"),
+                format!("{}.{}.{}.{}", u32::from(a) + 256, b, c, d),
+            ] {
+                prop_assert!(readings(&text).iter().any(|ip| inner_v4(*ip).is_some()), "{}", text);
+            }
+            for text in [
+                format!("::ffff:{ip}"), format!("::{ip}"), format!("64:ff9b::{ip}"),
+                format!("2002:{:x}:{:x}::1", n >> 16, n & 0xffff), format!("::ffff:0:{ip}"),
+                format!("2001:0:808:808::{:x}:{:x}", !n >> 16, !n & 0xffff),
+            ] {
+                prop_assert!(inner_v6(text.parse().unwrap()).is_some(), "{}", text);
+            }
+        }
+    }
+}

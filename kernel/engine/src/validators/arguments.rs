@@ -1,0 +1,275 @@
+//! The arguments of a call as a flat list of texts.
+//!
+//! Keys that stand twice are both in it, which a map of values would hide: servers differ in which
+//! one they take. JSON inside of a string is opened too.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+
+use super::Finding;
+use super::roles::{self, Role};
+
+/// Most texts in one call. Real calls have some tens; more is refused, not passed unseen.
+const LEAVES_MAX: usize = 20_000;
+/// Most commands in one call: each is held against all other texts of the call.
+const COMMANDS_MAX: usize = 256;
+/// Deepest JSON inside of strings inside of JSON.
+const NESTED_MAX: usize = 4;
+
+/// One text, or a number as text.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    /// JSON pointer.
+    pub(super) path: String,
+    /// Pointer to the object or array that the text stands in.
+    pub(super) parent: String,
+    /// Pointer to the nearest object.
+    pub(super) object: String,
+    /// The nearest key above it.
+    pub(super) key: String,
+    /// What the key makes of it.
+    pub(super) role: Role,
+    /// As JSON has it, unescaped.
+    pub(super) text: String,
+    /// What it is besides a text.
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// An element of an array of texts.
+    Element,
+    Number,
+    /// The key of an object, itself a text the server reads.
+    Key,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    pub(super) leaves: Vec<Leaf>,
+}
+
+impl Arguments {
+    pub(super) fn read(text: &str) -> Result<Self, Finding> {
+        let mut args = Self::default();
+        args.open(text, &Place::default())
+            .map_err(|e| unreadable(&e.to_string()))?;
+        let mut at = 0;
+        let mut depths = vec![0; args.leaves.len()];
+        while at < args.leaves.len() {
+            let leaf = args.leaves[at].clone();
+            let depth = depths[at];
+            if depth < NESTED_MAX && leaf.text.trim_start().starts_with(['{', '[', '"']) {
+                let before = args.leaves.len();
+                let place = Place {
+                    path: leaf.path,
+                    parent: leaf.parent,
+                    object: leaf.object,
+                    key: leaf.key,
+                    role: leaf.role,
+                    kind: leaf.kind,
+                };
+                // A text that only looks like JSON is judged as the text it is.
+                if args.open(&leaf.text, &place).is_err() {
+                    args.leaves.truncate(before);
+                }
+                depths.resize(args.leaves.len(), depth + 1);
+            }
+            at += 1;
+            if args.leaves.len() > LEAVES_MAX {
+                return Err(unreadable("too many values"));
+            }
+        }
+        let commands = args.leaves.iter().filter(|l| l.role == Role::Command);
+        let heads = commands.filter(|l| l.kind != Kind::Element || l.path.ends_with("/0"));
+        if heads.count() > COMMANDS_MAX {
+            return Err(unreadable("too many commands"));
+        }
+        Ok(args)
+    }
+
+    fn open(&mut self, text: &str, place: &Place) -> Result<(), serde_json::Error> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        Walk {
+            out: &mut self.leaves,
+            place,
+        }
+        .deserialize(&mut reader)?;
+        reader.end()
+    }
+
+    /// Texts that `take` picks; the elements of one array as lines of one text.
+    pub(super) fn joined(&self, take: impl Fn(&Leaf) -> bool) -> Vec<(String, String)> {
+        let mut out: Vec<(String, String)> = Vec::new();
+        for leaf in self.leaves.iter().filter(|l| take(l)) {
+            match leaf.kind {
+                Kind::Key | Kind::Number => {}
+                Kind::Text => out.push((leaf.path.clone(), leaf.text.clone())),
+                Kind::Element => match out.iter_mut().find(|(path, _)| *path == leaf.parent) {
+                    Some((_, text)) => {
+                        if !text.ends_with('\n') {
+                            text.push('\n');
+                        }
+                        text.push_str(&leaf.text);
+                    }
+                    None => out.push((leaf.parent.clone(), leaf.text.clone())),
+                },
+            }
+        }
+        out
+    }
+}
+
+fn unreadable(what: &str) -> Finding {
+    Finding::new(
+        "unreadable",
+        format!("the arguments cannot be checked ({what})"),
+        "send plain JSON of moderate size",
+    )
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    path: String,
+    parent: String,
+    object: String,
+    key: String,
+    role: Role,
+    kind: Kind,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            path: String::new(),
+            parent: String::new(),
+            object: String::new(),
+            key: String::new(),
+            role: Role::Other,
+            kind: Kind::Text,
+        }
+    }
+}
+
+impl Place {
+    fn leaf(&self, text: String, kind: Kind) -> Leaf {
+        Leaf {
+            path: self.path.clone(),
+            parent: self.parent.clone(),
+            object: self.object.clone(),
+            key: self.key.clone(),
+            role: self.role,
+            text,
+            kind,
+        }
+    }
+
+    fn element(&self, at: usize) -> Self {
+        Self {
+            path: format!("{}/{at}", self.path),
+            parent: self.path.clone(),
+            object: self.object.clone(),
+            key: self.key.clone(),
+            role: self.role,
+            kind: Kind::Element,
+        }
+    }
+
+    fn member(&self, key: &str) -> Self {
+        let escaped = key.replace('~', "~0").replace('/', "~1");
+        Self {
+            path: format!("{}/{escaped}", self.path),
+            parent: self.path.clone(),
+            object: self.path.clone(),
+            key: key.to_owned(),
+            role: roles::of_key(key),
+            kind: Kind::Text,
+        }
+    }
+}
+
+struct Walk<'a> {
+    out: &'a mut Vec<Leaf>,
+    place: &'a Place,
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        if self.out.len() > LEAVES_MAX {
+            return Err(de::Error::custom("too many values"));
+        }
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, n: u64) -> Result<(), E> {
+        self.out.push(self.place.leaf(n.to_string(), Kind::Number));
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, n: i64) -> Result<(), E> {
+        self.out.push(self.place.leaf(n.to_string(), Kind::Number));
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, n: f64) -> Result<(), E> {
+        self.out.push(self.place.leaf(n.to_string(), Kind::Number));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        let kind = self.place.kind;
+        self.out.push(self.place.leaf(text.to_owned(), kind));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let mut at = 0;
+        loop {
+            let place = self.place.element(at);
+            let walk = Walk {
+                out: &mut *self.out,
+                place: &place,
+            };
+            if seq.next_element_seed(walk)?.is_none() {
+                return Ok(());
+            }
+            at += 1;
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let place = self.place.member(&key);
+            let mut named = place.leaf(key, Kind::Key);
+            named.key = self.place.key.clone();
+            named.role = self.place.role;
+            self.out.push(named);
+            let walk = Walk {
+                out: &mut *self.out,
+                place: &place,
+            };
+            map.next_value_seed(walk)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! What an argument is, by the words of its name.
+
+/// What a server will most likely take a text for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A command line, or the program of one.
+    Command,
+    /// The words after a program.
+    Args,
+    Path,
+    Url,
+    /// Nothing but the name of a host.
+    Host,
+    Sql,
+    Code,
+    /// The content of something; never run, opened or connected to.
+    Prose,
+    /// Method of a request over HTTP.
+    Method,
+    /// How a file is opened.
+    Mode,
+    /// What to do, in a word.
+    Action,
+    Other,
+}
+
+/// Lower-case words of a name in any style: `repoURL_list` has `repo`, `url`, `list`.
+pub(super) fn words(name: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let chars: Vec<char> = super::views::plain(name).chars().collect();
+    for (at, &c) in chars.iter().enumerate() {
+        let before = at.checked_sub(1).map(|b| chars[b]);
+        let after = chars.get(at + 1);
+        let starts = c.is_uppercase()
+            && (before.is_some_and(char::is_lowercase)
+                || before.is_some_and(char::is_uppercase)
+                    && after.is_some_and(|a| a.is_lowercase()));
+        if starts || !c.is_alphanumeric() {
+            out.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+        }
+        if c.is_alphanumeric() {
+            word.extend(c.to_lowercase());
+        }
+    }
+    out.extend((!word.is_empty()).then_some(word));
+    out
+}
+
+/// By the last word that says something, since it names the thing: `file_path`, `hostUrl`.
+pub(super) fn of_key(key: &str) -> Role {
+    let words = words(key);
+    let known = words.iter().rev().map(|w| of_word(w));
+    known
+        .into_iter()
+        .find(|role| *role != Role::Other)
+        .unwrap_or(Role::Other)
+}
+
+fn of_word(word: &str) -> Role {
+    let one = of_singular(word);
+    match (one, word.strip_suffix('s')) {
+        (Role::Other, Some(singular)) => of_singular(singular),
+        (role, _) => role,
+    }
+}
+
+fn of_singular(word: &str) -> Role {
+    match word {
+        "command" | "cmd" | "commandline" | "cmdline" | "shell" | "bash" | "exec"
+        | "executable" | "program" | "powershell" | "cmdstring" => Role::Command,
+        "args" | "arguments" | "argument" | "arg" | "argv" | "params" | "parameter" => Role::Args,
+        "path" | "file" | "filename" | "filepath" | "dir" | "directory" | "folder" | "cwd"
+        | "workdir" | "dest" | "destination" | "dirname" | "pathname" | "src" | "dst"
+        | "outfile" | "infile" | "glob" | "location" => Role::Path,
+        "url" | "uri" | "href" | "link" | "endpoint" | "webhook" | "proxy" | "baseurl"
+        | "imageurl" | "callback" | "website" | "site" | "feed" => Role::Url,
+        "host" | "hostname" | "ip" | "ipaddress" | "domain" | "fqdn" => Role::Host,
+        "sql" | "statement" | "stmt" => Role::Sql,
+        "code" | "source" | "script" | "snippet" | "sourcecode" | "python" | "javascript" => {
+            Role::Code
+        }
+        "content" | "text" | "body" | "description" | "prompt" | "markdown" | "html" | "diff"
+        | "patch" | "comment" | "note" | "data" | "summary" | "explanation" | "documentation" => {
+            Role::Prose
+        }
+        "method" => Role::Method,
+        "mode" => Role::Mode,
+        "action" | "operation" | "op" | "verb" => Role::Action,
+        _ => Role::Other,
+    }
+}
+
+/// Whether a tool of this name runs command lines.
+pub(super) fn runs_commands(words: &[String]) -> bool {
+    let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
+    has(&[
+        "shell",
+        "bash",
+        "terminal",
+        "command",
+        "commands",
+        "cmd",
+        "powershell",
+        "exec",
+        "zsh",
+        "subprocess",
+        "cli",
+        "sh",
+    ]) || words == ["execute"]
+        || words == ["run"]
+        || has(&["run", "execute", "start", "spawn"]) && has(&["process", "program", "script"])
+}
+
+/// Whether a tool of this name runs code it is given.
+pub(super) fn runs_code(words: &[String]) -> bool {
+    let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
+    let runs = has(&[
+        "run",
+        "execute",
+        "exec",
+        "eval",
+        "evaluate",
+        "interpret",
+        "interpreter",
+    ]);
+    let code = has(&[
+        "code",
+        "python",
+        "javascript",
+        "js",
+        "py",
+        "node",
+        "snippet",
+        "notebook",
+        "ipython",
+        "repl",
+    ]);
+    runs && code || words == ["eval"] || words == ["python"] || words == ["repl"]
+}
+
+/// Whether a tool of this name speaks to a database.
+pub(super) fn asks_a_database(words: &[String]) -> bool {
+    let has = |set: &[&str]| words.iter().any(|w| set.contains(&w.as_str()));
+    has(&[
+        "sql",
+        "db",
+        "database",
+        "postgres",
+        "mysql",
+        "sqlite",
+        "bigquery",
+        "snowflake",
+        "duckdb",
+        "clickhouse",
+        "mariadb",
+        "mssql",
+        "oracle",
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_what_it_is() {
+        assert_eq!(words("repoURL_list"), ["repo", "url", "list"]);
+        for (key, role) in [
+            ("file_path", Role::Path),
+            ("filePaths", Role::Path),
+            ("targetURL", Role::Url),
+            ("command_line", Role::Command),
+            ("args", Role::Args),
+            ("host", Role::Host),
+            ("city", Role::Other),
+            ("content", Role::Prose),
+        ] {
+            assert_eq!(of_key(key), role, "{key}");
+        }
+    }
+
+    /// MGP-272: tools of plain servers are known by their names.
+    #[test]
+    fn tools_that_run_things_are_known_by_name() {
+        for name in ["execute_command", "runCommand", "bash", "shell_exec", "run"] {
+            assert!(runs_commands(&words(name)), "{name}");
+        }
+        for name in ["read_file", "search", "list_runs", "describe_table"] {
+            assert!(!runs_commands(&words(name)), "{name}");
+        }
+        assert!(runs_code(&words("run_python_code")));
+        assert!(!runs_code(&words("search_code")));
+    }
+}
