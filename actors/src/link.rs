@@ -208,6 +208,14 @@ impl Link {
         }
     }
 
+    /// True where legacy clients meet a server that makes tasks of the extension out of calls.
+    #[must_use]
+    pub fn bridges_tasks(&self) -> bool {
+        let modern = self.peer_in(Era::Modern);
+        self.era(Era::Legacy) == Era::Modern
+            && modern.is_some_and(|peer| peer.capabilities.tasks_extension)
+    }
+
     /// The handshake of the era of `peer` is done.
     pub fn set_peer(&self, peer: Peer) {
         let place = match peer.version.era() {

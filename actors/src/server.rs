@@ -281,7 +281,8 @@ impl ServerActor {
         link: &Link,
     ) -> oneshot::Receiver<()> {
         state.notes = std::mem::take(&mut lists.notes);
-        state.offer = lists.over(state.offer.clone());
+        let offer = lists.over(state.offer.clone());
+        state.offer = offer.making_tasks(link.bridges_tasks());
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }

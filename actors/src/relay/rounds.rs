@@ -10,13 +10,15 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::mcp::meta::TASKS;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
+use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Relay;
 use super::forward::{Outgoing, of_peer, send};
+use super::tasks::{wants_task, with_related, without_task};
 use crate::agent::ClientAnswer;
 use crate::link::Link;
 use crate::question;
@@ -56,15 +58,12 @@ impl Relay {
         outgoing: Outgoing<'_>,
     ) -> Outcome {
         let caller = &request.caller;
-        let own = outgoing.spliced(None).finish();
-        let capabilities = declared(&caller.capabilities);
-        let level = request.exchange.level(caller);
-        let stamp = Stamp {
-            client_info: &self.info(),
-            capabilities: &capabilities,
-            log_level: level.map(Level::as_str),
-        };
-        let first = era::to_modern_params(Some(&own), &stamp);
+        let mut own = outgoing.spliced(None).finish();
+        let as_task = wants_task(request, link, &own);
+        if as_task {
+            own = without_task(&own).into();
+        }
+        let first = self.stamped(request, &own, as_task);
         let mut params = first.clone();
         for _ in 0..MAX_ROUNDS {
             let result = send(request, link, outgoing, Era::Modern, &params).await;
@@ -76,18 +75,34 @@ impl Relay {
                 of_peer(era::error_for(error, Era::Modern, version, method))
             })?;
             let text = String::from_utf8_lossy(&result);
+            if as_task && member(&text, "resultType") == Some("\"task\"") {
+                return Ok(result);
+            }
             let Some(needs) = needs(&text) else {
                 return Ok(match era::to_legacy_result(&text, caller.version) {
                     std::borrow::Cow::Borrowed(_) => result,
                     std::borrow::Cow::Owned(text) => text.into(),
                 });
             };
-            let responses = ask(request, link, &needs).await?;
+            let (responses, _) = ask(request, link, &needs).await?;
             params = next_round(&first, &responses, needs.request_state);
         }
         Err(link.lost(&format!(
             "it asked for more input {MAX_ROUNDS} times in one call"
         )))
+    }
+
+    /// The params of a legacy client as a modern server reads them; `tasks` declares that the client
+    /// can be given tasks.
+    pub(super) fn stamped(&self, request: &Request, params: &str, tasks: bool) -> String {
+        let caller = &request.caller;
+        let level = request.exchange.level(caller);
+        let stamp = Stamp {
+            client_info: &self.info(),
+            capabilities: &declared(&caller.capabilities, tasks),
+            log_level: level.map(Level::as_str),
+        };
+        era::to_modern_params(Some(params), &stamp)
     }
 }
 
@@ -98,15 +113,21 @@ pub(crate) fn needs(result: &str) -> Option<Needs<'_>> {
     (needs.result_type == Some("input_required")).then_some(needs)
 }
 
-/// Puts all questions of a round to the client at once; answers the `inputResponses` object.
-async fn ask(request: &Request, link: &Arc<Link>, needs: &Needs<'_>) -> Result<String, Refusal> {
+/// Puts all questions of a round to the client at once; answers the `inputResponses` object, and its
+/// keys.
+pub(super) async fn ask(
+    request: &Request,
+    link: &Arc<Link>,
+    needs: &Needs<'_>,
+) -> Result<(String, Vec<String>), Refusal> {
+    let keys = needs.input_requests.keys().take(MAX_QUESTIONS).cloned();
     let asking = needs.input_requests.iter().take(MAX_QUESTIONS);
     let asking = asking.map(|(key, input)| async move {
         let answer = ask_one(request, link, input).await?;
         Ok(format!("{}:{answer}", quoted(key)))
     });
     let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();
-    Ok(format!("{{{}}}", answers?.join(",")))
+    Ok((format!("{{{}}}", answers?.join(",")), keys.collect()))
 }
 
 async fn ask_one(
@@ -124,6 +145,10 @@ async fn ask_one(
     let params = input.params.map(RawValue::get);
     let id = crate::session::new_id();
     let params = era::to_legacy_question(&input.method, params, caller.version, id.as_str());
+    let params = params.map(|params| match exchange.task() {
+        Some((_, id)) => with_related(&params, id),
+        None => params.to_string(),
+    });
     let answer = match params {
         Some(params) => question::put(link, caller, exchange, &input.method, Some(&params)).await,
         None => question::refused(
@@ -163,8 +188,11 @@ pub(crate) fn next_round(first: &str, responses: &str, state: Option<&RawValue>)
 }
 
 /// What a legacy client declared, as a modern server reads it.
-fn declared(can: &ClientCapabilities) -> String {
+fn declared(can: &ClientCapabilities, tasks: bool) -> String {
     let mut out = Vec::new();
+    if tasks {
+        out.push(format!(r#""extensions":{{"{TASKS}":{{}}}}"#));
+    }
     if can.roots {
         out.push(r#""roots":{}"#.to_owned());
     }
@@ -192,7 +220,6 @@ fn declared(can: &ClientCapabilities) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mgp_protocol::splice::member;
 
     #[test]
     fn the_next_round_repeats_the_first_with_what_was_said() {

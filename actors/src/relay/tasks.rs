@@ -1,6 +1,7 @@
 //! `tasks/*`: tasks of servers under names that only their clients can use, and tasks the kernel made
 //! of calls to servers that make none.
 
+mod bridged;
 mod legacy;
 
 use mgp_engine::catalog::View;
@@ -18,6 +19,7 @@ use crate::link::Link;
 use crate::request::{Outcome, Request};
 use crate::tasks::LongCall;
 
+pub(super) use bridged::{wants_task, with_related, without_task};
 pub(super) use legacy::{only_as_task, through_task};
 
 /// What a client must declare to be given tasks.
@@ -139,7 +141,7 @@ impl Relay {
         }
         if request.caller.version.era() == Era::Legacy {
             let result = std::str::from_utf8(result).unwrap_or_default();
-            return Ok(self.created(request, server, result).map(Into::into));
+            return Ok(self.created(request, server, result)?.map(Into::into));
         }
         let Some((result, own)) = std::str::from_utf8(result).ok().and_then(own_id) else {
             return Ok(None);

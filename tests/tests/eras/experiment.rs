@@ -157,6 +157,112 @@ async fn a_bridged_task_is_cancelled_at_its_server() {
     .await;
 }
 
+/// A client of 2025-11-25 in front of a modern server that makes tasks.
+async fn bridged(kernel: &Kernel) -> Agent {
+    kernel.connected(&["it"]).await;
+    let mut client = kernel.http_agent(Some("it"));
+    let told = client.initialize("2025-11-25", ABLE).await.result();
+    let offered = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
+    assert_eq!(told["capabilities"]["tasks"], offered, "{told}");
+    client
+}
+
+/// Calls a tool as a task of a modern server; gives its name.
+async fn bridged_task(client: &mut Agent, tool: &str, arguments: Value) -> String {
+    let params = json!({"name": tool, "arguments": arguments, "task": {"ttl": 60_000}});
+    let created = client.request("tools/call", params).await.result();
+    let task = &created["task"];
+    assert!(task["ttl"].is_number() && task["pollInterval"].is_number());
+    assert!(task.get("ttlMs").is_none() && created.get("resultType").is_none());
+    task["taskId"].as_str().unwrap().to_owned()
+}
+
+/// A client that asks for tasks is given those of the extension in the words of its own version;
+/// nobody else can use them.
+#[tokio::test]
+async fn a_modern_servers_task_is_a_task_of_the_experiment() {
+    let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
+    let mut owner = bridged(&kernel).await;
+    let list = owner.request("tools/list", json!({})).await.result();
+    for tool in list["tools"].as_array().unwrap() {
+        assert!(tool["execution"]["taskSupport"].is_string(), "{tool}");
+    }
+    let arguments = json!({"seconds": 0.3, "label": "x"});
+    let id = bridged_task(&mut owner, "slow_compute", arguments).await;
+    assert!(id.starts_with("mgp1."), "{id}");
+    let about = json!({"taskId": id});
+    let seen = owner.request("tasks/get", about.clone()).await.result();
+    assert_eq!(
+        (&seen["taskId"], &seen["status"]),
+        (&json!(id), &json!("working"))
+    );
+    let done = owner.request("tasks/result", about.clone()).await;
+    assert_eq!(done.text(), "computed x");
+    assert_eq!(done.result()["_meta"][RELATED]["taskId"], id);
+    assert!(done.result().get("resultType").is_none());
+    let seen = owner.request("tasks/get", about.clone()).await.result();
+    assert_eq!(seen["status"], "completed");
+    assert!(seen.get("result").is_none());
+
+    let mut stranger = kernel.http_agent(None);
+    stranger.initialize("2025-11-25", ABLE).await.result();
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let refused = stranger.request(method, about.clone()).await;
+        assert_eq!(refused.code(), -32602, "{method}");
+    }
+}
+
+/// An answer that is there is given at once, and an error comes with the wait for the result.
+#[tokio::test]
+async fn a_call_that_does_not_become_a_task_is_answered() {
+    let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
+    let mut client = bridged(&kernel).await;
+    let params = json!({"name": "echo", "arguments": {"text": "e"}, "task": {}});
+    assert_eq!(client.request("tools/call", params).await.text(), "e");
+    let id = bridged_task(&mut client, "protocol_error_job", json!({})).await;
+    let failed = client.request("tasks/result", json!({"taskId": id})).await;
+    assert_eq!(failed.code(), -32603);
+}
+
+/// What a task of a modern server asks comes with the wait for its result; what is asked before it
+/// becomes one comes with the call.
+#[tokio::test]
+async fn a_modern_servers_task_asks_its_client() {
+    let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
+    let mut client = bridged(&kernel).await;
+    client.answers("elicitation/create", json!({"action": "decline"}));
+    let arguments = json!({"filename": "f"});
+    let id = bridged_task(&mut client, "confirm_delete", arguments).await;
+    let done = client.request("tasks/result", json!({"taskId": id})).await;
+    assert_eq!(done.text(), "f: decline");
+    assert_eq!(client.asked().len(), 1);
+    assert_eq!(client.asked()[0]["params"]["_meta"][RELATED]["taskId"], id);
+
+    let name = json!({"action": "accept", "content": {"name": "Ada"}});
+    client.answers("elicitation/create", name);
+    let id = bridged_task(&mut client, "test_tool_with_task", json!({})).await;
+    let done = client.request("tasks/result", json!({"taskId": id})).await;
+    assert_eq!(done.text(), "Hello, Ada!");
+}
+
+#[tokio::test]
+async fn a_modern_servers_task_is_cancelled() {
+    let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
+    let mut client = bridged(&kernel).await;
+    let arguments = json!({"seconds": 60, "label": "x"});
+    let id = bridged_task(&mut client, "slow_compute", arguments).await;
+    let about = json!({"taskId": id});
+    let seen = client.request("tasks/cancel", about.clone()).await.result();
+    assert_eq!(
+        (&seen["taskId"], &seen["status"]),
+        (&json!(id), &json!("cancelled"))
+    );
+    for method in ["tasks/result", "tasks/cancel"] {
+        let over = client.request(method, about.clone()).await;
+        assert!(over.is_error(), "{method}");
+    }
+}
+
 async fn stands(client: &mut ModernAgent, id: &Value, wanted: &str) -> Value {
     let mut seen = Value::Null;
     wait_until(&format!("the task is {wanted}"), DEADLINE, async || {

@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 
 use super::super::forward::{Mirrored, Outgoing, along, send, shown};
 use super::super::{Relay, progress_token, required, text};
+use super::bridged::UNLISTED;
 use super::{knows_tasks, unknown};
 use crate::link::Link;
 use crate::request::{Caller, Outcome, Request};
@@ -51,11 +52,16 @@ impl Relay {
         let id = text(about.task_id, "taskId")?;
         let missing = || unknown(about.task_id);
         let task = self.tasks.find(&request.caller, &id).ok_or_else(missing)?;
-        let Maker::Legacy { task: own } = &task.maker else {
-            return Err(missing());
+        let (era, own) = match &task.maker {
+            Maker::Legacy { task: own } => (Era::Legacy, own),
+            Maker::Modern { task: own } => (Era::Modern, own),
+            Maker::Kernel { .. } => return Err(missing()),
         };
         let link = self.link(request, &task.server).await?;
-        link.peer_in(Era::Legacy).ok_or_else(missing)?;
+        link.peer_in(era).ok_or_else(missing)?;
+        if era == Era::Modern {
+            return self.bridged_task(request, &link, own, &id).await;
+        }
         if &*request.method == "tasks/result" {
             request.exchange.take_time();
             request.exchange.is_about(own, &id);
@@ -124,20 +130,36 @@ impl Relay {
         tasks
     }
 
-    /// The answer to a call that became a task of a server of 2025-11-25, under the name its client
+    /// The answer to a call that became a task at its server, under the name its client of 2025-11-25
     /// can use; `None` for every other answer.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] for a task that cannot be named or shown.
     pub(super) fn created(
         &self,
         request: &Request,
         server: &ServerId,
         result: &str,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, Refusal> {
         let caller = &request.caller;
-        if caller.version != Version::V2025_11_25 {
-            return None;
+        let wanted = request.params.as_deref().and_then(|p| member(p, "task"));
+        if caller.version != Version::V2025_11_25 || wanted.is_none() {
+            return Ok(None);
         }
-        member(request.params.as_deref()?, "task")?;
-        let own = member(member(result, "task")?, "taskId")?;
+        match member(result, "task") {
+            Some(task) => Ok(self.created_there(caller, server, result, task)),
+            None => self.created_here(caller, server, result),
+        }
+    }
+
+    fn created_there(
+        &self,
+        caller: &Caller,
+        server: &ServerId,
+        result: &str,
+        task: &str,
+    ) -> Option<String> {
+        let own = member(task, "taskId")?;
         let task = TaskRef {
             server: server.clone(),
             maker: Maker::Legacy {
@@ -159,6 +181,10 @@ impl Relay {
             (Version::V2025_11_25, View::All, Some(_)) => Some(ALL),
             (Version::V2025_11_25, View::One(_), Some(peer)) => {
                 member(&peer.raw_capabilities, "tasks")
+            }
+            (Version::V2025_11_25, _, None) => {
+                let bridged = links.iter().any(|link| link.bridges_tasks());
+                bridged.then_some(UNLISTED)
             }
             (_, _, _) => None,
         };

@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use mgp_protocol::dialect::Era;
+use mgp_protocol::splice::{Splice, member};
 
 use super::item::{Definition, Prompt, Resource, ResourceTemplate, Tool, renamed};
 use super::list::{Edition, Entry, List, Lists};
@@ -36,7 +37,7 @@ impl Front {
                 edition,
                 previous,
                 [
-                    own_entries(&offer.tools.items),
+                    own_tool_entries(offer),
                     own_entries(&offer.prompts.items),
                     own_entries(&offer.resources.items),
                     own_entries(&offer.templates.items),
@@ -67,7 +68,10 @@ impl Front {
                 edition,
                 previous,
                 [
-                    tools().map(tool_entry).collect(),
+                    offers
+                        .iter()
+                        .flat_map(|offer| tool_entries(offer))
+                        .collect(),
                     prompts().map(|p| entry(&p.shown, &p.shown_raw)).collect(),
                     resource_entries.collect(),
                     templates
@@ -140,12 +144,32 @@ fn entry(key: &Arc<str>, text: &Arc<str>) -> Entry {
     }
 }
 
-fn tool_entry(tool: &Arc<Tool>) -> Entry {
-    let legacy = tool.raw_for_legacy();
-    Entry {
-        legacy: legacy.map(|raw| renamed(raw, "name", &tool.shown)),
+fn own_tool_entries(offer: &Offer) -> Vec<Entry> {
+    let own = |tool: &Arc<Tool>| Entry {
+        legacy: legacy_tool(offer, tool),
+        ..entry(&tool.own_name, &tool.raw)
+    };
+    offer.tools.items.iter().map(own).collect()
+}
+
+fn tool_entries(offer: &Offer) -> impl Iterator<Item = Entry> {
+    offer.tools.items.iter().map(|tool| Entry {
+        legacy: legacy_tool(offer, tool).map(|raw| renamed(&raw, "name", &tool.shown)),
         ..entry(&tool.shown, &tool.shown_raw)
+    })
+}
+
+/// The definition for legacy clients, where it has to be another one. Those of 2025-11-25 only ask
+/// for a task where the tool says that they may.
+fn legacy_tool(offer: &Offer, tool: &Tool) -> Option<Arc<str>> {
+    let raw = tool.raw_for_legacy();
+    let shown = raw.unwrap_or(&tool.raw);
+    if !offer.makes_tasks || member(shown, "execution").is_some() {
+        return raw.cloned();
     }
+    let mut splice = Splice::new(shown);
+    splice.insert_member(shown, "execution", r#"{"taskSupport":"optional"}"#);
+    Some(splice.finish().into())
 }
 
 fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {

@@ -41,6 +41,7 @@ impl fmt::Display for Rejected {
 #[derive(Clone, Debug)]
 pub struct Offer {
     server: ServerId,
+    pub(super) makes_tasks: bool,
     pub(super) tools: Shelf<Tool>,
     pub(super) prompts: Shelf<Prompt>,
     pub(super) resources: Shelf<Resource>,
@@ -66,6 +67,7 @@ impl Offer {
     pub fn new(server: ServerId) -> Self {
         Self {
             server,
+            makes_tasks: false,
             tools: Shelf::default(),
             prompts: Shelf::default(),
             resources: Shelf::default(),
@@ -107,6 +109,14 @@ impl Offer {
             Kind::Resources => self.resources.freshness = Some(freshness),
             Kind::Templates => self.templates.freshness = Some(freshness),
         }
+        self
+    }
+
+    /// The same offer of a server that makes tasks of the extension out of calls, or of one that does
+    /// not: legacy clients are told so with each tool.
+    #[must_use]
+    pub fn making_tasks(mut self, makes_tasks: bool) -> Self {
+        self.makes_tasks = makes_tasks;
         self
     }
 
