@@ -263,6 +263,42 @@ async fn a_modern_servers_task_is_cancelled() {
     }
 }
 
+/// Who takes the wait for a result back has answered nothing: the question is put to whoever waits
+/// next.
+#[tokio::test]
+async fn a_question_outlives_the_wait_that_put_it() {
+    let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
+    let mut first = bridged(&kernel).await;
+    let mut second = bridged(&kernel).await;
+    let arguments = json!({"filename": "f"});
+    let id = bridged_task(&mut first, "confirm_delete", arguments).await;
+    let about = json!({"taskId": id});
+    wait_until("the task asks", DEADLINE, async || {
+        let seen = second.request("tasks/get", about.clone()).await.result();
+        seen["status"] == "input_required"
+    })
+    .await;
+    let before = looks(&mut second).await;
+    let waiting = first.start("tasks/result", about.clone()).await;
+    wait_until("the kernel looks after it", DEADLINE, async || {
+        looks(&mut second).await > before
+    })
+    .await;
+    let taken_back = json!({"requestId": waiting});
+    first.notify("notifications/cancelled", taken_back).await;
+    second.answers("elicitation/create", json!({"action": "accept"}));
+    let done = second.request("tasks/result", about).await;
+    assert_eq!(done.text(), "f: accept");
+}
+
+/// How often the server was asked after a task.
+async fn looks(client: &mut Agent) -> u64 {
+    let counts = client.call("count", json!({})).await.result();
+    counts["structuredContent"]["methods"]["tasks/get"]
+        .as_u64()
+        .unwrap()
+}
+
 async fn stands(client: &mut ModernAgent, id: &Value, wanted: &str) -> Value {
     let mut seen = Value::Null;
     wait_until(&format!("the task is {wanted}"), DEADLINE, async || {
