@@ -1,9 +1,12 @@
 //! Questions of a server (sampling, elicitation, roots): put to the client whose call caused them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::catalog::View;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use mgp_protocol::mcp::meta::RELATED_TASK;
@@ -85,7 +88,11 @@ pub async fn put(
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
     let asked = match (&caller.back, exchange.attempts()) {
         (Back::Standing(agent), _) => agent.ask(exchange, link, method, params.as_deref()).await,
-        (Back::Alone, Some(attempts)) => attempts.ask(exchange, method, params.as_deref()).await,
+        (Back::Alone, Some(attempts)) => {
+            let params = params.as_deref().map(era::to_modern_question);
+            let answer = attempts.ask(exchange, method, params.as_deref()).await;
+            answer.map(|answer| said(link, method, answer))
+        }
         (Back::Alone, None) => Err(Unanswered::Gone),
     };
     match asked {
@@ -105,6 +112,25 @@ fn related(message: &str, name: &str) -> String {
         splice.replace(task, quoted(name));
     }
     splice.finish().into_owned()
+}
+
+/// What a modern client said, in the words of the legacy server that asked.
+fn said(link: &Link, method: &str, answer: ClientAnswer) -> ClientAnswer {
+    let (Ok(result), Some(peer)) = (&answer, link.peer_in(Era::Legacy)) else {
+        return answer;
+    };
+    let text = String::from_utf8_lossy(result);
+    match era::to_legacy_answer(method, &text, peer.version) {
+        Some(Cow::Borrowed(_)) => answer,
+        Some(Cow::Owned(text)) => Ok(text.into()),
+        None => refused(
+            INTERNAL_ERROR,
+            &format!(
+                "the client's answer cannot be said in MCP {}, which this server speaks",
+                peer.version
+            ),
+        ),
+    }
 }
 
 /// CMCP-088, CMCP-090: a client is never asked for what it did not declare.

@@ -192,10 +192,12 @@ mod tests {
     use crate::link::{Call, Mirror};
     use crate::request::{Back, Caller, Outcome};
 
-    /// A call of a stateless client that can be asked for forms.
+    /// A call of a stateless client that can be asked for forms, URLs and messages.
     fn call(it: &Scripted, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
         let capabilities = ClientCapabilities {
             elicitation_form: true,
+            elicitation_url: true,
+            sampling: true,
             ..ClientCapabilities::default()
         };
         let caller = Arc::new(Caller {
@@ -282,6 +284,43 @@ mod tests {
         assert_eq!(message["result"]["action"], "decline");
         it.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();
+    }
+
+    /// MCP 2026-07-28: a question has no `elicitationId` and no progress token there; an answer comes
+    /// back in the words of the server's version, or the server hears that it cannot be said.
+    #[tokio::test(start_paused = true)]
+    async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
+        let mut it = Scripted::met(Version::V2025_06_18, "{}");
+        let (exchange, _calling) = call(&it, 1);
+        it.next().await;
+        let attempts = exchange.attempts().unwrap();
+        let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
+            "elicitationId": "e1", "_meta": {"progressToken": 7}});
+        it.say(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
+        attempts.asked().await;
+        let asked = attempts.input_requests();
+        assert!(asked.contains("https://a.example/"), "{asked}");
+        assert!(!asked.contains("elicitationId"), "{asked}");
+        assert!(!asked.contains("progressToken"), "{asked}");
+        attempts.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
+        assert_eq!(it.next().await["result"]["action"], "accept");
+        let text = json!({"type": "text", "text": "4"});
+        let one = json!([text]);
+        let two = json!([text, text]);
+        for (number, blocks) in [(2, &one), (3, &two)] {
+            let params = json!({"messages": [], "maxTokens": 1});
+            let method = "sampling/createMessage";
+            it.say(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
+            attempts.asked().await;
+            let said = json!({"role": "assistant", "model": "m", "content": blocks});
+            let key = format!("sampling-{number}");
+            attempts.answer(&json!({ key: said }).to_string());
+            let heard = it.next().await;
+            match blocks == &one {
+                true => assert_eq!(heard["result"]["content"], text),
+                false => assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}"),
+            }
+        }
     }
 
     /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.

@@ -74,7 +74,8 @@ impl Scripted {
         Self::met(Version::LATEST_LEGACY, capabilities)
     }
 
-    fn met(version: Version, capabilities: &str) -> Self {
+    /// The same with a server that has been met in this version.
+    pub(crate) fn met(version: Version, capabilities: &str) -> Self {
         let it = Self::new();
         it.link.set_peer(Peer {
             version,
