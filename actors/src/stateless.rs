@@ -361,7 +361,11 @@ pub fn read<'a>(
 ) -> Result<(Stated, Mirrored<'a>), Refusal> {
     let said: Params<'_> = mcp::read(params)?;
     let meta = said.meta.ok_or_else(|| missing("_meta"))?;
-    let meta: mcp::Meta<'_> = mcp::read(Some(meta.get()))?;
+    if !meta.get().starts_with('{') {
+        return Err(Refusal::BadMeta("`_meta` must be an object".into()));
+    }
+    let meta: mcp::Meta<'_> = serde_json::from_str(meta.get())
+        .map_err(|error| Refusal::BadMeta(format!("`_meta`: {error}")))?;
     let version = meta
         .protocol_version
         .ok_or_else(|| missing(PROTOCOL_VERSION))?;

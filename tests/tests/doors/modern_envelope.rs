@@ -98,6 +98,7 @@ async fn an_envelope_that_is_not_whole_is_refused() {
     });
     for (what, request) in [
         ("_meta", no_meta),
+        ("_meta", spoilt(&|params| params["_meta"] = json!(7))),
         ("protocolVersion", without(PROTOCOL_VERSION)),
         ("clientCapabilities", without(CLIENT_CAPABILITIES)),
         (
