@@ -118,13 +118,9 @@ impl<'a> Mirrored<'a> {
     }
 
     /// The headers to send with this request.
-    #[must_use]
-    pub fn headers(&self) -> Vec<(&'static str, Cow<'_, str>)> {
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let name = self.name.as_deref().map(|name| (NAME, encode(name)));
-        [(METHOD, Cow::Borrowed(self.method))]
-            .into_iter()
-            .chain(name)
-            .collect()
+        std::iter::once((METHOD, Cow::Borrowed(self.method))).chain(name)
     }
 }
 
@@ -305,7 +301,7 @@ mod tests {
         ] {
             let params = serde_json::json!({"name": name}).to_string();
             let mirrored = Mirrored::of("prompts/get", Some(&params));
-            let headers = mirrored.headers();
+            let headers: Vec<_> = mirrored.headers().collect();
             let sent: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_ref())).collect();
             assert_eq!(said(&sent, "prompts/get", &params), Ok(()), "{name:?}");
         }

@@ -1,7 +1,9 @@
 //! The headers that repeat what a modern request says.
 
+use std::borrow::Cow;
+
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_protocol::mirror::{METHOD, NAME, encode};
+use mgp_protocol::mirror::Mirrored;
 
 use crate::link::Mirror;
 
@@ -11,9 +13,12 @@ use crate::link::Mirror;
 /// The name of a header that cannot be one, or whose value cannot.
 pub(super) fn headers(every: &HeaderMap, mirror: Mirror<'_>) -> Result<HeaderMap, String> {
     let mut headers = every.clone();
-    put(&mut headers, METHOD, mirror.method)?;
-    if let Some(name) = mirror.name {
-        put(&mut headers, NAME, &encode(name))?;
+    let said = Mirrored {
+        method: mirror.method,
+        name: mirror.name.map(Cow::Borrowed),
+    };
+    for (name, value) in said.headers() {
+        put(&mut headers, name, &value)?;
     }
     for (name, value) in mirror.params {
         put(&mut headers, name, value)?;
