@@ -9,6 +9,7 @@ mod file;
 mod kernel;
 mod ledger;
 mod nearest;
+mod permissions;
 mod problem;
 mod reach;
 mod section;

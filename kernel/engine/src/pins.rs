@@ -16,12 +16,13 @@ pub const PINS_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 64;
 
 /// What a changed tool comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
     /// Nothing is pinned.
     Off,
     /// It is pending and told of, and can be called.
+    #[default]
     Warn,
     /// It is pending, and neither shown nor called until it is approved.
     Block,

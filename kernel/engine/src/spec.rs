@@ -10,6 +10,8 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 
 use crate::duties::ToolRules;
+use crate::permissions::Rules;
+use crate::pins::PinMode;
 
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,10 @@ pub struct ServerSpec {
     pub mgp: MgpDeclaration,
     /// The operator's word on its tools.
     pub tools: Arc<ToolRules>,
+    /// How its permissions are decided.
+    pub permissions: Rules,
+    /// What a tool of its comes to that is not what it was.
+    pub pin: PinMode,
 }
 
 /// How the kernel reaches a server.

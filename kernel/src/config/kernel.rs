@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
 use mgp_engine::spec::ServerLimits;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+use super::permissions::{read_permissions, read_pins};
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::read_validation;
@@ -34,6 +37,10 @@ pub struct KernelConfig {
     pub limits: ServerLimits,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
+    /// `[permissions]`: how permissions of servers are decided.
+    pub permissions: Rules,
+    /// `[pins]`: what a changed tool comes to.
+    pub pin: PinMode,
 }
 
 /// `[http]`.
@@ -179,6 +186,8 @@ impl KernelConfig {
         read_limits(&mut limits, &mut self.limits);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
+        read_permissions(root.own("permissions"), &mut self.permissions);
+        read_pins(root.own("pins"), &mut self.pin);
     }
 }
 
