@@ -14,6 +14,7 @@ pub mod door;
 pub mod errand;
 pub mod exchange;
 pub mod guard;
+pub mod journal;
 pub mod levels;
 pub mod link;
 pub mod listener;
