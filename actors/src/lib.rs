@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod agents;
+pub mod approvals;
 pub mod attempts;
 pub mod catalog;
 pub mod connection;

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod access;
+pub mod approvals;
 pub mod attribution;
 pub mod audit;
 pub mod calendar;
