@@ -236,6 +236,12 @@ impl Table {
         }
     }
 
+    /// Which table it is.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The default policies.
     #[must_use]
     pub fn defaults(&self) -> &Defaults {
