@@ -15,6 +15,7 @@ pub mod cursor;
 pub mod env;
 pub mod freshness;
 pub mod grants;
+pub mod health;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;
