@@ -67,6 +67,7 @@ mod tests {
             autostart: true,
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
+            default_policy: None,
             mgp: MgpDeclaration::default(),
             tools: Arc::default(),
             permissions: Rules::default(),

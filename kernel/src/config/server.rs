@@ -13,6 +13,7 @@ use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
 use super::Env;
+use super::kernel::POLICIES;
 use super::permissions::read_gate;
 use super::reach::read_reach;
 use super::section::Section;
@@ -49,6 +50,9 @@ pub(super) fn read_server(
     let (mut autostart, mut limits) = (true, background.limits.clone());
     entry.flag("autostart", &mut autostart);
     read_limits(&mut entry, &mut limits);
+    let mut default_policy = None;
+    let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
+    entry.choice("default_policy", &policies, &mut default_policy);
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mut tools = background.tools.clone();
@@ -63,6 +67,7 @@ pub(super) fn read_server(
         autostart,
         restart,
         limits,
+        default_policy,
         mgp,
         tools: Arc::new(tools),
         permissions,

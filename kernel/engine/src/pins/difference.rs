@@ -61,7 +61,10 @@ mod tests {
         let text = |end| format!(r#"{{"description":"{}{end}"}}"#, "a".repeat(5000));
         let (old, new) = (text("good"), text("evil"));
         let lines = difference("t", Some(&old), &new, &[Part::Description]);
-        assert!(lines[1].contains("good") && lines[2].contains("evil"), "{lines:?}");
+        assert!(
+            lines[1].contains("good") && lines[2].contains("evil"),
+            "{lines:?}"
+        );
         assert!(lines.iter().all(|line| line.chars().count() < 300));
     }
 }
