@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod agents;
 pub mod attempts;
+pub mod audit;
 pub mod catalog;
 pub mod connection;
 pub mod directory;
