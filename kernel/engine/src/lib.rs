@@ -12,6 +12,7 @@ pub mod calendar;
 pub mod catalog;
 pub mod code_safety;
 pub mod cursor;
+pub mod duties;
 pub mod env;
 pub mod freshness;
 pub mod grants;
