@@ -135,3 +135,6 @@ impl Place {
         written.await.unwrap_or(Err(Refused::Broken.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,3 +30,4 @@ pub mod streams;
 pub mod subscriptions;
 pub mod tasks;
 pub mod time;
+pub mod trace;

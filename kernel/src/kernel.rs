@@ -1,5 +1,6 @@
 //! A whole kernel: one lock, two doors, one tree; from its start to its end.
 
+mod auditing;
 mod doors;
 mod hold;
 
@@ -9,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_actors::agents::{AgentsActor, Reception};
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -57,13 +59,14 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
     let seal = hold::seal_key(&options.data_dir)?;
+    let audit = auditing::open(&options)?;
     let before = hold::tasks(&options.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal, before));
+    let outcome = runtime.block_on(live(options, audit, seal, before));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -92,10 +95,15 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
+async fn live(
+    options: UpOptions,
+    audit: AuditHandle,
+    seal: SealKey,
+    before: Vec<Record>,
+) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, before, &closing)
+    let grown = grow(&options, &audit, seal, before, &closing)
         .await
         .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
@@ -115,6 +123,7 @@ async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<
         tokio::join!(doors.close(), grown.tree.stop_servers());
         doors.clear().await;
         grown.guard.bye();
+        audit.close().await;
     };
     tokio::select! {
         _ = tokio::time::timeout(FAREWELL, end) => Ok(()),
@@ -145,6 +154,7 @@ struct Grown {
 
 async fn grow(
     options: &UpOptions,
+    audit: &AuditHandle,
     seal: SealKey,
     before: Vec<Record>,
     closing: &CancellationToken,
@@ -186,6 +196,7 @@ async fn grow(
         directory: directory.clone(),
         guard: guard.clone(),
         connector: Arc::new(connector(mark)),
+        audit: audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
@@ -213,6 +224,7 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        audit: audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });

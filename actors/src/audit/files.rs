@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::reader::{Item, Reader};
+use mgp_engine::audit::reader::Reader;
 use mgp_engine::audit::record::{EVENT_MAX, Record};
 use mgp_engine::audit::verify::{Report, Verifier};
 
@@ -125,26 +125,5 @@ impl Folder {
     pub fn examine(&self) -> io::Result<Report> {
         let known = head::read(&self.head())?;
         self.verify(known, None)
-    }
-
-    /// The records of a file after a number, as `(sequence, event)`, oldest first, at most `most`.
-    pub(super) fn after(
-        &self,
-        number: u64,
-        sequence: u64,
-        most: usize,
-    ) -> io::Result<Vec<(u64, String)>> {
-        let bytes = fs::read(self.path(number))?;
-        let records = Reader::new(&bytes).filter_map(|item| match item {
-            Item::Record(_, record) if record.sequence > sequence => {
-                Some((record.sequence, record.event.to_owned()))
-            }
-            Item::Record(..)
-            | Item::Damaged(..)
-            | Item::Separator(_)
-            | Item::Torn(_)
-            | Item::Unterminated(_) => None,
-        });
-        Ok(records.take(most).collect())
     }
 }

@@ -9,6 +9,7 @@ use mgp_engine::spec::ServerLimits;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+use super::audit::Audit;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::read_validation;
@@ -28,6 +29,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[audit]`: what was done, written down.
+    pub audit: Audit,
     /// `[log]`: what the kernel writes to stderr.
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
@@ -174,6 +177,7 @@ impl KernelConfig {
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        self.audit.read(root.own("audit"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
