@@ -28,7 +28,9 @@ use mgp_engine::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
 pub use audit::Audit;
-pub use kernel::{Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams};
+pub use kernel::{
+    Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
+};
 pub use problem::{Place, Problem, Weight};
 
 /// How a variable of the kernel's environment is looked up.
