@@ -23,6 +23,8 @@ pub mod link;
 pub mod listener;
 pub mod mailbox;
 pub mod parked;
+pub mod permissions;
+pub mod pins;
 pub mod question;
 pub mod relay;
 pub mod request;

@@ -160,7 +160,8 @@ impl PermissionsHandle {
     /// the policy has said something of all of it.
     pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {
         let mut turned = self.0.turned.subscribe();
-        self.0.need(server, None, &ask.permissions, "it asks for this now");
+        self.0
+            .need(server, None, &ask.permissions, "it asks for this now");
         loop {
             turned.borrow_and_update();
             let gate = self.0.shown.load().get(server).cloned();

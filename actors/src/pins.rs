@@ -17,7 +17,7 @@ use mgp_engine::names;
 use mgp_engine::pins::{NotApproved, Part, Pin, PinMode, difference};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
-use mgp_protocol::mgp::audit::{CustomType, EventType, Outcome, Target, TraceId};
+use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Verdict;
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -132,7 +132,10 @@ impl PinsHandle {
     pub fn why(&self, view: &View, name: &str) -> Option<String> {
         let books: Vec<_> = {
             let books = self.0.books();
-            books.iter().map(|(s, shelf)| (s.clone(), shelf.clone())).collect()
+            books
+                .iter()
+                .map(|(s, shelf)| (s.clone(), shelf.clone()))
+                .collect()
         };
         let is_it = |server: &ServerId, tool: &String| match view {
             View::One(one) => one == server && tool == name,
@@ -175,7 +178,14 @@ impl Shared {
             true => Outcome::Blocked,
             false => Outcome::Success,
         };
-        self.record(TOOL_CHANGED, audit::by_kernel(), server, tool, result, details);
+        self.record(
+            EventType::TOOL_CHANGED,
+            audit::by_kernel(),
+            server,
+            tool,
+            result,
+            details,
+        );
     }
 
     fn record(
@@ -195,21 +205,28 @@ impl Shared {
             agent_id: None,
         };
         let trace = TraceId::mint(fresh);
-        self.audit
-            .tell(audit::event(event_type, actor, target, &trace, result, details));
+        self.audit.tell(audit::event(
+            event_type, actor, target, &trace, result, details,
+        ));
     }
 
     /// One question for each server, with the tools as its parts. A name stands for what was read
     /// under it: when anything changes, the question is another one.
     fn ask(self: &Arc<Self>, server: &ServerId, shelf: &mut Shelf, changes: &[Change]) {
         let book = shelf.book.as_ref().expect("it was read");
-        let open = changes.iter().filter(|c| book.waits(server, &c.tool.own_name));
+        let open = changes
+            .iter()
+            .filter(|c| book.waits(server, &c.tool.own_name));
         let open: Vec<&Change> = open.collect();
         let changed: BTreeMap<String, Pin> = open
             .iter()
             .map(|change| (change.tool.own_name.to_string(), change.pin))
             .collect();
-        if shelf.asking.as_ref().is_some_and(|asking| asking.changed == changed) {
+        if shelf
+            .asking
+            .as_ref()
+            .is_some_and(|asking| asking.changed == changed)
+        {
             return;
         }
         shelf.asking = None;
@@ -229,7 +246,11 @@ impl Shared {
             text: format!(
                 "server {server} has changed {} since {} approved",
                 changed.keys().cloned().collect::<Vec<_>>().join(", "),
-                if changed.len() == 1 { "it was" } else { "they were" },
+                if changed.len() == 1 {
+                    "it was"
+                } else {
+                    "they were"
+                },
             ),
             details: details.collect(),
             parts: changed.keys().cloned().collect(),
@@ -308,7 +329,11 @@ impl Waiting {
         let deciding = tokio::task::spawn_blocking(move || {
             let shelf = shared.shelf(&server);
             let mut shelf = lock(&shelf);
-            let Shelf { book, blocked, asking } = &mut *shelf;
+            let Shelf {
+                book,
+                blocked,
+                asking,
+            } = &mut *shelf;
             let book = book.as_mut().ok_or("nothing is known of its tools")?;
             for (tool, pin) in &pins {
                 let decided: Result<(), NotApproved> = match verdict {
@@ -318,18 +343,28 @@ impl Waiting {
                 decided.map_err(|no| no.to_string())?;
             }
             let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
-            book.keep(&tools).map_err(|e| format!("the pins are not on disk: {e}"))?;
+            book.keep(&tools)
+                .map_err(|e| format!("the pins are not on disk: {e}"))?;
             for (tool, _) in &pins {
                 let name = tool.own_name.to_string();
                 if let Some(asking) = asking {
                     asking.changed.remove(&name);
                 }
                 let (event_type, result) = match verdict {
-                    Verdict::Approved => (TOOL_APPROVED, Outcome::Success),
-                    Verdict::Denied | Verdict::Deferred => (TOOL_DENIED, Outcome::Denied),
+                    Verdict::Approved => (EventType::TOOL_APPROVED, Outcome::Success),
+                    Verdict::Denied | Verdict::Deferred => {
+                        (EventType::TOOL_DENIED, Outcome::Denied)
+                    }
                 };
                 let details = json!({"decided_by": by});
-                shared.record(event_type, audit::by_operator(), &server, &name, result, details);
+                shared.record(
+                    event_type,
+                    audit::by_operator(),
+                    &server,
+                    &name,
+                    result,
+                    details,
+                );
                 match verdict {
                     Verdict::Approved => blocked.remove(&name),
                     Verdict::Denied | Verdict::Deferred => blocked.insert(name),
@@ -340,10 +375,3 @@ impl Waiting {
         deciding.await.map_err(|e| e.to_string())?
     }
 }
-
-/// A tool's definition is not the one that was approved.
-const TOOL_CHANGED: EventType = EventType::TOOL_CHANGED;
-/// A person approved it as it is now.
-const TOOL_APPROVED: EventType = EventType::TOOL_APPROVED;
-/// A person did not.
-const TOOL_DENIED: EventType = EventType::TOOL_DENIED;

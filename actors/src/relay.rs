@@ -32,6 +32,8 @@ use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
+use crate::permissions::PermissionsHandle;
+use crate::pins::PinsHandle;
 use crate::request::Request;
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
@@ -48,6 +50,10 @@ pub struct Relay {
     pub approvals: ApprovalsHandle,
     /// Who may call what.
     pub access: AccessHandle,
+    /// What servers may do.
+    pub permissions: PermissionsHandle,
+    /// What tools were when they were approved.
+    pub pins: PinsHandle,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.

@@ -19,6 +19,8 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::relay::Relay;
 use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
@@ -203,12 +205,21 @@ async fn grow(
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), kept.audit.clone());
+    let pins = PinsHandle::new(
+        options.data_dir.join("pins"),
+        approvals.clone(),
+        kept.audit.clone(),
+        servers.clone(),
+    );
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
         connector: Arc::new(connector(mark)),
+        permissions: permissions.clone(),
+        pins: pins.clone(),
         audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
@@ -226,6 +237,7 @@ async fn grow(
         shown: shown.clone(),
         directory: directory.clone(),
         approvals: approvals.clone(),
+        permissions: permissions.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
@@ -237,6 +249,8 @@ async fn grow(
         servers,
         access,
         approvals,
+        permissions: permissions.clone(),
+        pins,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),

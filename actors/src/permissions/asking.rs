@@ -89,7 +89,12 @@ impl Waiting {
             .map(|permission| (permission, answer.verdict))
             .collect();
         for permission in verdicts.keys() {
-            let Answer { verdict, until_ms, by, .. } = answer;
+            let Answer {
+                verdict,
+                until_ms,
+                by,
+                ..
+            } = answer;
             shared
                 .records
                 .record(&self.server, permission, *verdict, *until_ms, by)
@@ -101,9 +106,9 @@ impl Waiting {
         let post = post.filter(|post| post.life == self.life);
         let post = post.ok_or_else(|| "the server has gone".to_owned())?;
         let request = &self.ask.request_id;
-        let decided =
-            post.gate
-                .decide(request, &verdicts, &answer.by, answer.until_ms, unix_ms());
+        let decided = post
+            .gate
+            .decide(request, &verdicts, &answer.by, answer.until_ms, unix_ms());
         decided.map_err(|no| no.to_string())
     }
 

@@ -40,7 +40,10 @@ impl Shared {
                     ended.push((server.clone(), effects));
                 }
             }
-            posts.values().filter_map(|post| post.gate.next_end_ms()).min()
+            posts
+                .values()
+                .filter_map(|post| post.gate.next_end_ms())
+                .min()
         };
         for (server, effects) in ended {
             self.publish(&server);

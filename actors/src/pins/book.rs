@@ -88,7 +88,9 @@ impl Book {
     /// True when a person has yet to say something of this tool.
     pub(super) fn waits(&self, server: &ServerId, tool: &str) -> bool {
         let pending = self.pins.pending();
-        pending.iter().any(|p| p.server == *server && p.tool == tool)
+        pending
+            .iter()
+            .any(|p| p.server == *server && p.tool == tool)
     }
 
     pub(super) fn approve(
@@ -157,7 +159,10 @@ fn page(path: &Path) -> Result<Page, String> {
 /// Puts a file in the place of the one before, whole or not at all.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
     let draft = path.with_extension("new");
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(0o600);
