@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod agents;
+pub mod approvals;
 pub mod attempts;
 pub mod catalog;
 pub mod connection;
@@ -14,6 +15,7 @@ pub mod door;
 pub mod errand;
 pub mod exchange;
 pub mod guard;
+pub mod journal;
 pub mod levels;
 pub mod link;
 pub mod listener;

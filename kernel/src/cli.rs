@@ -3,6 +3,7 @@
 //! Everything said to a running kernel goes over its socket as MCP and MGP; there is no second,
 //! private way in.
 
+mod approvals;
 mod arguments;
 mod call;
 mod client;
@@ -47,7 +48,10 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Down
         | Command::Status
         | Command::Servers(_)
-        | Command::Tools(_)) => {
+        | Command::Tools(_)
+        | Command::Pending
+        | Command::Approve(_)
+        | Command::Deny(_)) => {
             Context::new(cli.options).and_then(|context| dispatch(&context, command, parts))
         }
     };
@@ -71,6 +75,9 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Servers(servers) => dispatch_servers(context, servers),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
+        Command::Pending => approvals::pending(context),
+        Command::Approve(approve) => approvals::approve(context, &approve),
+        Command::Deny(deny) => approvals::deny(context, &deny),
         Command::Guard | Command::DemoServer(_) => unreachable!("these need no context"),
     }
 }

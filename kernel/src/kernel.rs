@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_actors::agents::{AgentsActor, Reception};
+use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -180,6 +181,7 @@ async fn grow(
     ];
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
+    let approvals = ApprovalsHandle::new(subscriptions.clone());
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
@@ -200,6 +202,7 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        approvals: approvals.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
@@ -209,6 +212,7 @@ async fn grow(
     let relay = Arc::new(Relay {
         shown,
         servers,
+        approvals,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
