@@ -232,7 +232,10 @@ impl ServerHandle {
             oversized,
             rejected: status.rejected,
             trust_level: self.trust().as_str().to_owned(),
-            mgp: link.as_deref().and_then(|l| l.mgp().active()).map(spoken_mgp),
+            mgp: link
+                .as_deref()
+                .and_then(|l| l.mgp().active())
+                .map(spoken_mgp),
         }
     }
 

@@ -84,7 +84,8 @@ pub(super) enum Found {
 }
 
 /// What the kernel can pass on to some client.
-const CAPABILITIES: &str = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+const CAPABILITIES: &str =
+    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
 /// `params` of our `initialize`. A shared server learns once what it can ask, so everything is
 /// declared that the kernel can pass on to some client; what the client at hand cannot answer is

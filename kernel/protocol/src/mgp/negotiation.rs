@@ -386,7 +386,10 @@ impl Negotiated {
             return PLAIN;
         }
         let said = Declaration::read(capabilities, era);
-        Self::between(offered, said.as_ref().map(Option::as_ref).map_err(Clone::clone))
+        Self::between(
+            offered,
+            said.as_ref().map(Option::as_ref).map_err(Clone::clone),
+        )
     }
 
     /// Intersects what this side offers with what the other declared.
@@ -514,7 +517,11 @@ pub fn declared_in(capabilities: &str, carrier: Carrier, declaration: &str) -> S
     };
     let (object, name, json) = match *carrier.path() {
         [outer, name] => within(outer, name),
-        ref path => (capabilities, path.last().copied().unwrap_or("mgp"), declaration.to_owned()),
+        ref path => (
+            capabilities,
+            path.last().copied().unwrap_or("mgp"),
+            declaration.to_owned(),
+        ),
     };
     match member(object, name) {
         Some(said) => splice.replace(said, json),
