@@ -17,6 +17,7 @@ use mgp_protocol::refusal::{Refusal, Rendered};
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
+use crate::trace::Trace;
 
 /// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
 /// `_meta` of a stateless one.
@@ -96,6 +97,8 @@ pub struct Request {
     pub method: ByteString,
     /// With what, as JSON text.
     pub params: Option<ByteString>,
+    /// What ties it to all that it causes.
+    pub trace: Trace,
 }
 
 /// The `result` member of an answer, as JSON text, or why there is none.
