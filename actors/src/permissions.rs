@@ -92,7 +92,7 @@ impl PermissionsHandle {
     pub fn new(approvals: ApprovalsHandle, access: AccessHandle, audit: AuditHandle) -> Self {
         let shared = Arc::new(Shared {
             posts: Mutex::default(),
-            shown: Snapshot::new(Arc::new(Gates::new())),
+            shown: Snapshot::new(Gates::new()),
             turned: watch::Sender::new(0),
             numbers: AtomicU64::new(1),
             approvals,

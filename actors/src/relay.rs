@@ -9,6 +9,7 @@ mod forward;
 mod listening;
 mod lists;
 mod own;
+mod permits;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;

@@ -87,6 +87,10 @@ pub struct ServerActor {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// What it may do.
+    pub permissions: PermissionsHandle,
+    /// What its tools were when they were approved.
+    pub pins: PinsHandle,
     /// Where its coming and going is written down.
     pub audit: AuditHandle,
 }

@@ -9,7 +9,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::permission::{Ask, Await, Grant, PermissionType, Request, Response};
+use mgp_protocol::mgp::permission::{Ask, Await, Grant, Request, Response};
 use serde_json::json;
 
 use super::Shared;
@@ -68,7 +68,7 @@ impl Shared {
         let posts = self.posts();
         let link = posts.get(server)?.link.upgrade()?;
         drop(posts);
-        let speaks = link.mgp().features().contains(Features::SECURITY);
+        let speaks = link.mgp().features().contains(Features::PERMISSIONS);
         speaks.then_some(link)
     }
 

@@ -58,9 +58,10 @@ impl Relay {
                 .catalog
                 .tool(&request.caller.view, &name)
                 .cloned()
-                .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
+                .ok_or_else(|| self.absent(&request.caller, name.clone()))?
         };
         checks::arguments(&name, &route, call.arguments)?;
+        self.permit(&name, &route)?;
         let outgoing = Outgoing {
             tool: Some(&route),
             server: &route.server,

@@ -69,6 +69,9 @@ impl Relay {
 
     async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         let link = self.link(request, outgoing.server).await?;
+        if let Some(tool) = outgoing.tool {
+            self.permit(&tool.shown, tool)?;
+        }
         let caller = request.caller.version.era();
         let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
         if !as_task {
