@@ -187,6 +187,7 @@ async fn parts() -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
+        audit: mgp_actors::audit::AuditHandle::off(),
         connector: Arc::new(Connector {
             client: Client::new(Tls::system()),
             version: "test".into(),
