@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::tasks::{only_as_task, through_task};
 use super::{Relay, progress_token};
 use crate::levels;
-use crate::link::{Call, Link, Mirror};
+use crate::link::{Call, Leave, Link, Mirror};
 use crate::negotiation;
 use crate::request::{Outcome, Request};
 
@@ -23,6 +23,8 @@ use crate::request::{Outcome, Request};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) server: &'a ServerId,
+    /// Leave of its caller, asked again right before it goes.
+    pub(super) leave: Option<&'a dyn Leave>,
     /// The tool that is called, when one is.
     pub(super) tool: Option<&'a Tool>,
     pub(super) method: &'a str,
@@ -69,9 +71,6 @@ impl Relay {
 
     async fn forward_once(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         let link = self.link(request, outgoing.server).await?;
-        if let Some(tool) = outgoing.tool {
-            self.permit(&tool.shown, tool)?;
-        }
         let caller = request.caller.version.era();
         let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
         if !as_task {
@@ -104,6 +103,7 @@ pub(super) async fn along(
         exchange: &request.exchange,
         token: outgoing.token.map(RawValue::get),
         era,
+        leave: outgoing.leave,
         mirror: outgoing.mirror(&headers),
     };
     let redeclared = match era {
@@ -216,6 +216,7 @@ pub(super) async fn send(
         exchange: &request.exchange,
         token: token.map(RawValue::get),
         era,
+        leave: outgoing.leave,
         mirror: outgoing.mirror(&headers),
     };
     link.call(call, |id| {

@@ -5,17 +5,55 @@ use mgp_engine::permissions::Lacking;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::Relay;
+use super::access::Admitted;
+use crate::link::Leave;
+use crate::permissions::PermissionsHandle;
 use crate::request::Caller;
 
+/// Leave to call a tool, whose server has what it needs for that.
+#[derive(Debug)]
+pub(super) struct Permitted<'a> {
+    admitted: Admitted<'a>,
+    permissions: &'a PermissionsHandle,
+    name: &'a str,
+    tool: &'a Tool,
+}
+
+impl Permitted<'_> {
+    fn may(&self) -> Result<(), Refusal> {
+        let Tool { server, duties, .. } = self.tool;
+        let judged = self.permissions.may(server, &duties.permissions);
+        judged.map_err(|lacking| lacks(self.name, &lacking))
+    }
+}
+
+impl Leave for Permitted<'_> {
+    fn still(&self) -> Result<(), Refusal> {
+        self.admitted.still()?;
+        self.may()
+    }
+}
+
 impl Relay {
-    /// The call needs what its server has. Looked at when the call comes, and again right before it
-    /// leaves: what was taken back meanwhile holds.
+    /// The server of the tool has what a call of it needs, now; looked at again right before the call
+    /// leaves.
     ///
     /// # Errors
     /// 1000 (MGP-050), which names the first that is missing.
-    pub(super) fn permit(&self, name: &str, tool: &Tool) -> Result<(), Refusal> {
-        let judged = self.permissions.may(&tool.server, &tool.duties.permissions);
-        judged.map_err(|lacking| lacks(name, &lacking))
+    pub(super) fn permit<'a>(
+        &'a self,
+        admitted: Admitted<'a>,
+        name: &'a str,
+        tool: &'a Tool,
+    ) -> Result<Permitted<'a>, Refusal> {
+        let permitted = Permitted {
+            admitted,
+            permissions: &self.permissions,
+            name,
+            tool,
+        };
+        permitted.may()?;
+        Ok(permitted)
     }
 
     /// A tool that is not there: one that changed is gone for everybody, and the operator is told
