@@ -25,9 +25,10 @@ use mgp_transports::sse;
 use self::answer::{plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
 use crate::agents::Reception;
+use crate::pass::Pass;
 use crate::session::{Session, Sessions};
 
-pub use self::auth::Auth;
+pub use self::auth::{Auth, Tokens};
 pub use self::old_style::OldStyle;
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
@@ -71,14 +72,38 @@ impl HttpDoor {
             let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
             return refusal(StatusCode::NOT_FOUND, words);
         };
-        let agent = match self.auth.judge(request.headers()) {
-            Ok(agent) => agent,
-            Err(words) => return auth::challenge(words),
+        let pass = match self.auth.judge(request.headers()) {
+            Ok(pass) => pass,
+            Err(unwelcome) => return unwelcome.answer(),
         };
         if !self.reception.routes.knows(&view) {
             let words = format!("no server {view}; `mgp servers list` shows the known ones");
             return refusal(StatusCode::NOT_FOUND, &words);
         }
+        let agent = pass.agent.clone();
+        if pass.is_lasting() {
+            return self.enter(way, request, view, agent).await;
+        }
+        let entering = self.clone().enter(way, request, view, agent);
+        let mut response = tokio::select! {
+            biased;
+            () = pass.clone().over() => return self.shut_out(&pass),
+            response = entering => response,
+        };
+        if pass.is_over() {
+            return self.shut_out(&pass);
+        }
+        response.body_mut().until(pass.over());
+        response
+    }
+
+    async fn enter(
+        self: Arc<Self>,
+        way: Way,
+        request: Request<Incoming>,
+        view: View,
+        agent: AgentId,
+    ) -> Response<Reply> {
         match (way, request.method()) {
             (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
             (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
@@ -90,6 +115,17 @@ impl HttpDoor {
             (Way::OldEndpoint, &Method::POST) => self.old_style.post(&self, request, &agent).await,
             (Way::OldEndpoint, _) => not_allowed("POST"),
         }
+    }
+
+    /// The pass ended while its request was under way. What the request opened meanwhile, after
+    /// everything else of a withdrawn pass was ended, ends here.
+    fn shut_out(&self, pass: &Pass) -> Response<Reply> {
+        if pass.is_withdrawn() {
+            self.sessions.end_of(&pass.agent);
+            self.reception.directory.end_of(&pass.agent);
+        }
+        let words = "the credentials ended while the request was under way";
+        auth::Unwelcome::Invalid(words.into()).answer()
     }
 
     /// Opens the session's standing stream, or goes on with a broken one.

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_actors::agents::{AgentsActor, Reception};
+use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -16,12 +17,14 @@ use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::relay::Relay;
 use mgp_actors::request::Routes;
+use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -57,7 +60,10 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
     let seal = hold::seal_key(&options.data_dir)?;
-    let before = hold::tasks(&options.data_dir)?;
+    let before = Before {
+        tasks: hold::tasks(&options.data_dir)?,
+        roster: hold::roster(&options.data_dir)?,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
@@ -92,13 +98,13 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
+async fn live(options: UpOptions, seal: SealKey, before: Before) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
     let grown = grow(&options, seal, before, &closing)
         .await
         .map_err(|e| e.to_string())?;
-    let open = doors.open(&options, &grown.reception, &closing);
+    let open = doors.open(&options, &grown.reception, &grown.belongings, &closing);
     grown.source.set_doors(describe(&open));
     let files = options
         .loaded
@@ -135,18 +141,25 @@ fn describe(doors: &Doors) -> Vec<String> {
     out
 }
 
+/// What lasts from earlier lives.
+struct Before {
+    tasks: Vec<Record>,
+    roster: Roster,
+}
+
 /// What a tree that has grown gives to the rest of the kernel.
 struct Grown {
     tree: TreeHandle,
     guard: GuardHandle,
     reception: Reception,
     source: Arc<Source>,
+    belongings: Arc<Belongings>,
 }
 
 async fn grow(
     options: &UpOptions,
     seal: SealKey,
-    before: Vec<Record>,
+    before: Before,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
@@ -172,11 +185,26 @@ async fn grow(
     };
     let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
+    let tasks = tasks(options, &seal, before.tasks, &directory);
+    let belongings = Arc::new(Belongings {
+        directory: directory.clone(),
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        tasks: tasks.clone(),
+        sessions: OnceLock::new(),
+    });
+    let rostered = Rostered::new(before.roster);
+    let roster = RosterActor {
+        file: hold::roster_file(&options.data_dir),
+        rostered: rostered.clone(),
+        belongings: belongings.clone(),
+    };
+    let (roster, _) = Actor::spawn(None, roster, ()).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
+        roster.get_cell(),
     ];
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
@@ -203,9 +231,9 @@ async fn grow(
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
+        roster: RosterHandle::new(Mailbox::new(roster), rostered.clone()),
         closing: closing.clone(),
     });
-    let tasks = tasks(options, &seal, before, &directory);
     let relay = Arc::new(Relay {
         shown,
         servers,
@@ -219,8 +247,9 @@ async fn grow(
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: stateless(kernel, seal, tasks, routes.clone()),
+        stateless: stateless(seal, &belongings, routes.clone()),
         routes,
+        rostered,
         directory,
     };
     Ok(Grown {
@@ -228,6 +257,7 @@ async fn grow(
         guard,
         reception,
         source,
+        belongings,
     })
 }
 
@@ -273,15 +303,11 @@ fn tasks(
     )
 }
 
-fn stateless(
-    kernel: &KernelConfig,
-    seal: SealKey,
-    tasks: Arc<Tasks>,
-    routes: Arc<dyn Routes>,
-) -> Arc<Stateless> {
+fn stateless(seal: SealKey, belongings: &Belongings, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+    let tasks = belongings.tasks.clone();
     Arc::new(Stateless {
         routes,
-        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        parked: belongings.parked.clone(),
         seal,
         boot: tasks.boot(),
         tasks,

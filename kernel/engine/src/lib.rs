@@ -27,6 +27,7 @@ pub mod reload;
 pub mod restart;
 pub mod retries;
 pub mod risk;
+pub mod roster;
 pub mod schema;
 pub mod seal;
 pub mod spec;

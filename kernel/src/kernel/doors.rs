@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_actors::agents::Reception;
+use mgp_actors::belongings::Belongings;
 use mgp_actors::connection;
-use mgp_actors::door::{Auth, HttpDoor, Manners};
+use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_actors::session::{SessionLimits, Sessions};
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::guard::Allow;
@@ -78,6 +79,7 @@ impl Bound {
         &mut self,
         options: &UpOptions,
         reception: &Reception,
+        belongings: &Belongings,
         closing: &CancellationToken,
     ) -> Doors {
         self.closing = closing.clone();
@@ -93,7 +95,8 @@ impl Bound {
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
-            self.open_http(door, options, reception);
+            let sessions = self.open_http(door, options, reception);
+            let _ = belongings.sessions.set(sessions);
             Opened {
                 address,
                 token: self.token.as_ref().map(|(token, _)| token.clone()),
@@ -106,7 +109,12 @@ impl Bound {
         }
     }
 
-    fn open_http(&mut self, door: Door, options: &UpOptions, reception: &Reception) {
+    fn open_http(
+        &mut self,
+        door: Door,
+        options: &UpOptions,
+        reception: &Reception,
+    ) -> Arc<Sessions> {
         let kernel = &options.loaded.kernel;
         let limits = SessionLimits {
             max: kernel.http.max_sessions,
@@ -117,10 +125,13 @@ impl Bound {
         self.sessions = Some(sessions.clone());
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
-            sessions,
+            sessions: sessions.clone(),
             old_style: Arc::default(),
             auth: match &self.token {
-                Some((token, _)) => Auth::Token(blake3::hash(token.as_bytes())),
+                Some((token, _)) => Auth::Token(Tokens {
+                    own: blake3::hash(token.as_bytes()),
+                    rostered: reception.rostered.clone(),
+                }),
                 None => Auth::None,
             },
             manners: Manners {
@@ -143,6 +154,7 @@ impl Bound {
         let answer = move |request, _peer| handler.clone().answer(request);
         let serving = door.serve(limits, allow, answer, self.closing.clone());
         self.open.push(tokio::spawn(serving));
+        sessions
     }
 
     /// Lets nobody in any more; resolves when HTTP requests under way are answered.
