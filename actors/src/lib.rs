@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod agents;
+pub mod approvals;
 pub mod attempts;
 pub mod belongings;
 pub mod catalog;
@@ -15,6 +16,7 @@ pub mod door;
 pub mod errand;
 pub mod exchange;
 pub mod guard;
+pub mod journal;
 pub mod levels;
 pub mod link;
 pub mod listener;

@@ -8,6 +8,7 @@ mod checks;
 mod forward;
 mod listening;
 mod lists;
+mod own;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
@@ -25,6 +26,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agents;
+use crate::approvals::ApprovalsHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
@@ -40,6 +42,8 @@ pub struct Relay {
     pub shown: Arc<Snapshot<Shown>>,
     /// All servers.
     pub servers: Arc<ServerTable>,
+    /// What waits for a person.
+    pub approvals: ApprovalsHandle,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.

@@ -13,6 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::approvals::own;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::exchange::Class;
@@ -236,8 +237,10 @@ impl SubscriptionsActor {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let name = shown.catalog.shown_uri(&caller.view, server, uri);
-            let frame = renamed(params, &name);
+            let frame = match *server == own() {
+                true => renamed(params, uri),
+                false => renamed(params, &shown.catalog.shown_uri(&caller.view, server, uri)),
+            };
             agent.tell(frame, Class::Kept);
         }
     }

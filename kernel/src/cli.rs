@@ -4,6 +4,7 @@
 //! private way in.
 
 mod agents;
+mod approvals;
 mod arguments;
 mod call;
 mod client;
@@ -49,7 +50,10 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Status
         | Command::Servers(_)
         | Command::Agents(_)
-        | Command::Tools(_)) => {
+        | Command::Tools(_)
+        | Command::Pending
+        | Command::Approve(_)
+        | Command::Deny(_)) => {
             Context::new(cli.options).and_then(|context| dispatch(&context, command, parts))
         }
     };
@@ -77,6 +81,9 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Agents(Agents::Token(token)) => agents::token(context, token),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
+        Command::Pending => approvals::pending(context),
+        Command::Approve(approve) => approvals::approve(context, &approve),
+        Command::Deny(deny) => approvals::deny(context, &deny),
         Command::Guard | Command::DemoServer(_) => unreachable!("these need no context"),
     }
 }

@@ -14,6 +14,7 @@ mod reach;
 mod section;
 mod server;
 mod source;
+mod tools;
 mod values;
 
 use std::collections::HashSet;

@@ -17,6 +17,7 @@ use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
 use mgp_protocol::ids::ServerId;
@@ -77,6 +78,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()
         },
+        tools: Arc::default(),
     };
     let loaded = Loaded {
         kernel,

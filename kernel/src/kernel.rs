@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_actors::agents::{AgentsActor, Reception};
+use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
@@ -192,22 +193,17 @@ async fn grow(
         tasks: tasks.clone(),
         sessions: OnceLock::new(),
     });
-    let rostered = Rostered::new(before.roster);
-    let roster = RosterActor {
-        file: hold::roster_file(&options.data_dir),
-        rostered: rostered.clone(),
-        belongings: belongings.clone(),
-    };
-    let (roster, _) = Actor::spawn(None, roster, ()).await?;
+    let (roster, roster_cell) = roster(options, before.roster, &belongings).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
-        roster.get_cell(),
+        roster_cell,
     ];
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
+    let approvals = ApprovalsHandle::new(subscriptions.clone());
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
@@ -228,15 +224,17 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        approvals: approvals.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
-        roster: RosterHandle::new(Mailbox::new(roster), rostered.clone()),
+        roster: roster.clone(),
         closing: closing.clone(),
     });
     let relay = Arc::new(Relay {
         shown,
         servers,
+        approvals,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
@@ -249,7 +247,7 @@ async fn grow(
         agents,
         stateless: stateless(seal, &belongings, routes.clone()),
         routes,
-        rostered,
+        rostered: roster.rostered,
         directory,
     };
     Ok(Grown {
@@ -282,6 +280,23 @@ fn connector(mark: String) -> Connector {
         folder: hold::folder(),
         drain: DRAIN,
     }
+}
+
+/// Who has a token, and who keeps it.
+async fn roster(
+    options: &UpOptions,
+    before: Roster,
+    belongings: &Arc<Belongings>,
+) -> Result<(RosterHandle, ActorCell), ractor::SpawnErr> {
+    let rostered = Rostered::new(before);
+    let actor = RosterActor {
+        file: hold::roster_file(&options.data_dir),
+        rostered: rostered.clone(),
+        belongings: belongings.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, ()).await?;
+    let cell = actor.get_cell();
+    Ok((RosterHandle::new(Mailbox::new(actor), rostered), cell))
 }
 
 fn tasks(

@@ -2,11 +2,14 @@
 
 mod agents;
 
+mod approvals;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::catalog::Shown;
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
@@ -45,6 +48,8 @@ pub struct Operator {
     pub shown: Arc<Snapshot<Shown>>,
     /// Who is connected.
     pub directory: Arc<Directory>,
+    /// What waits for a person.
+    pub approvals: ApprovalsHandle,
     /// The supervision tree.
     pub tree: TreeHandle,
     /// Where the kernel keeps what lasts.

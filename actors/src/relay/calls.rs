@@ -118,6 +118,9 @@ impl Relay {
         let params = required(request)?;
         let about: resources::About<'_> = mcp::read(Some(params))?;
         let uri = text(about.uri, "uri")?;
+        if Self::is_own(&request.caller, &uri) {
+            return Ok(self.read_own(&request.caller));
+        }
         let (server, own) = self.owner(request, &uri)?;
         let outgoing = Outgoing {
             tool: None,

@@ -68,10 +68,8 @@ impl Relay {
     /// What the client will hear of what it wants, and whose the resources are.
     fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
         let owned = |shown: &String| {
-            let (server, own) = self.owner(request, shown).ok()?;
-            let peers = &self.shown.load().peers;
-            let can = peers.get(&server)?.capabilities.resources_subscribe;
-            can.then(|| Resource {
+            let (server, own) = self.followed(request, shown.clone()).ok()?;
+            self.tells_of_resources(&server).then(|| Resource {
                 shown: shown.clone(),
                 server,
                 own,

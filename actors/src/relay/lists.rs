@@ -13,6 +13,7 @@ use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
+use super::own::with_own;
 use crate::catalog::Shown;
 use crate::link::List;
 use crate::request::{Caller, Outcome, Request};
@@ -35,6 +36,7 @@ impl Relay {
             .catalog
             .page(view, kind, listing.cursor.as_deref(), version.era())
             .map_err(|_| Refusal::BadCursor)?;
+        let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
         match version.era() {
             Era::Legacy => Ok(page),
             Era::Modern => Ok(self.complete_page(&page, self.freshness(&shown, view, kind))),

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
+use mgp_engine::duties::Terms;
 use mgp_engine::restart::Exit;
+use mgp_engine::risk;
 use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
@@ -286,7 +288,8 @@ impl Life {
             // First, so that no change is missed after the lists were fetched.
             link.listen();
             link.listens().await;
-            let lists = Lists::fetch(link, self.before.clone()).await;
+            let before = self.before.clone().under(Arc::new(self.terms(link)));
+            let lists = Lists::fetch(link, before).await;
             lists.map_err(Trouble::Failed)
         };
         let start = tokio::time::timeout(self.spec.limits.start_timeout, start);
@@ -313,6 +316,14 @@ impl Life {
             link.drain(self.connector.drain).await;
         }
         end
+    }
+
+    /// What its tools are judged by.
+    fn terms(&self, _link: &Link) -> Terms {
+        Terms {
+            trust: risk::trust(self.spec.mgp.trust_level, None),
+            rules: self.spec.tools.clone(),
+        }
     }
 
     /// Resolves when somebody wants this life to end.

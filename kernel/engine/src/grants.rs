@@ -8,6 +8,7 @@
 
 mod log;
 mod operation;
+mod signed;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use self::operation::{
     BadDigits, BadOperation, Change, Grant, GrantId, IDS_MAX, Issuer, NAME_MAX, Operation,
     OperationId, Place, Resource, Revoke, Subject, TEXT_MAX,
 };
+pub use self::signed::{Signed, Unreadable};
 
 /// Most issuers whose logs are kept: admin nodes of a cluster, each admitted by a person. Another
 /// one's operations are refused.

@@ -6,19 +6,23 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod access;
+pub mod approvals;
 pub mod attribution;
 pub mod audit;
 pub mod calendar;
 pub mod catalog;
 pub mod code_safety;
 pub mod cursor;
+pub mod duties;
 pub mod env;
 pub mod freshness;
 pub mod grants;
+pub mod journal;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;
 pub mod names;
+pub mod node_key;
 pub mod parked;
 pub mod permissions;
 pub mod pins;

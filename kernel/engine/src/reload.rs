@@ -50,6 +50,8 @@ fn by_id(specs: &[ServerSpec]) -> BTreeMap<&ServerId, &ServerSpec> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
 
@@ -64,6 +66,7 @@ mod tests {
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
             mgp: MgpDeclaration::default(),
+            tools: Arc::default(),
         }
     }
 

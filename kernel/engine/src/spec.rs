@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::ids::ServerId;
+
+use crate::duties::ToolRules;
 
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub struct ServerSpec {
     pub limits: ServerLimits,
     /// `[servers.mgp]`: what it is declared to speak and to need.
     pub mgp: MgpDeclaration,
+    /// The operator's word on its tools.
+    pub tools: Arc<ToolRules>,
 }
 
 /// How the kernel reaches a server.

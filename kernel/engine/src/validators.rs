@@ -65,6 +65,12 @@ impl Validator {
     }
 }
 
+/// True for the names under which tools take code.
+#[must_use]
+pub fn is_code(argument: &str) -> bool {
+    roles::of_key(argument) == Role::Code
+}
+
 /// The validators of one tool: made when its definition is read, used at each call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
@@ -87,27 +93,6 @@ impl Validators {
         made
     }
 
-    /// By the member `validator` of a tool's `security`: a name or a list of names. What is neither
-    /// is an unknown name; an absent member or `null` names none.
-    #[must_use]
-    pub fn declared(member: Option<&Value>) -> Self {
-        match member {
-            None | Some(Value::Null) => Self::default(),
-            Some(Value::String(name)) => Self::of([name.as_str()]),
-            Some(Value::Array(names)) => names.iter().fold(Self::default(), |all, name| match name
-                .as_str()
-            {
-                Some(name) => all.and(Self::of([name])),
-                None => all.and(Self::declared(Some(&json!({})))),
-            }),
-            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_))) => {
-                let mut made = Self::default();
-                made.add_unknown(echo(&other.to_string()));
-                made
-            }
-        }
-    }
-
     /// For a tool that declares no validator, by the words of its name (MGP-272). The operator may
     /// switch it off with `none`.
     #[must_use]
@@ -128,6 +113,15 @@ impl Validators {
     pub fn and(mut self, other: Self) -> Self {
         other.chosen.into_iter().for_each(|one| self.add(one));
         self.unknown.extend(other.unknown);
+        self
+    }
+
+    /// With one more, on a condition.
+    #[must_use]
+    pub fn and_if(mut self, holds: bool, one: Validator) -> Self {
+        if holds {
+            self.add(one);
+        }
         self
     }
 

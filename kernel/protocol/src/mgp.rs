@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod agents;
+pub mod approvals;
 pub mod audit;
 pub mod door;
 pub mod kernel;

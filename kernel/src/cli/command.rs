@@ -80,6 +80,12 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Show what waits for your answer.
+    Pending,
+    /// Say yes to what waits.
+    Approve(Approve),
+    /// Say no to what waits.
+    Deny(Deny),
     /// Watches over the kernel's children.
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -297,6 +303,40 @@ pub struct Call {
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
+}
+
+/// `mgp approve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp pending
+  mgp approve tobami
+  mgp approve tobami --for 1h --only network.outbound")]
+pub struct Approve {
+    /// The name of the question, as `mgp pending` shows it.
+    pub id: String,
+    /// For how long: 90s, 30m, 1h or 7d; for good when not given.
+    #[arg(long = "for", value_name = "TIME", value_parser = super::approvals::duration)]
+    pub during: Option<u64>,
+    /// Only this part of the question; may be given several times.
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<String>,
+}
+
+/// `mgp deny`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp deny tobami
+  mgp deny tobami --only shell.execute
+  mgp deny tobami --later    # it goes on without, and the question stays")]
+pub struct Deny {
+    /// The name of the question, as `mgp pending` shows it.
+    pub id: String,
+    /// Only this part of the question; may be given several times.
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<String>,
+    /// Not now: it goes on without, and the question stays open.
+    #[arg(long)]
+    pub later: bool,
 }
 
 /// `mgp __demo-server`.

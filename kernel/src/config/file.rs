@@ -65,7 +65,7 @@ fn read_table<'t>(
         None => Vec::new(),
     };
     root.finish();
-    let limits = &kernel.limits;
+    let KernelConfig { limits, tools, .. } = &*kernel;
     read_entries(
         ledger,
         &entries,
@@ -73,6 +73,7 @@ fn read_table<'t>(
             folder,
             env,
             limits,
+            tools,
         },
     )
 }

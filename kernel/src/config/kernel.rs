@@ -4,12 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mgp_engine::duties::ToolRules;
 use mgp_engine::spec::ServerLimits;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
 use super::section::Section;
 use super::server::read_limits;
+use super::tools::read_validation;
 
 /// Everything in the configuration that is not a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct KernelConfig {
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
     pub limits: ServerLimits,
+    /// `[validation]`: what holds for the tools of all servers.
+    pub tools: ToolRules,
 }
 
 /// `[http]`.
@@ -174,6 +178,7 @@ impl KernelConfig {
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
         limits.finish();
+        read_validation(root.own("validation"), folder, &mut self.tools);
     }
 }
 
