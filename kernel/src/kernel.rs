@@ -3,11 +3,13 @@
 mod doors;
 mod hold;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::belongings::Belongings;
@@ -23,6 +25,8 @@ use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
+use mgp_actors::time::unix_ms;
+use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::roster::Roster;
@@ -39,7 +43,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
-use crate::config::KernelConfig;
+use crate::config::{KernelConfig, Loaded};
 use crate::operator::Operator;
 use crate::routes::Table;
 use crate::source::{self, Source};
@@ -60,17 +64,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let seal = hold::seal_key(&options.data_dir)?;
-    let before = Before {
+    let kept = Kept {
+        seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         roster: hold::roster(&options.data_dir)?,
+        books: hold::books(&options.data_dir)?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal, before));
+    let outcome = runtime.block_on(live(options, kept));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -99,10 +104,18 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey, before: Before) -> Result<(), String> {
+/// What earlier lives left in the data folder.
+struct Kept {
+    seal: SealKey,
+    tasks: Vec<Record>,
+    roster: Roster,
+    books: Books,
+}
+
+async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, before, &closing)
+    let grown = grow(&options, kept, &closing)
         .await
         .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &grown.belongings, &closing);
@@ -142,12 +155,6 @@ fn describe(doors: &Doors) -> Vec<String> {
     out
 }
 
-/// What lasts from earlier lives.
-struct Before {
-    tasks: Vec<Record>,
-    roster: Roster,
-}
-
 /// What a tree that has grown gives to the rest of the kernel.
 struct Grown {
     tree: TreeHandle,
@@ -159,12 +166,12 @@ struct Grown {
 
 async fn grow(
     options: &UpOptions,
-    seal: SealKey,
-    before: Before,
+    kept: Kept,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
     let directory = Arc::new(Directory::default());
+    let (access, access_cell) = access(&options.loaded, kept.books, &directory).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -186,19 +193,20 @@ async fn grow(
     };
     let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
-    let tasks = tasks(options, &seal, before.tasks, &directory);
+    let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let belongings = Arc::new(Belongings {
         directory: directory.clone(),
         parked: ParkedCalls::new(kernel.questions.answer_timeout),
         tasks: tasks.clone(),
         sessions: OnceLock::new(),
     });
-    let (roster, roster_cell) = roster(options, before.roster, &belongings).await?;
+    let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
+        access_cell,
         roster_cell,
     ];
     let guard = GuardHandle::new(Mailbox::new(guard));
@@ -216,6 +224,7 @@ async fn grow(
         parts,
         servers: servers.clone(),
         source: source.clone(),
+        access: access.clone(),
         closing: closing.clone(),
         pillars,
     };
@@ -234,6 +243,7 @@ async fn grow(
     let relay = Arc::new(Relay {
         shown,
         servers,
+        access,
         approvals,
         subscriptions,
         directory: directory.clone(),
@@ -245,7 +255,7 @@ async fn grow(
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: stateless(seal, &belongings, routes.clone()),
+        stateless: stateless(kept.seal, &belongings, routes.clone()),
         routes,
         rostered: roster.rostered,
         directory,
@@ -257,6 +267,28 @@ async fn grow(
         source,
         belongings,
     })
+}
+
+/// Who owns the grants, and how it is asked.
+async fn access(
+    loaded: &Loaded,
+    books: Books,
+    directory: &Arc<Directory>,
+) -> Result<(AccessHandle, ActorCell), ractor::SpawnErr> {
+    let defaults = Defaults {
+        kernel: loaded.kernel.access.default_policy,
+        servers: HashMap::new(),
+    };
+    let table = AccessTable::build(books.grants(), books.authority(), defaults, unix_ms(), 1);
+    let table = Arc::new(Snapshot::new(table));
+    let actor = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, books).await?;
+    let cell = actor.get_cell();
+    let reveal = loaded.kernel.access.reveal;
+    Ok((AccessHandle::new(Mailbox::new(actor), table, reveal), cell))
 }
 
 /// What is offered before any server is connected.
