@@ -9,6 +9,7 @@ pub mod access;
 pub mod approvals;
 pub mod attribution;
 pub mod audit;
+pub mod bearer;
 pub mod calendar;
 pub mod catalog;
 pub mod code_safety;
