@@ -118,7 +118,12 @@ pub fn judge(
         .filter(|algorithm| policy.algorithms.contains(algorithm))
         .ok_or(NotGood::Algorithm)?;
     let signature = decode(signature)?;
-    keys.verify(algorithm, header.kid.as_deref(), signed.as_bytes(), &signature)?;
+    keys.verify(
+        algorithm,
+        header.kid.as_deref(),
+        signed.as_bytes(),
+        &signature,
+    )?;
     claims(&part(body)?, policy, audiences, now_ms)
 }
 
@@ -163,7 +168,11 @@ fn claims(
         .flat_map(|name| texts(claims.get(*name)))
         .flat_map(str::split_ascii_whitespace)
         .collect();
-    if !policy.scopes.iter().all(|wanted| scopes.contains(&wanted.as_str())) {
+    if !policy
+        .scopes
+        .iter()
+        .all(|wanted| scopes.contains(&wanted.as_str()))
+    {
         return Err(NotGood::Scope);
     }
     Ok(Good {

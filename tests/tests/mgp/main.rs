@@ -1,3 +1,4 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
 mod identity;
+mod negotiation;

@@ -141,7 +141,11 @@ impl Keys {
 
 impl Key {
     fn of(jwk: Jwk) -> Option<Self> {
-        if jwk.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+        if jwk
+            .purpose
+            .as_deref()
+            .is_some_and(|purpose| purpose != "sig")
+        {
             return None;
         }
         let only = match jwk.alg.as_deref() {
@@ -175,10 +179,14 @@ impl Key {
             return false;
         }
         let rsa = |how: &'static RsaParameters, n: &[u8], e: &[u8]| {
-            RsaPublicKeyComponents { n, e }.verify(how, signed, sign).is_ok()
+            RsaPublicKeyComponents { n, e }
+                .verify(how, signed, sign)
+                .is_ok()
         };
         let other = |how: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
-            UnparsedPublicKey::new(how, key).verify(signed, sign).is_ok()
+            UnparsedPublicKey::new(how, key)
+                .verify(signed, sign)
+                .is_ok()
         };
         match (algorithm, &self.public) {
             (Algorithm::Rs256, Public::Rsa { n, e }) => {

@@ -72,18 +72,38 @@ fn each_claim_counts() {
         claims[name] = value;
         said(&token(&header(), &claims)).unwrap_err()
     };
-    assert_eq!(with("iss", json!("https://issuer.example/")), NotGood::Issuer);
-    assert_eq!(with("iss", json!(["https://issuer.example"])), NotGood::Issuer);
-    for other in [json!("https://other.example/mcp"), json!([]), json!(null), json!("https://door.example")] {
+    assert_eq!(
+        with("iss", json!("https://issuer.example/")),
+        NotGood::Issuer
+    );
+    assert_eq!(
+        with("iss", json!(["https://issuer.example"])),
+        NotGood::Issuer
+    );
+    for other in [
+        json!("https://other.example/mcp"),
+        json!([]),
+        json!(null),
+        json!("https://door.example"),
+    ] {
         assert_eq!(with("aud", other), NotGood::Audience);
     }
-    assert_eq!(with("exp", json!(NOW / 1000 - 31)), NotGood::Expired(NOW - 31_000));
+    assert_eq!(
+        with("exp", json!(NOW / 1000 - 31)),
+        NotGood::Expired(NOW - 31_000)
+    );
     for odd in [json!(null), json!("2099"), json!(-1), json!({})] {
         assert_eq!(with("exp", odd), NotGood::Times);
     }
     assert_eq!(with("nbf", json!(NOW / 1000 + 31)), NotGood::NotYet);
     assert_eq!(with("nbf", json!("soon")), NotGood::Times);
-    for odd in [json!(null), json!(""), json!(7), json!("operator"), json!("local")] {
+    for odd in [
+        json!(null),
+        json!(""),
+        json!(7),
+        json!("operator"),
+        json!("local"),
+    ] {
         assert_eq!(with("sub", odd), NotGood::Subject);
     }
     for odd in [json!(null), json!("mcpx openid"), json!(["x"])] {
