@@ -25,6 +25,7 @@ use mgp_transports::sse;
 use self::answer::{plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
 use crate::agents::Reception;
+use crate::oauth::WELL_KNOWN;
 use crate::pass::Pass;
 use crate::session::{Session, Sessions};
 
@@ -68,13 +69,16 @@ impl HttpDoor {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }
+        if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
+            return self.metadata(request.method(), request.headers(), path);
+        }
         let Some((way, view)) = address(request.uri().path()) else {
             let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
             return refusal(StatusCode::NOT_FOUND, words);
         };
-        let pass = match self.auth.judge(request.headers()) {
+        let pass = match self.auth.judge(request.headers(), &view).await {
             Ok(pass) => pass,
-            Err(unwelcome) => return unwelcome.answer(),
+            Err(unwelcome) => return self.auth.refuse(&unwelcome, request.headers(), &view),
         };
         if !self.reception.routes.knows(&view) {
             let words = format!("no server {view}; `mgp servers list` shows the known ones");
@@ -95,6 +99,23 @@ impl HttpDoor {
         }
         response.body_mut().until(pass.over());
         response
+    }
+
+    /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
+    /// that shows everything without. Which servers there are is not told.
+    fn metadata(&self, method: &Method, headers: &http::HeaderMap, path: &str) -> Response<Reply> {
+        if *method != Method::GET {
+            return not_allowed("GET");
+        }
+        let view = match address(path) {
+            Some((Way::Streamable, view)) => Some(view),
+            Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
+            None => path.trim_matches('/').is_empty().then_some(View::All),
+        };
+        match view.and_then(|view| self.auth.metadata(headers, &view)) {
+            Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
+            None => refusal(StatusCode::NOT_FOUND, "no such resource"),
+        }
     }
 
     async fn enter(
@@ -125,7 +146,7 @@ impl HttpDoor {
             self.reception.directory.end_of(&pass.agent);
         }
         let words = "the credentials ended while the request was under way";
-        auth::Unwelcome::Invalid(words.into()).answer()
+        auth::Unwelcome::Invalid(words.into()).answer(None)
     }
 
     /// Opens the session's standing stream, or goes on with a broken one.

@@ -24,6 +24,7 @@ pub mod link;
 pub mod listener;
 pub mod mailbox;
 pub mod negotiation;
+pub mod oauth;
 pub mod parked;
 pub mod pass;
 pub mod question;

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::pass::Pass;
 use crate::time::{moment, unix_ms};
 
-pub use self::source::Source;
+pub use self::source::{Source, is_safe};
 
 /// Judged tokens remembered; at the bound all are forgotten, and each is judged once more.
 const REMEMBERED: usize = 4096;
@@ -59,7 +59,8 @@ struct Held {
 impl Held {
     fn age(&self) -> Option<Duration> {
         let now = moment().since_start();
-        self.since.map(|since| now.saturating_sub(since.since_start()))
+        self.since
+            .map(|since| now.saturating_sub(since.since_start()))
     }
 
     fn is_younger(&self, than: Duration) -> bool {
@@ -87,7 +88,11 @@ impl Place {
     /// The URL of an endpoint, as the client that came by `host` writes it.
     fn resource(&self, view: &View, host: Option<&str>) -> String {
         let by_host = |url: &&String| host.is_some_and(|host| authority(url) == Some(host));
-        let base = self.resources.iter().find(by_host).or(self.resources.first());
+        let base = self
+            .resources
+            .iter()
+            .find(by_host)
+            .or(self.resources.first());
         let base = base.map_or("", String::as_str);
         format!("{base}{}", Self::path(view))
     }
@@ -109,7 +114,9 @@ impl Place {
     fn metadata_url(&self, view: &View, host: Option<&str>) -> String {
         let resource = self.resource(view, host);
         let begin = resource.find("://").map_or(0, |at| at + 3);
-        let path = resource[begin..].find('/').map_or(resource.len(), |at| begin + at);
+        let path = resource[begin..]
+            .find('/')
+            .map_or(resource.len(), |at| begin + at);
         format!("{}{WELL_KNOWN}{}", &resource[..path], &resource[path..])
     }
 }
@@ -245,7 +252,9 @@ mod tests {
 
     fn place() -> Place {
         Place {
-            resources: ["http://127.0.0.1:7/mcp", "http://localhost:7/mcp"].map(Into::into).to_vec(),
+            resources: ["http://127.0.0.1:7/mcp", "http://localhost:7/mcp"]
+                .map(Into::into)
+                .to_vec(),
             audiences: vec!["api://door".into()],
         }
     }
@@ -255,8 +264,14 @@ mod tests {
     fn a_door_has_a_name_for_each_endpoint() {
         let (all, one) = (View::All, View::One(ServerId::new("files")));
         assert_eq!(place().resource(&all, None), "http://127.0.0.1:7/mcp");
-        assert_eq!(place().resource(&one, Some("localhost:7")), "http://localhost:7/mcp/files");
-        assert_eq!(place().resource(&all, Some("localhost:8")), "http://127.0.0.1:7/mcp");
+        assert_eq!(
+            place().resource(&one, Some("localhost:7")),
+            "http://localhost:7/mcp/files"
+        );
+        assert_eq!(
+            place().resource(&all, Some("localhost:8")),
+            "http://127.0.0.1:7/mcp"
+        );
         let wanted = "http://127.0.0.1:7/.well-known/oauth-protected-resource/mcp/files";
         assert_eq!(place().metadata_url(&one, None), wanted);
     }
@@ -267,7 +282,11 @@ mod tests {
         let of_one = "http://127.0.0.1:7/mcp/files".to_owned();
         assert!(place().audiences(&one).contains(&of_one));
         assert!(!place().audiences(&all).contains(&of_one));
-        assert!(place().audiences(&one).contains(&"http://127.0.0.1:7/mcp".to_owned()));
+        assert!(
+            place()
+                .audiences(&one)
+                .contains(&"http://127.0.0.1:7/mcp".to_owned())
+        );
         assert!(place().audiences(&all).contains(&"api://door".to_owned()));
     }
 }

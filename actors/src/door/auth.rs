@@ -1,13 +1,18 @@
 //! Who is at the HTTP door: the holder of a token, or nobody in particular.
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
+use mgp_engine::bearer;
 use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::catalog::View;
 use mgp_engine::roster::NotGood;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::body::Reply;
 use subtle::ConstantTimeEq;
 
+use crate::oauth::OAuth;
 use crate::pass::Pass;
 use crate::roster::Rostered;
 
@@ -18,6 +23,9 @@ pub enum Auth {
     None,
     /// The holder of a token that the kernel gave out.
     Token(Tokens),
+    /// The holder of a token that an authorization server gave out; where it is so configured, of one
+    /// of the kernel's, too.
+    OAuth(Arc<OAuth>, Option<Tokens>),
 }
 
 /// The tokens the kernel gave out.
@@ -40,19 +48,55 @@ pub enum Unwelcome {
     Invalid(String),
     /// A token that was good until then.
     Expired(String),
+    /// A token that is good and does not allow this.
+    Scope,
 }
 
 impl Auth {
-    /// Tells who the caller is.
+    /// Tells who the caller is, at this endpoint.
     ///
     /// # Errors
     /// [`Unwelcome`].
-    pub fn judge(&self, headers: &HeaderMap) -> Result<Pass, Unwelcome> {
+    pub async fn judge(&self, headers: &HeaderMap, view: &View) -> Result<Pass, Unwelcome> {
         match self {
             Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
             Self::Token(tokens) => tokens.judge(bearer(headers)?),
+            Self::OAuth(oauth, tokens) => {
+                let token = bearer(headers)?;
+                match tokens {
+                    // A token of the kernel's has no dot, a signed one has two.
+                    Some(tokens) if !token.contains('.') => tokens.judge(token),
+                    Some(_) | None => oauth.judge(token, view).await.map_err(Unwelcome::of),
+                }
+            }
         }
     }
+
+    /// The metadata of an endpoint for clients that have no token yet (RFC 9728).
+    pub(super) fn metadata(&self, headers: &HeaderMap, view: &View) -> Option<String> {
+        match self {
+            Self::OAuth(oauth, _) => Some(oauth.metadata(view, host(headers))),
+            Self::None | Self::Token(_) => None,
+        }
+    }
+
+    /// Why nobody is let in, and how to do better.
+    pub(super) fn refuse(
+        &self,
+        unwelcome: &Unwelcome,
+        headers: &HeaderMap,
+        view: &View,
+    ) -> Response<Reply> {
+        let hints = match self {
+            Self::OAuth(oauth, _) => Some(oauth.hints(view, host(headers))),
+            Self::None | Self::Token(_) => None,
+        };
+        unwelcome.answer(hints)
+    }
+}
+
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST)?.to_str().ok()
 }
 
 impl Tokens {
@@ -87,6 +131,22 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
 }
 
 impl Unwelcome {
+    fn of(why: bearer::NotGood) -> Self {
+        match why {
+            bearer::NotGood::Expired(at_ms) => Self::Expired(rfc3339_ms(at_ms)),
+            bearer::NotGood::Scope => Self::Scope,
+            why @ (bearer::NotGood::Malformed
+            | bearer::NotGood::Algorithm
+            | bearer::NotGood::UnknownKey
+            | bearer::NotGood::Signature
+            | bearer::NotGood::Issuer
+            | bearer::NotGood::Audience
+            | bearer::NotGood::Times
+            | bearer::NotGood::NotYet
+            | bearer::NotGood::Subject) => Self::Invalid(why.to_string()),
+        }
+    }
+
     /// What to do about it.
     fn words(&self) -> String {
         match self {
@@ -94,6 +154,7 @@ impl Unwelcome {
             Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),
             Self::Invalid(why) => format!("the token is not valid: {why}; `mgp status` names the file that holds the owner's, `mgp agents token <name> --rotate` makes a new one for an agent"),
             Self::Expired(at) => format!("the token expired at {at}; `mgp agents token <name> --rotate` makes a new one"),
+            Self::Scope => "the token lacks a scope that this door wants".into(),
         }
     }
 
@@ -104,21 +165,29 @@ impl Unwelcome {
             Self::Unreadable => Some(("invalid_request", "one bearer token is wanted".into())),
             Self::Invalid(why) => Some(("invalid_token", why.clone())),
             Self::Expired(at) => Some(("invalid_token", format!("the token expired at {at}"))),
+            Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
         }
     }
 
-    /// 401, with the way to do better.
-    pub(super) fn answer(&self) -> Response<Reply> {
-        let mut challenge = String::from("Bearer");
+    /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.
+    pub(super) fn answer(&self, hints: Option<String>) -> Response<Reply> {
+        let mut parts = Vec::new();
         if let Some((error, description)) = self.error() {
-            challenge += &format!(
-                r#" error="{error}", error_description="{}""#,
-                quotable(&description)
-            );
+            parts.push(format!(r#"error="{error}""#));
+            parts.push(format!(r#"error_description="{}""#, quotable(&description)));
         }
-        let mut response = super::refusal(StatusCode::UNAUTHORIZED, &self.words());
-        let value = HeaderValue::from_str(&challenge).expect("only visible ASCII is in it");
-        response.headers_mut().insert(WWW_AUTHENTICATE, value);
+        parts.extend(hints);
+        let challenge = format!("Bearer {}", parts.join(", "));
+        let status = match self {
+            Self::Scope => StatusCode::FORBIDDEN,
+            Self::NoCredentials | Self::Unreadable | Self::Invalid(_) | Self::Expired(_) => {
+                StatusCode::UNAUTHORIZED
+            }
+        };
+        let mut response = super::refusal(status, &self.words());
+        if let Ok(value) = HeaderValue::from_str(challenge.trim_end()) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
         response
     }
 }
@@ -156,35 +225,42 @@ mod tests {
         })
     }
 
-    #[test]
-    fn only_a_token_opens_and_names_its_agent() {
+    #[tokio::test]
+    async fn only_a_token_opens_and_names_its_agent() {
         let who = |value: &str| {
             auth()
                 .judge(&with(value))
                 .map(|pass| pass.agent.to_string())
         };
-        assert_eq!(who("Bearer secret").unwrap(), "agent.local");
-        assert_eq!(who("bearer secret").unwrap(), "agent.local");
-        assert_eq!(who("Bearer mgp_alice").unwrap(), "agent.alice");
+        assert_eq!(who("Bearer secret").await.unwrap(), "agent.local");
+        assert_eq!(who("bearer secret").await.unwrap(), "agent.local");
+        assert_eq!(who("Bearer mgp_alice").await.unwrap(), "agent.alice");
         assert!(matches!(
-            who("Bearer mgp_other"),
+            who("Bearer mgp_other").await,
             Err(Unwelcome::Invalid(_))
         ));
-        assert!(matches!(who("Bearer mgp_late"), Err(Unwelcome::Expired(_))));
+        assert!(matches!(
+            who("Bearer mgp_late").await,
+            Err(Unwelcome::Expired(_))
+        ));
         for unreadable in ["Basic secret", "Bearer", "Bearer ", "secret"] {
-            assert_eq!(who(unreadable), Err(Unwelcome::Unreadable), "{unreadable}");
+            assert_eq!(
+                who(unreadable).await,
+                Err(Unwelcome::Unreadable),
+                "{unreadable}"
+            );
         }
         let mut twice = with("Bearer secret");
         twice.append(AUTHORIZATION, "Bearer mgp_alice".parse().unwrap());
-        assert_eq!(auth().judge(&twice).unwrap_err(), Unwelcome::Unreadable);
-        let nothing = auth().judge(&HeaderMap::new());
+        assert_eq!(judge(twice).await.unwrap_err(), Unwelcome::Unreadable);
+        let nothing = judge(HeaderMap::new()).await;
         assert_eq!(nothing.unwrap_err(), Unwelcome::NoCredentials);
     }
 
     #[test]
     fn a_challenge_says_what_is_wrong_and_repeats_nothing() {
         let challenge = |unwelcome: &Unwelcome| {
-            let value = unwelcome.answer().headers()[WWW_AUTHENTICATE].clone();
+            let value = unwelcome.answer(None).headers()[WWW_AUTHENTICATE].clone();
             value.to_str().unwrap().to_owned()
         };
         assert_eq!(challenge(&Unwelcome::NoCredentials), "Bearer");

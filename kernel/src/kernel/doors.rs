@@ -1,5 +1,6 @@
 //! Where agents come in: the owner's socket and the HTTP door.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +9,14 @@ use mgp_actors::agents::Reception;
 use mgp_actors::belongings::Belongings;
 use mgp_actors::connection;
 use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_actors::oauth::{OAuth, Place, Source};
 use mgp_actors::session::{SessionLimits, Sessions};
+use mgp_engine::bearer::Policy;
 use mgp_protocol::ids::AgentId;
+use mgp_transports::http::client::Client;
 use mgp_transports::http::guard::Allow;
 use mgp_transports::http::server::{Door, DoorLimits};
+use mgp_transports::http::tls::Tls;
 use mgp_transports::stall::StallGuard;
 use mgp_transports::unix::{self, SocketFile};
 use tokio::net::{UnixListener, UnixStream};
@@ -21,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::hold;
 use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
-use crate::config;
+use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
@@ -57,7 +62,7 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
-        (true, config::Auth::Token) => Some(hold::token(&options.data_dir)?),
+        (true, config::Auth::Token | config::Auth::OAuth) => Some(hold::token(&options.data_dir)?),
         (true, config::Auth::None) | (false, _) => None,
     };
     Ok(Bound {
@@ -127,13 +132,7 @@ impl Bound {
             reception: reception.clone(),
             sessions: sessions.clone(),
             old_style: Arc::default(),
-            auth: match &self.token {
-                Some((token, _)) => Auth::Token(Tokens {
-                    own: blake3::hash(token.as_bytes()),
-                    rostered: reception.rostered.clone(),
-                }),
-                None => Auth::None,
-            },
+            auth: self.auth(kernel, door.addr(), reception),
             manners: Manners {
                 max_body: connection::MAX_FRAME,
                 stream_after: kernel.streams.stream_after,
@@ -157,6 +156,22 @@ impl Bound {
         sessions
     }
 
+    /// How callers of the HTTP door show who they are.
+    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, reception: &Reception) -> Auth {
+        let tokens = self.token.as_ref().map(|(token, _)| Tokens {
+            own: blake3::hash(token.as_bytes()),
+            rostered: reception.rostered.clone(),
+        });
+        match (kernel.http.auth, tokens) {
+            (config::Auth::Token, Some(tokens)) => Auth::Token(tokens),
+            (config::Auth::OAuth, tokens) => {
+                let oauth = Arc::new(oauth(&kernel.oauth, at));
+                Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
+            }
+            (config::Auth::None, _) | (config::Auth::Token, None) => Auth::None,
+        }
+    }
+
     /// Lets nobody in any more; resolves when HTTP requests under way are answered.
     pub(super) async fn close(&mut self) {
         self.closing.cancel();
@@ -174,6 +189,32 @@ impl Bound {
         self.visits.close();
         let _ = tokio::time::timeout(LAST_WORDS, self.visits.wait()).await;
     }
+}
+
+/// The kernel as a resource server of OAuth.
+fn oauth(config: &config::OAuth, at: SocketAddr) -> OAuth {
+    let client = || Client::new(Tls::system());
+    let source = match (&config.jwks_file, &config.jwks_url) {
+        (Some(file), _) => Source::File(file.clone()),
+        (None, Some(url)) => Source::Url(client(), url.clone()),
+        (None, None) => Source::Issuer(client()),
+    };
+    let port = at.port();
+    let own = || [at.to_string(), format!("localhost:{port}")].map(|at| format!("http://{at}/mcp"));
+    let place = Place {
+        resources: match &config.resource {
+            Some(resource) => vec![resource.clone()],
+            None => own().to_vec(),
+        },
+        audiences: config.audience.clone(),
+    };
+    let policy = Policy {
+        issuer: config.issuer.clone(),
+        algorithms: config.algorithms.clone(),
+        agent_claim: config.agent_claim.clone(),
+        scopes: config.scopes.clone(),
+    };
+    OAuth::new(policy, source, place)
 }
 
 async fn serve_socket(

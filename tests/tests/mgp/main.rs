@@ -2,3 +2,4 @@
 
 mod identity;
 mod negotiation;
+mod oauth;

@@ -112,6 +112,12 @@ impl Keys {
         Ok(Self(keys.take(MAX_KEYS).collect()))
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// True when there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
