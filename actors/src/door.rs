@@ -27,6 +27,7 @@ use self::headers::{LAST_EVENT, SESSION};
 use crate::agents::Reception;
 use crate::oauth::WELL_KNOWN;
 use crate::pass::Pass;
+use crate::request::identity;
 use crate::session::{Session, Sessions};
 
 pub use self::auth::{Auth, Tokens};
@@ -80,11 +81,12 @@ impl HttpDoor {
             Ok(pass) => pass,
             Err(unwelcome) => return self.auth.refuse(&unwelcome, request.headers(), &view),
         };
-        if !self.reception.routes.knows(&view) {
+        let agent = pass.agent.clone();
+        let who = identity(&agent, false);
+        if !self.reception.routes.knows(&view, &who) {
             let words = format!("no server {view}; `mgp servers list` shows the known ones");
             return refusal(StatusCode::NOT_FOUND, &words);
         }
-        let agent = pass.agent.clone();
         if pass.is_lasting() {
             return self.enter(way, request, view, agent).await;
         }

@@ -20,7 +20,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::Relay;
+use mgp_actors::relay::{Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
@@ -45,7 +45,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
-use crate::config::{KernelConfig, Loaded};
+use crate::config::KernelConfig;
 use crate::operator::Operator;
 use crate::routes::Table;
 use crate::source::{self, Source};
@@ -176,17 +176,17 @@ async fn grow(
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
-    let directory = Arc::new(Directory::default());
-    let (access, access_cell) = access(&options.loaded, kept.books, &directory).await?;
+    let table = table(kernel, &kept.books);
+    let directory = Arc::new(Directory::new(table.clone()));
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+    };
+    let (access, _) = Actor::spawn(None, access, kept.books).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let (guard, _) = Actor::spawn(None, guarding(&mark), ()).await?;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::from(servers.clone())),
@@ -200,21 +200,17 @@ async fn grow(
     let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
     let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
-    let belongings = Arc::new(Belongings {
-        directory: directory.clone(),
-        parked: ParkedCalls::new(kernel.questions.answer_timeout),
-        tasks: tasks.clone(),
-        sessions: OnceLock::new(),
-    });
+    let belongings = belongings(kernel, &directory, &tasks);
     let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
-        access_cell,
+        access.get_cell(),
         roster_cell,
     ];
+    let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
@@ -251,6 +247,7 @@ async fn grow(
         shown,
         servers,
         access,
+        sifted: SiftedLists::default(),
         approvals,
         subscriptions,
         directory: directory.clone(),
@@ -277,26 +274,15 @@ async fn grow(
     })
 }
 
-/// Who owns the grants, and how it is asked.
-async fn access(
-    loaded: &Loaded,
-    books: Books,
-    directory: &Arc<Directory>,
-) -> Result<(AccessHandle, ActorCell), ractor::SpawnErr> {
+/// What calls are decided by before the configuration is in force.
+fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
     let defaults = Defaults {
-        kernel: loaded.kernel.access.default_policy,
+        kernel: kernel.access.default_policy,
         servers: HashMap::new(),
     };
-    let table = AccessTable::build(books.grants(), books.authority(), defaults, unix_ms(), 1);
-    let table = Arc::new(Snapshot::new(table));
-    let actor = AccessActor {
-        table: table.clone(),
-        directory: directory.clone(),
-    };
-    let (actor, _) = Actor::spawn(None, actor, books).await?;
-    let cell = actor.get_cell();
-    let reveal = loaded.kernel.access.reveal;
-    Ok((AccessHandle::new(Mailbox::new(actor), table, reveal), cell))
+    let (grants, authority) = (books.grants(), books.authority());
+    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
+    Arc::new(Snapshot::new(table))
 }
 
 /// What is offered before any server is connected.
@@ -320,6 +306,29 @@ fn connector(mark: String) -> Connector {
         folder: hold::folder(),
         drain: DRAIN,
     }
+}
+
+/// What ends every child when the kernel dies.
+fn guarding(mark: &str) -> GuardActor {
+    GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    }
+}
+
+/// Where agents have things under way.
+fn belongings(
+    kernel: &KernelConfig,
+    directory: &Arc<Directory>,
+    tasks: &Arc<Tasks>,
+) -> Arc<Belongings> {
+    Arc::new(Belongings {
+        directory: directory.clone(),
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        tasks: tasks.clone(),
+        sessions: OnceLock::new(),
+    })
 }
 
 /// Who has a token, and who keeps it.

@@ -147,7 +147,7 @@ fn claims(
     }
     let plain = |text: &str| text.trim_end_matches('/').to_owned();
     let meant = |said: &&str| audiences.iter().any(|own| plain(own) == plain(said));
-    if !texts(claims.get("aud")).iter().any(|said| meant(said)) {
+    if !texts(claims.get("aud")).iter().any(meant) {
         return Err(NotGood::Audience);
     }
     let end = claims.get("exp").and_then(ms).ok_or(NotGood::Times)?;

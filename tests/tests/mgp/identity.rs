@@ -151,14 +151,19 @@ async fn who_is_not_let_in_is_told_why() {
 /// call and its task end; an agent beside it is none the worse.
 #[tokio::test]
 async fn whatever_a_removed_agent_has_under_way_ends() {
-    let kernel = kernel_with(&["--era", "legacy"], "task_after_ms = 40\n").await;
+    let legacy = Program::fixture(&["--era", "legacy"]);
+    let asking = legacy.entry("asking");
+    let keys = format!("task_after_ms = 40\n{asking}");
+    let kernel = kernel_with(&["--era", "legacy"], &keys).await;
+    kernel.connected(&["asking"]).await;
     let alice = token(&kernel, "alice").await;
     let mut beside = holder(kernel.url(), &token(&kernel, "bob").await);
     beside.open_session(NEWEST, "{}").await;
     let params = json!({"name": "test_elicitation", "arguments": {"message": "Who?"}});
+    let there = holder(&kernel.server_url("asking"), &alice);
     let here = holder(&kernel.server_url("it"), &alice);
     let parked = ask(
-        &here,
+        &there,
         r#"{"elicitation":{"form":{}}}"#,
         "tools/call",
         params.clone(),
@@ -180,7 +185,7 @@ async fn whatever_a_removed_agent_has_under_way_ends() {
     let task = ask(&here, TASKS, "tools/call", slow).await;
     assert_eq!(task["result"]["resultType"], "task", "{task}");
     kernel.mgp_json(&["agents", "remove", "alice"]).await;
-    for client in [&session, &plain, &here] {
+    for client in [&session, &plain, &here, &there] {
         let answer = client.post(request("tools/list", json!({}))).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     }
@@ -191,9 +196,9 @@ async fn whatever_a_removed_agent_has_under_way_ends() {
     taken_back(&kernel, "slow").await;
     taken_back(&kernel, "test_slow").await;
     // Who comes later under her name is somebody else.
-    let here = holder(&kernel.server_url("it"), &token(&kernel, "alice").await);
+    let there = holder(&kernel.server_url("asking"), &token(&kernel, "alice").await);
     let stolen = again(&params, &parked["result"], json!({}));
-    let refused = ask(&here, "{}", "tools/call", stolen).await;
+    let refused = ask(&there, "{}", "tools/call", stolen).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let listed = beside.post(request("tools/list", json!({}))).await;
     assert_eq!(listed.status, StatusCode::OK);
