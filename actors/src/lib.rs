@@ -31,3 +31,4 @@ pub mod streams;
 pub mod subscriptions;
 pub mod tasks;
 pub mod time;
+pub mod validation;

@@ -34,6 +34,7 @@ use crate::request::Request;
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
+use crate::validation::Validation;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// Who looks at arguments.
+    pub validation: Validation,
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Version of this program.

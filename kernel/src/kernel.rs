@@ -21,6 +21,7 @@ use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
+use mgp_actors::validation::Validation;
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::seal::SealKey;
@@ -217,6 +218,7 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        validation: Validation::default(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });

@@ -61,6 +61,8 @@ impl Relay {
                 .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
         };
         checks::arguments(&name, &route, call.arguments)?;
+        let arguments = call.arguments.map_or("{}", RawValue::get);
+        self.validation.judge(&route, arguments).await?;
         let outgoing = Outgoing {
             tool: Some(&route),
             server: &route.server,
@@ -70,10 +72,7 @@ impl Relay {
             token: token_in(call.meta),
             mirrored: Mirrored {
                 name: Some(&route.own_name),
-                arguments: Some((
-                    &route.param_headers,
-                    call.arguments.map_or("{}", RawValue::get),
-                )),
+                arguments: Some((&route.param_headers, arguments)),
             },
         };
         let result = self.forward(request, outgoing).await?;

@@ -1,1 +1,5 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
+
+mod code_safety;
+mod made;
+mod validators;

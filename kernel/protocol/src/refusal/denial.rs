@@ -38,6 +38,8 @@ pub enum Denial {
         validator: String,
         /// JSON pointer into the arguments.
         path: String,
+        /// The rule, as one word that does not change.
+        rule: String,
         /// What is wrong, in words; holds nothing of the argument that could be a secret.
         reason: String,
         /// What would pass.
@@ -48,8 +50,10 @@ pub enum Denial {
     UnsafeCode {
         /// One sentence for each.
         violations: Vec<String>,
-        /// `hints` of MGP §7.4: what is blocked, what is allowed, the longest code.
-        hints: Box<RawValue>,
+        /// JSON pointer to the code in the arguments.
+        path: String,
+        /// The object of MGP §7.4: the violations, and hints by which to write it otherwise.
+        body: Box<RawValue>,
     },
     /// Too many requests in too short a time.
     #[error("Rate limited: {limit} requests per {window_secs} s exceeded")]
@@ -181,15 +185,13 @@ impl Denial {
             Self::Validator {
                 validator,
                 path,
+                rule,
                 reason,
                 hint,
-            } => {
-                Some(json!({"validator": validator, "path": path, "reason": reason, "hint": hint}))
-            }
-            Self::UnsafeCode { violations, hints } => Some(json!({
-                "status": "rejected", "reason": "Code validation failed",
-                "violations": violations, "hints": hints
+            } => Some(json!({
+                "validator": validator, "path": path, "rule": rule, "reason": reason, "hint": hint
             })),
+            Self::UnsafeCode { body, .. } => serde_json::from_str(body.get()).ok(),
             Self::RateLimited {
                 limit,
                 window_secs,
