@@ -4,6 +4,7 @@
 //! catalog, registers in its server link's pending table and awaits the answer; no mailbox lies on
 //! its way.
 
+pub mod access;
 pub mod agent;
 pub mod agents;
 pub mod approvals;

@@ -25,6 +25,7 @@ use mgp_sync::snapshot::Snapshot;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::AccessHandle;
 use crate::agents::Agents;
 use crate::approvals::ApprovalsHandle;
 use crate::catalog::Shown;
@@ -45,6 +46,8 @@ pub struct Relay {
     pub servers: Arc<ServerTable>,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
+    /// Who may call what.
+    pub access: AccessHandle,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.

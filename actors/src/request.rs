@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
@@ -52,6 +53,15 @@ impl Caller {
         match &self.back {
             Back::Standing(agent) => Some(agent),
             Back::Alone => None,
+        }
+    }
+
+    /// Who asks, as far as it decides what may be done.
+    #[must_use]
+    pub fn identity(&self) -> Principal {
+        match self.operator {
+            true => Principal::Operator(self.agent.as_str().into()),
+            false => Principal::Agent(self.agent.clone()),
         }
     }
 

@@ -26,7 +26,9 @@ use mgp_discovery::config::{ConfigFile, LookUp, LookUpError, config_files};
 use mgp_engine::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
-pub use kernel::{Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams};
+pub use kernel::{
+    Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
+};
 pub use problem::{Place, Problem, Weight};
 
 /// How a variable of the kernel's environment is looked up.

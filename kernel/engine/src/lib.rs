@@ -17,6 +17,7 @@ pub mod duties;
 pub mod env;
 pub mod freshness;
 pub mod grants;
+pub mod health;
 pub mod journal;
 pub mod levels;
 pub mod lifecycle;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
 use mgp_engine::spec::ServerLimits;
+use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
@@ -28,6 +29,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[access]`: who may call what.
+    pub access: Access,
     /// `[log]`: what the kernel writes to stderr.
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
@@ -128,6 +131,15 @@ impl Default for Confirmation {
     }
 }
 
+/// `[access]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What holds where nothing was granted or denied.
+    pub default_policy: DefaultPolicy,
+    /// Whether an agent that calls a tool denied to it is told so.
+    pub reveal: bool,
+}
+
 /// `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
@@ -178,6 +190,15 @@ impl Default for Lists {
     }
 }
 
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            default_policy: DefaultPolicy::OptOut,
+            reveal: false,
+        }
+    }
+}
+
 impl Default for Log {
     fn default() -> Self {
         Self {
@@ -197,6 +218,7 @@ impl KernelConfig {
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        self.access.read(root.own("access"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
@@ -292,6 +314,20 @@ impl Lists {
         section.finish();
     }
 }
+
+impl Access {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.choice("default_policy", &POLICIES, &mut self.default_policy);
+        section.flag("reveal", &mut self.reveal);
+        section.finish();
+    }
+}
+
+/// `default_policy`, here and in a server's entry.
+pub(super) const POLICIES: [(&str, DefaultPolicy); 2] = [
+    ("opt-out", DefaultPolicy::OptOut),
+    ("opt-in", DefaultPolicy::OptIn),
+];
 
 impl Log {
     fn read(&mut self, mut section: Section<'_, '_, '_>) {
