@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::AccessHandle;
 use crate::agents::Agents;
 use crate::approvals::ApprovalsHandle;
+use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
@@ -58,6 +59,8 @@ pub struct Relay {
     pub tasks: Arc<Tasks>,
     /// Who looks at arguments.
     pub validation: Validation,
+    /// Where what is done is written down.
+    pub audit: AuditHandle,
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Version of this program.

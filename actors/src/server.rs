@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists};
+use crate::audit::AuditHandle;
 use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
 use crate::guard::GuardHandle;
@@ -83,6 +84,8 @@ pub struct ServerActor {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// Where its coming and going is written down.
+    pub audit: AuditHandle,
 }
 
 /// What does.

@@ -1,5 +1,6 @@
 //! A whole kernel: one lock, two doors, one tree; from its start to its end.
 
+mod auditing;
 mod doors;
 mod hold;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -66,6 +68,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
+        audit: auditing::open(&options)?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
@@ -106,11 +109,13 @@ struct Kept {
     seal: SealKey,
     tasks: Vec<Record>,
     books: Books,
+    audit: AuditHandle,
 }
 
 async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
+    let audit = kept.audit.clone();
     let grown = grow(&options, kept, &closing)
         .await
         .map_err(|e| e.to_string())?;
@@ -131,6 +136,7 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
         tokio::join!(doors.close(), grown.tree.stop_servers());
         doors.clear().await;
         grown.guard.bye();
+        audit.close().await;
     };
     tokio::select! {
         _ = tokio::time::timeout(FAREWELL, end) => Ok(()),
@@ -204,6 +210,7 @@ async fn grow(
         directory: directory.clone(),
         guard: guard.clone(),
         connector: Arc::new(connector(mark)),
+        audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
@@ -236,6 +243,7 @@ async fn grow(
         agents: agents.clone(),
         tasks: tasks.clone(),
         validation: Validation::default(),
+        audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });

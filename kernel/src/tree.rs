@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_actors::access::AccessHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::CatalogHandle;
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::GuardHandle;
@@ -86,6 +87,8 @@ pub struct ServerParts {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// Where its coming and going is written down.
+    pub audit: AuditHandle,
 }
 
 /// What never changes.
@@ -305,6 +308,7 @@ impl TreeActor {
             directory: parts.directory,
             guard: parts.guard,
             connector: parts.connector,
+            audit: parts.audit,
         };
         let autostart = spec.autostart;
         state.specs.insert(id.clone(), spec.clone());

@@ -10,6 +10,7 @@ use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+use super::audit::Audit;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::{read_confirmation, read_validation};
@@ -29,6 +30,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[audit]`: what was done, written down.
+    pub audit: Audit,
     /// `[access]`: who may call what.
     pub access: Access,
     /// `[log]`: what the kernel writes to stderr.
@@ -218,6 +221,7 @@ impl KernelConfig {
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        self.audit.read(root.own("audit"));
         self.access.read(root.own("access"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");

@@ -137,6 +137,19 @@ fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
     })
 }
 
+/// The key of what is digested in the audit log: made at the first start.
+///
+/// # Errors
+/// In words, why the file cannot be read or made.
+pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
+    let path = data_dir.join("audit.key");
+    // Whatever the file holds is as good a key as it was before.
+    Ok(blake3::derive_key(
+        "mgp 2026-11 audit key",
+        kept(&path)?.as_bytes(),
+    ))
+}
+
 /// Where tasks last.
 pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
     data_dir.join("tasks")

@@ -2,4 +2,5 @@
 
 mod code_safety;
 mod made;
+mod negotiation;
 mod validators;
