@@ -5,6 +5,7 @@
 
 mod calls;
 mod checks;
+mod confirmation;
 mod forward;
 mod listening;
 mod lists;
@@ -13,6 +14,8 @@ pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
 mod welcome;
+
+pub use self::confirmation::Confirmation;
 
 use std::sync::Arc;
 
@@ -59,6 +62,8 @@ pub struct Relay {
     pub tasks: Arc<Tasks>,
     /// Who looks at arguments.
     pub validation: Validation,
+    /// How a person's yes is had.
+    pub confirmation: Confirmation,
     /// Where what is done is written down.
     pub audit: AuditHandle,
     /// The kernel ends.

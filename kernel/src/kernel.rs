@@ -19,7 +19,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::Relay;
+use mgp_actors::relay::{Confirmation, Relay};
 use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
@@ -30,6 +30,7 @@ use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::risk::Caution;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -243,6 +244,13 @@ async fn grow(
         agents: agents.clone(),
         tasks: tasks.clone(),
         validation: Validation::default(),
+        confirmation: Confirmation {
+            caution: Caution {
+                confirm_moderate: kernel.confirmation.moderate,
+            },
+            patience: kernel.confirmation.timeout,
+            operator_queue: kernel.confirmation.operator_queue,
+        },
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),

@@ -63,6 +63,7 @@ impl Relay {
         checks::arguments(&name, &route, call.arguments)?;
         let arguments = call.arguments.map_or("{}", RawValue::get);
         self.validation.judge(&route, arguments).await?;
+        self.confirmed(request, &name, &route, arguments).await?;
         let outgoing = Outgoing {
             tool: Some(&route),
             server: &route.server,

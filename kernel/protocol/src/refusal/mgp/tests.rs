@@ -38,6 +38,13 @@ fn one_of_each() -> Vec<(i64, Refusal)> {
                 permission: text("shell.execute"),
             }),
         ),
+        (
+            1000,
+            denied(Denial::Unconfirmed {
+                tool: text("t"),
+                why: text("nobody answered"),
+            }),
+        ),
         (1001, denied(Denial::NotGranted { tool: text("t") })),
         (1002, denied(Denial::NoCredentials(text("send a token")))),
         (1003, denied(Denial::CredentialsExpired(text("yesterday")))),
