@@ -251,13 +251,7 @@ async fn grow(
         agents: agents.clone(),
         tasks: tasks.clone(),
         validation: Validation::default(),
-        confirmation: Confirmation {
-            caution: Caution {
-                confirm_moderate: kernel.confirmation.moderate,
-            },
-            patience: kernel.confirmation.timeout,
-            operator_queue: kernel.confirmation.operator_queue,
-        },
+        confirmation: confirmation(kernel),
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -286,6 +280,18 @@ fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
     let (grants, authority) = (books.grants(), books.authority());
     let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
     Arc::new(Snapshot::new(table))
+}
+
+/// How a person's yes is had.
+fn confirmation(kernel: &KernelConfig) -> Confirmation {
+    let asked = &kernel.confirmation;
+    Confirmation {
+        caution: Caution {
+            confirm_moderate: asked.moderate,
+        },
+        patience: asked.timeout,
+        operator_queue: asked.operator_queue,
+    }
 }
 
 /// What is offered before any server is connected.

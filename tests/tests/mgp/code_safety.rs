@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::made::{agent, agent_of, kernel, reached, tool};
+use crate::made::{agent, agent_of, kernel, operator, reached, tool};
 
 const QUIET: &str = "[confirmation]\nenabled = false\n";
 
@@ -114,7 +114,7 @@ async fn a_sandboxed_servers_code_is_judged_strictly() {
     }});
     let more = format!("[servers.mgp]\ntrust_level = \"sandboxed\"\n{QUIET}");
     let kernel = kernel(&[tool("loose", at("unrestricted")), silent], &more).await;
-    let mut agent = agent(&kernel).await;
+    let mut agent = operator(&kernel).await;
     for (name, argument) in [("loose", "code"), ("silent", "body")] {
         let answer = agent.call(name, json!({argument: "import numpy"})).await;
         assert!(

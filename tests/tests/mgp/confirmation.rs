@@ -15,7 +15,10 @@ fn tools() -> Vec<Value> {
         tool("harmless", json!({"risk_level": "safe"})),
         tool("usual", json!({"risk_level": "moderate"})),
         tool("blast", json!({"risk_level": "dangerous"})),
-        tool("sure", json!({"risk_level": "safe", "confirmation_required": true})),
+        tool(
+            "sure",
+            json!({"risk_level": "safe", "confirmation_required": true}),
+        ),
     ]
 }
 
@@ -26,7 +29,10 @@ async fn pending(kernel: &Kernel) -> Vec<Value> {
 
 /// The one question that waits for the operator.
 async fn question(kernel: &Kernel) -> Value {
-    wait_until("a question to the operator", DEADLINE, async || !pending(kernel).await.is_empty()).await;
+    wait_until("a question to the operator", DEADLINE, async || {
+        !pending(kernel).await.is_empty()
+    })
+    .await;
     pending(kernel).await.remove(0)
 }
 
@@ -37,17 +43,32 @@ async fn the_caller_is_asked_about_dangerous_calls() {
     let kernel = kernel(&tools(), "[servers.mgp]\ntrust_level = \"trusted\"\n").await;
     for version in [NEWEST, MODERN] {
         let mut client = Client::over_http(&kernel.server_url("it"), version, FORM).await;
-        client.answers("elicitation/create", json!({"action": "accept", "content": {}}));
+        client.answers(
+            "elicitation/create",
+            json!({"action": "accept", "content": {}}),
+        );
         for name in ["harmless", "usual"] {
-            assert_eq!(client.call(name, json!({"a": 1})).await.text(), r#"{"a":1}"#);
+            assert_eq!(
+                client.call(name, json!({"a": 1})).await.text(),
+                r#"{"a":1}"#
+            );
         }
         assert!(client.asked().is_empty());
         for (count, name) in [(1, "blast"), (2, "sure"), (3, "blast")] {
-            assert_eq!(client.call(name, json!({"a": 1})).await.text(), r#"{"a":1}"#);
+            assert_eq!(
+                client.call(name, json!({"a": 1})).await.text(),
+                r#"{"a":1}"#
+            );
             assert_eq!(client.asked().len(), count, "{version}");
         }
-        let message = client.asked()[0]["params"]["message"].as_str().unwrap().to_owned();
-        assert!(message.contains("it:blast") && message.contains(r#"{"a":1}"#), "{message}");
+        let message = client.asked()[0]["params"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            message.contains("it:blast") && message.contains(r#"{"a":1}"#),
+            "{message}"
+        );
         client.close().await;
     }
 }
@@ -62,12 +83,19 @@ async fn a_no_is_a_no() {
             client.answers("elicitation/create", json!({"action": action}));
             let refused = client.call("blast", json!({})).await;
             assert_eq!(refused.result()["isError"], true, "{}", refused.frame);
-            assert!(refused.text().contains("did not say yes"), "{}", refused.text());
+            assert!(
+                refused.text().contains("did not say yes"),
+                "{}",
+                refused.text()
+            );
         }
         client.close().await;
     }
     assert_eq!(reached(&mut agent(&kernel).await, "blast").await, 0);
-    assert!(pending(&kernel).await.is_empty(), "a no is not asked again elsewhere");
+    assert!(
+        pending(&kernel).await.is_empty(),
+        "a no is not asked again elsewhere"
+    );
 }
 
 /// MGP-005, MGP-057, A-32: where the caller cannot be asked, the operator is; also in the words of
@@ -80,17 +108,27 @@ async fn the_operator_is_asked_for_callers_that_cannot_be() {
     let id = agent.start("tools/call", call.clone()).await;
     let asked = question(&kernel).await;
     assert_eq!(asked["subject"], "confirmation");
-    assert!(asked["text"].as_str().unwrap().contains("it:blast"), "{asked}");
+    assert!(
+        asked["text"].as_str().unwrap().contains("it:blast"),
+        "{asked}"
+    );
     assert!(asked["details"].to_string().contains("what"), "{asked}");
     assert_eq!(reached(&mut agent, "blast").await, 0);
-    kernel.mgp(&["approve", asked["id"].as_str().unwrap()]).await;
+    kernel
+        .mgp(&["approve", asked["id"].as_str().unwrap()])
+        .await;
     assert_eq!(agent.answer_to(&id).await.text(), r#"{"what":"all"}"#);
     let id = agent.start("tools/call", call).await;
     let asked = question(&kernel).await;
     kernel.mgp(&["deny", asked["id"].as_str().unwrap()]).await;
     let denied = agent.answer_to(&id).await;
     assert_eq!(denied.code(), -32603);
-    assert!(denied.error()["message"].as_str().unwrap().contains("the operator said no"));
+    assert!(
+        denied.error()["message"]
+            .as_str()
+            .unwrap()
+            .contains("the operator said no")
+    );
     assert_eq!(reached(&mut agent, "blast").await, 1);
 }
 
@@ -100,11 +138,19 @@ async fn silence_is_no_yes() {
     let patience = "[confirmation]\ntimeout_secs = 1\n";
     let slow = kernel(&tools(), patience).await;
     let late = agent(&slow).await.call("sure", json!({})).await;
-    assert!(late.text().contains("nobody answered within 1 s"), "{}", late.text());
+    assert!(
+        late.text().contains("nobody answered within 1 s"),
+        "{}",
+        late.text()
+    );
     assert!(pending(&slow).await.is_empty());
     let alone = kernel(&tools(), "[confirmation]\noperator_queue = false\n").await;
     let nobody = agent(&alone).await.call("blast", json!({})).await;
-    assert!(nobody.text().contains("nobody can be asked"), "{}", nobody.text());
+    assert!(
+        nobody.text().contains("nobody can be asked"),
+        "{}",
+        nobody.text()
+    );
 }
 
 /// A question does not outlive the call it is about.
@@ -112,11 +158,20 @@ async fn silence_is_no_yes() {
 async fn nothing_waits_for_a_caller_that_has_gone() {
     let kernel = kernel(&tools(), "").await;
     let mut agent = agent(&kernel).await;
-    let id = agent.start("tools/call", json!({"name": "blast", "arguments": {}})).await;
+    let id = agent
+        .start("tools/call", json!({"name": "blast", "arguments": {}}))
+        .await;
     question(&kernel).await;
-    agent.notify("notifications/cancelled", json!({"requestId": id})).await;
-    wait_until("the question's end", DEADLINE, async || pending(&kernel).await.is_empty()).await;
-    agent.start("tools/call", json!({"name": "blast", "arguments": {}})).await;
+    agent
+        .notify("notifications/cancelled", json!({"requestId": id}))
+        .await;
+    wait_until("the question's end", DEADLINE, async || {
+        pending(&kernel).await.is_empty()
+    })
+    .await;
+    agent
+        .start("tools/call", json!({"name": "blast", "arguments": {}}))
+        .await;
     question(&kernel).await;
     agent.close().await;
     wait_until("the question's end", Duration::from_secs(20), async || {
@@ -125,30 +180,22 @@ async fn nothing_waits_for_a_caller_that_has_gone() {
     .await;
 }
 
-/// MGP-057: whom the operator granted the tool is not asked; a tool that wants a yes each time asks all
-/// the same.
-#[tokio::test]
-async fn a_grant_is_permission() {
-    let kernel = kernel(&tools(), "").await;
-    let mut agent = agent(&kernel).await;
-    let who = agent_id(&kernel).await;
-    kernel.mgp(&["access", "grant", &who, "it:blast"]).await;
-    kernel.mgp(&["access", "grant", &who, "it:sure"]).await;
-    assert_eq!(agent.call("blast", json!({})).await.text(), "{}");
-    let id = agent.start("tools/call", json!({"name": "sure", "arguments": {}})).await;
-    let asked = question(&kernel).await;
-    kernel.mgp(&["approve", asked["id"].as_str().unwrap()]).await;
-    assert_eq!(agent.answer_to(&id).await.text(), "{}");
-}
-
 /// MGP-056: the operator can want a yes for moderate tools, none at all for a server, and sets the risk
 /// of a tool by hand.
 #[tokio::test]
 async fn the_operator_says_what_is_asked_about() {
-    let careful = kernel(&tools(), "[confirmation]\nmoderate = true\noperator_queue = false\n").await;
+    let careful = kernel(
+        &tools(),
+        "[confirmation]\nmoderate = true\noperator_queue = false\n",
+    )
+    .await;
     let mut agent_there = agent(&careful).await;
     let refused = agent_there.call("usual", json!({})).await;
-    assert!(refused.text().contains("nobody can be asked"), "{}", refused.text());
+    assert!(
+        refused.text().contains("nobody can be asked"),
+        "{}",
+        refused.text()
+    );
     let off = "[servers.mgp]\nconfirmation = false\n";
     let easy = kernel(&tools(), off).await;
     for name in ["blast", "sure"] {
@@ -156,5 +203,8 @@ async fn the_operator_says_what_is_asked_about() {
     }
     let set = "[servers.tools.blast]\nrisk_level = \"safe\"\n";
     let known = kernel(&tools(), set).await;
-    assert_eq!(agent(&known).await.call("blast", json!({})).await.text(), "{}");
+    assert_eq!(
+        agent(&known).await.call("blast", json!({})).await.text(),
+        "{}"
+    );
 }

@@ -32,6 +32,13 @@ pub(crate) async fn agent_of(kernel: &Kernel, version: &str, capabilities: &str)
     agent
 }
 
+/// The operator, at the owner's socket: everything is open to it.
+pub(crate) async fn operator(kernel: &Kernel) -> Agent {
+    let mut agent = Agent::over_socket(&kernel.socket()).await;
+    agent.initialize(NEWEST, "{}").await.result();
+    agent
+}
+
 /// How many calls of a tool have reached the server.
 pub(crate) async fn reached(agent: &mut Agent, tool: &str) -> usize {
     let seen = agent.call("received", json!({})).await.result();

@@ -1,6 +1,7 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
 mod code_safety;
+mod confirmation;
 mod made;
 mod negotiation;
 mod validators;
