@@ -39,3 +39,4 @@ pub mod subscriptions;
 pub mod tasks;
 pub mod time;
 pub mod trace;
+pub mod validation;
