@@ -195,11 +195,7 @@ async fn grow(
         shown: shown.clone(),
     };
     let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await?;
-    let catalog = CatalogActor {
-        shown: shown.clone(),
-        directory: directory.clone(),
-    };
-    let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
+    let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
     let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let belongings = belongings(kernel, &directory, &tasks);
@@ -321,6 +317,14 @@ fn connector(mark: String) -> Connector {
         mark,
         folder: hold::folder(),
         drain: DRAIN,
+    }
+}
+
+/// What merges what servers offer.
+fn showing(shown: &Arc<Snapshot<Shown>>, directory: &Arc<Directory>) -> CatalogActor {
+    CatalogActor {
+        shown: shown.clone(),
+        directory: directory.clone(),
     }
 }
 
