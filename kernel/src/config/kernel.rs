@@ -13,16 +13,19 @@ use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
 use super::audit::Audit;
+use super::oauth::OAuth;
 use super::permissions::{read_permissions, read_pins};
 use super::section::Section;
 use super::server::read_limits;
-use super::tools::read_validation;
+use super::tools::{read_confirmation, read_validation};
 
 /// Everything in the configuration that is not a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfig {
     /// `[http]`: the HTTP door.
     pub http: Http,
+    /// `[oauth]`: whose tokens open the HTTP door.
+    pub oauth: OAuth,
     /// `[socket]`: the owner's door.
     pub socket: Socket,
     /// `[data]`: what lasts.
@@ -43,6 +46,8 @@ pub struct KernelConfig {
     pub limits: ServerLimits,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
+    /// `[confirmation]`: a person's yes to dangerous calls.
+    pub confirmation: Confirmation,
     /// `[permissions]`: how permissions of servers are decided.
     pub permissions: Rules,
     /// `[pins]`: what a changed tool comes to.
@@ -71,8 +76,10 @@ pub struct Http {
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// A bearer token.
+    /// A bearer token that the kernel gave out.
     Token,
+    /// A bearer token that the issuer of `[oauth]` gave out.
+    OAuth,
     /// Nothing: every caller is `agent.anonymous`.
     None,
 }
@@ -116,6 +123,27 @@ pub struct Questions {
 pub struct Lists {
     /// Entries on one page of a list.
     pub page_size: usize,
+}
+
+/// `[confirmation]`, but for whether there is any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// Moderate tools, too, need a yes where nobody granted them.
+    pub moderate: bool,
+    /// A question is open this long.
+    pub timeout: Duration,
+    /// Where the caller cannot be asked, the operator is.
+    pub operator_queue: bool,
+}
+
+impl Default for Confirmation {
+    fn default() -> Self {
+        Self {
+            moderate: false,
+            timeout: Duration::from_secs(300),
+            operator_queue: true,
+        }
+    }
 }
 
 /// `[access]`.
@@ -200,6 +228,8 @@ impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
         self.http.read(root.own("http"));
+        let wanted = self.http.auth == Auth::OAuth;
+        self.oauth.read(root.own("oauth"), wanted, folder);
         read_path(root.own("socket"), "path", folder, &mut self.socket.path);
         read_path(root.own("data"), "dir", folder, &mut self.data.dir);
         self.streams.read(root.own("streams"));
@@ -212,6 +242,8 @@ impl KernelConfig {
         read_limits(&mut limits, &mut self.limits);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
+        let confirmation = root.own("confirmation");
+        read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
         read_permissions(root.own("permissions"), &mut self.permissions);
         read_pins(root.own("pins"), &mut self.pin);
     }
@@ -245,7 +277,11 @@ impl Http {
                 Err(message) => section.refuse(text.span(), message),
             }
         }
-        let auths = [("token", Auth::Token), ("none", Auth::None)];
+        let auths = [
+            ("token", Auth::Token),
+            ("oauth", Auth::OAuth),
+            ("none", Auth::None),
+        ];
         section.choice("auth", &auths, &mut self.auth);
         section.strings("allowed_hosts", &mut self.allowed_hosts);
         section.strings("allowed_origins", &mut self.allowed_origins);

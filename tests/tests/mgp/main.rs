@@ -1,6 +1,12 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
 mod approvals;
+mod code_safety;
+mod confirmation;
+mod identity;
+mod made;
 mod negotiation;
+mod oauth;
 mod permissions;
 mod pins;
+mod validators;
