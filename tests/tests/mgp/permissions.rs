@@ -18,10 +18,11 @@ fn echo_needs(permission: &str) -> String {
     json!({"echo": {"risk_level": "safe", "permissions_required": [permission]}}).to_string()
 }
 
-/// The entry of a scripted server with more keys of its own.
+/// The entry of a scripted server with more keys of its own, where nobody confirms single calls.
 pub(crate) fn entry(id: &str, keys: &str, flags: &[&str]) -> String {
     let entry = Program::fixture(flags).entry(id);
-    entry.replacen("[[servers]]\n", &format!("[[servers]]\n{keys}"), 1)
+    let entry = entry.replacen("[[servers]]\n", &format!("[[servers]]\n{keys}"), 1);
+    format!("[confirmation]\nenabled = false\n{entry}")
 }
 
 pub(crate) async fn pending(kernel: &Kernel) -> Vec<Value> {
@@ -104,7 +105,8 @@ async fn a_server_stays_connecting_until_the_operator_has_answered() {
         })
         .await;
         let mut agent = agent(&kernel).await;
-        assert_eq!(echo(&mut agent).await.error()["code"], -32602);
+        let unknown = agent.call("it:nonesuch", json!({})).await.error();
+        assert_eq!(echo(&mut agent).await.error()["code"], unknown["code"]);
         kernel.mgp_json(&["approve", &id(&asked)]).await;
         kernel.connected(&["it"]).await;
         assert!(pending(&kernel).await.is_empty());
