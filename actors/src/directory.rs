@@ -10,7 +10,9 @@ use mgp_engine::tasks::TaskRef;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
-use mgp_protocol::mcp;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::{Splice, member, quoted};
 
 use crate::agent::Agent;
@@ -111,6 +113,26 @@ impl Directory {
                 let params = splice.finish();
                 let frame = jsonrpc::notification("notifications/tasks/status", Some(&params));
                 agent.tell(frame.into(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells those who negotiated it, and may see the server, that it went from one state to another.
+    /// Who only listens is not told: the modern era has no such subscription.
+    pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
+        let own = View::One(server.clone());
+        let mut frame: Option<Bytes> = None;
+        for agent in self.all() {
+            let hears = agent.caller().is_some_and(|caller| {
+                caller.mgp.features().contains(Features::LIFECYCLE)
+                    && (caller.view == View::All || caller.view == own)
+            });
+            if hears && !agent.is_listening() {
+                let frame = frame.get_or_insert_with(|| {
+                    let params = serde_json::to_string(step).expect("a step is always JSON");
+                    jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
+                });
+                agent.tell(frame.clone(), Class::Kept);
             }
         }
     }

@@ -39,6 +39,7 @@ use crate::exchange::Exchange;
 use crate::request::Caller;
 
 pub use self::calls::{Call, Mirror};
+pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
 use self::turns::TurnQueue;
@@ -53,6 +54,9 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     /// A task of the server changed: `params` of its `notifications/tasks`, without the listen's name,
     /// or in the legacy era of its `notifications/tasks/status`.
     fn task_changed(&self, server: &ServerId, era: Era, params: &str);
+    /// The server says that it went from one state to another; `params` of its
+    /// `notifications/mgp.lifecycle`.
+    fn stepped(&self, link: u64, params: &str);
     /// A log record that belongs to no single call; `params` as sent.
     fn logged(&self, server: &ServerId, params: &str);
     /// The only agent whose folders the server may be shown outside any call.

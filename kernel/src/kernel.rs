@@ -23,6 +23,7 @@ use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::health::HealthRules;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -187,7 +188,7 @@ async fn grow(
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
-        connector: Arc::new(connector(mark)),
+        connector: Arc::new(connector(mark, kernel.health)),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
@@ -248,13 +249,15 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     }
 }
 
-fn connector(mark: String) -> Connector {
+fn connector(mark: String, health: HealthRules) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
         folder: hold::folder(),
         drain: DRAIN,
+        hurry: OnceLock::new(),
+        health,
     }
 }
 

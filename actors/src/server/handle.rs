@@ -11,6 +11,7 @@ use mgp_engine::moment::Moment;
 use mgp_engine::spec::TrustLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::servers::Server;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::slot::{Slot, Tenancy};
@@ -43,6 +44,8 @@ pub struct ServerHandle {
     tenancy: Mutex<Option<Tenancy>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
+    /// How it was found the last time it was asked, since it was connected.
+    health: Mutex<Option<Health>>,
     life: tokio::sync::Mutex<()>,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
@@ -92,6 +95,7 @@ impl ServerHandle {
             tenancy: Mutex::new(None),
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
+            health: Mutex::new(None),
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
@@ -182,6 +186,20 @@ impl ServerHandle {
         supervisor.clone().ok_or(AskError::Stopped)
     }
 
+    /// How it was found the last time it was asked; `None` while it has not been asked.
+    #[must_use]
+    pub fn health(&self) -> Option<Health> {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_well(&self, health: Health) {
+        self.set_health(Some(health));
+    }
+
+    fn set_health(&self, health: Option<Health>) {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
     fn not_ready(&self) -> Refusal {
         let status = self.status.borrow();
         Refusal::NotReady {
@@ -203,6 +221,7 @@ impl ServerHandle {
             id: self.id.to_string(),
             state: status.state.to_string(),
             reason: Some(status.reason),
+            health: link.as_ref().and(self.health()).map(|h| h.as_str().to_owned()),
             since_ms: ms(moment().since(status.since)),
             next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
             restarts: status.restarts,
@@ -244,6 +263,7 @@ impl ServerHandle {
     }
 
     pub(super) fn fill(&self, link: Arc<Link>) {
+        self.set_health(None);
         let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(self.link.fill(link));
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
+use mgp_engine::health::HealthRules;
 use mgp_engine::spec::ServerLimits;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
@@ -28,6 +29,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[health]`: how often servers are asked how they are.
+    pub health: HealthRules,
     /// `[log]`: what the kernel writes to stderr.
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
@@ -174,6 +177,7 @@ impl KernelConfig {
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        read_health(root.own("health"), &mut self.health);
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
@@ -266,6 +270,12 @@ impl Lists {
         section.count("page_size", 1..=10_000, &mut self.page_size);
         section.finish();
     }
+}
+
+fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
+    section.secs("interval_secs", 0..=DAY, &mut rules.interval);
+    section.count("misses", 1..=100, &mut rules.misses);
+    section.finish();
 }
 
 impl Log {
