@@ -12,8 +12,7 @@ impl ServerActor {
     /// in its log and changes nothing.
     pub(super) fn said(&self, state: &mut ServerState, link: u64, step: &mgp::Lifecycle) {
         let current = state.current.as_ref();
-        let Some(current) =
-            current.filter(|c| c.link.as_ref().is_some_and(|l| l.number == link))
+        let Some(current) = current.filter(|c| c.link.as_ref().is_some_and(|l| l.number == link))
         else {
             return;
         };
