@@ -27,6 +27,7 @@ use crate::attempts::Outlet;
 use crate::mailbox::{Alive, Kind};
 use crate::request::{Back, Caller, Outcome, Request, answer_frame};
 use crate::stateless::{self, Arrival};
+use crate::trace::Trace;
 
 /// Longest message an agent may send.
 pub const MAX_FRAME: usize = 8 << 20;
@@ -148,11 +149,17 @@ impl Inbound {
 
     fn message(&self, text: &ByteString) {
         match jsonrpc::parse_text(text) {
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request {
+                id,
+                method,
+                params,
+                trace,
+            }) => {
+                let trace = Trace::of(params.map(RawValue::get), trace);
                 let params = params.map(|p| text.slice_ref(p.get()));
                 match stateless::is_modern(params.as_deref()) {
-                    true => self.modern(id, method.as_ref(), params),
-                    false => self.request(id, method.as_ref(), params),
+                    true => self.modern(id, method.as_ref(), params, trace),
+                    false => self.request(id, method.as_ref(), params, trace),
                 }
             }
             Ok(Message::Notification { method, params }) => {
@@ -181,7 +188,7 @@ impl Inbound {
         }
     }
 
-    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>) {
+    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
         let dialect = match self.agent.caller() {
             Some(caller) => caller.dialect(),
             None => Version::LATEST_LEGACY.into(),
@@ -213,6 +220,7 @@ impl Inbound {
                                 exchange,
                                 method,
                                 params,
+                                trace,
                             },
                         );
                     }
@@ -223,7 +231,7 @@ impl Inbound {
     }
 
     /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
-    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>) {
+    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
         let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
         let dialect = match &begun {
             Ok(stated) => stated.dialect(),
@@ -238,6 +246,7 @@ impl Inbound {
                 id: id.clone(),
                 method: method.into(),
                 params,
+                trace,
                 outlet: Outlet::Line(self.sink.clone()),
             };
             let running = self.reception.stateless.open(arrival, stated)?;

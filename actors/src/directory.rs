@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use mgp_engine::access::Table;
 use mgp_engine::catalog::{Kind, View};
 use mgp_engine::levels::Level;
 use mgp_engine::tasks::TaskRef;
@@ -69,15 +70,28 @@ impl Directory {
 
     /// Tells every agent with this view that a list changed: one change, one notification.
     pub fn list_changed(&self, view: &View, kind: Kind) {
-        let method = match kind {
-            Kind::Tools => "notifications/tools/list_changed",
-            Kind::Prompts => "notifications/prompts/list_changed",
-            Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
-        };
-        let frame = Bytes::from(jsonrpc::notification(method, None));
+        let frame = Bytes::from(jsonrpc::notification(changed(kind), None));
         for agent in self.all() {
             if agent.follows(kind) && agent.caller().is_some_and(|c| c.view == *view) {
                 agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells the agents to whom other things are open from now on that their lists changed.
+    pub fn access_changed(&self, before: &Table, after: &Table) {
+        for agent in self.all() {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let identity = caller.identity();
+            if before.audience(&identity) != after.audience(&identity) {
+                for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
+                    if agent.follows(kind) {
+                        let frame = jsonrpc::notification(changed(kind), None);
+                        agent.tell(frame.into(), Class::Kept);
+                    }
+                }
             }
         }
     }
@@ -187,6 +201,14 @@ impl Directory {
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
+    }
+}
+
+fn changed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tools => "notifications/tools/list_changed",
+        Kind::Prompts => "notifications/prompts/list_changed",
+        Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
     }
 }
 

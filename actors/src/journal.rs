@@ -92,7 +92,7 @@ type Told = oneshot::Sender<Result<(), NotWritten>>;
 
 #[derive(Debug)]
 enum Order {
-    Append(Vec<u8>, Told),
+    Append(Vec<Vec<u8>>, Told),
     Replace(Vec<Vec<u8>>, Told),
 }
 
@@ -162,7 +162,15 @@ impl Journal {
     /// # Errors
     /// [`NotWritten`]; then it is not to be acknowledged.
     pub async fn append(&self, payload: Vec<u8>) -> Result<(), NotWritten> {
-        self.order(|told| Order::Append(payload, told)).await
+        self.append_all(vec![payload]).await
+    }
+
+    /// Appends entries that belong together: none of them is there before all are asked for.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn append_all(&self, payloads: Vec<Vec<u8>>) -> Result<(), NotWritten> {
+        self.order(|told| Order::Append(payloads, told)).await
     }
 
     /// Puts these entries in the place of all there are, in one step: after a crash either the old
@@ -234,9 +242,9 @@ impl Keeper {
             let mut next = Some(first);
             while let Some(order) = next.take() {
                 match order {
-                    Order::Append(payload, told) => together.push((payload, told)),
+                    Order::Append(payloads, told) => together.push((payloads, told)),
                     Order::Replace(entries, told) => {
-                        self.append(&mut together);
+                        self.write(&mut together);
                         let _ = told.send(self.replace(&entries));
                     }
                 }
@@ -244,22 +252,21 @@ impl Keeper {
                     next = orders.try_recv().ok();
                 }
             }
-            self.append(&mut together);
+            self.write(&mut together);
         }
     }
 
-    fn append(&mut self, together: &mut Vec<(Vec<u8>, Told)>) {
+    fn write(&mut self, together: &mut Vec<(Vec<Vec<u8>>, Told)>) {
         let mut bytes = Vec::new();
         let (mut writer, mut waiting) = (self.writer, Vec::with_capacity(together.len()));
-        for (payload, told) in together.drain(..) {
-            let room = JOURNAL_MAX.saturating_sub(self.size + bytes.len() as u64);
-            let written = match room < PAYLOAD_MAX as u64 * 2 {
-                true => Err(NotWritten::Full),
-                false => writer.write(&payload, &mut bytes).map_err(Into::into),
-            };
-            match written {
+        for (payloads, told) in together.drain(..) {
+            let (before, from) = (writer, bytes.len());
+            let mut all = payloads.iter();
+            match all.try_for_each(|payload| self.take(payload, &mut writer, &mut bytes)) {
                 Ok(()) => waiting.push(told),
                 Err(refused) => {
+                    writer = before;
+                    bytes.truncate(from);
                     let _ = told.send(Err(refused));
                 }
             }
@@ -275,6 +282,19 @@ impl Keeper {
         for told in waiting {
             let _ = told.send(outcome.clone());
         }
+    }
+
+    fn take(
+        &self,
+        payload: &[u8],
+        writer: &mut Writer,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), NotWritten> {
+        let room = JOURNAL_MAX.saturating_sub(self.size + bytes.len() as u64);
+        if room < PAYLOAD_MAX as u64 * 2 {
+            return Err(NotWritten::Full);
+        }
+        Ok(writer.write(payload, bytes)?)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), NotWritten> {

@@ -4,10 +4,12 @@
 //! catalog, registers in its server link's pending table and awaits the answer; no mailbox lies on
 //! its way.
 
+pub mod access;
 pub mod agent;
 pub mod agents;
 pub mod approvals;
 pub mod attempts;
+pub mod audit;
 pub mod catalog;
 pub mod connection;
 pub mod directory;
@@ -32,3 +34,4 @@ pub mod streams;
 pub mod subscriptions;
 pub mod tasks;
 pub mod time;
+pub mod trace;

@@ -25,8 +25,10 @@ use mgp_sync::snapshot::Snapshot;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::AccessHandle;
 use crate::agents::Agents;
 use crate::approvals::ApprovalsHandle;
+use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
@@ -44,6 +46,8 @@ pub struct Relay {
     pub servers: Arc<ServerTable>,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
+    /// Who may call what.
+    pub access: AccessHandle,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.
@@ -52,6 +56,8 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// Where what is done is written down.
+    pub audit: AuditHandle,
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Version of this program.

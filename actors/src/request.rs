@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
@@ -16,6 +17,7 @@ use mgp_protocol::refusal::{Refusal, Rendered};
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
+use crate::trace::Trace;
 
 /// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
 /// `_meta` of a stateless one.
@@ -67,6 +69,15 @@ impl Caller {
         }
     }
 
+    /// Who asks, as far as it decides what may be done.
+    #[must_use]
+    pub fn identity(&self) -> Principal {
+        match self.operator {
+            true => Principal::Operator(self.agent.as_str().into()),
+            false => Principal::Agent(self.agent.clone()),
+        }
+    }
+
     /// Whom sealed records are for: they open for the client they were given to, and where it was
     /// given them.
     #[must_use]
@@ -86,6 +97,8 @@ pub struct Request {
     pub method: ByteString,
     /// With what, as JSON text.
     pub params: Option<ByteString>,
+    /// What ties it to all that it causes.
+    pub trace: Trace,
 }
 
 /// The `result` member of an answer, as JSON text, or why there is none.

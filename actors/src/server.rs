@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use self::farewell::StopOrder;
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists};
+use crate::audit::AuditHandle;
 use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
 use crate::guard::GuardHandle;
@@ -90,6 +91,8 @@ pub struct ServerActor {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// Where its coming and going is written down.
+    pub audit: AuditHandle,
 }
 
 /// What does.

@@ -32,6 +32,7 @@ use crate::parked::ParkedCalls;
 use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
 use crate::tasks::{Again, LongCall, Tasks};
 use crate::time::unix_ms;
+use crate::trace::Trace;
 
 /// Answers requests that stand alone.
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub struct Arrival {
     pub method: ByteString,
     /// With what, as JSON text.
     pub params: Option<ByteString>,
+    /// What ties it to all that it causes.
+    pub trace: Trace,
     /// Where messages that belong to it go.
     pub outlet: Outlet,
 }
@@ -107,7 +110,14 @@ impl Stateless {
         let may_ask = can_need_input(&arrival.method);
         if may_ask && let Some(state) = stated.state {
             let params = arrival.params.as_deref().unwrap_or("{}");
-            return self.come_back(&caller, &arrival.method, params, &state, attempt);
+            return self.come_back(
+                &caller,
+                &arrival.method,
+                params,
+                &state,
+                attempt,
+                arrival.trace,
+            );
         }
         let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, may_ask))));
         let request = Request {
@@ -115,6 +125,7 @@ impl Stateless {
             exchange: exchange.clone(),
             method: arrival.method.clone(),
             params: arrival.params.clone(),
+            trace: arrival.trace.clone(),
         };
         Ok(Running {
             stateless: self.clone(),
@@ -123,6 +134,7 @@ impl Stateless {
             exchange,
             method: arrival.method,
             params: arrival.params,
+            trace: arrival.trace,
             over: false,
         })
     }
@@ -135,6 +147,7 @@ impl Stateless {
         params: &str,
         state: &str,
         attempt: Attempt,
+        trace: Trace,
     ) -> Result<Running, Refusal> {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
         let state: State = self
@@ -159,6 +172,7 @@ impl Stateless {
             exchange,
             method: method.clone(),
             params: parked.params,
+            trace,
             over: false,
         })
     }
@@ -173,6 +187,7 @@ pub struct Running {
     method: ByteString,
     /// Those of its first try.
     params: Option<ByteString>,
+    trace: Trace,
     work: Work,
     over: bool,
 }
@@ -259,6 +274,7 @@ impl Running {
             caller: self.caller.clone(),
             method: self.method.clone(),
             params: self.params.clone(),
+            trace: self.trace.clone(),
         };
         let announced = stateless.tasks.make(again, call, errand).await?;
         // Taken back meanwhile: nobody waits for an answer.

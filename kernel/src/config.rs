@@ -3,6 +3,7 @@
 //! One broken entry never stops the others: each server is read for itself, and everything that is
 //! wrong is told with its file, line and column.
 
+mod audit;
 /// Edits of a file that keep its comments.
 pub mod edit;
 mod file;
@@ -26,7 +27,10 @@ use mgp_discovery::config::{ConfigFile, LookUp, LookUpError, config_files};
 use mgp_engine::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
-pub use kernel::{Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams};
+pub use audit::Audit;
+pub use kernel::{
+    Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
+};
 pub use problem::{Place, Problem, Weight};
 
 /// How a variable of the kernel's environment is looked up.

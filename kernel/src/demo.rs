@@ -74,6 +74,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         autostart: true,
         restart: RestartRules::default(),
         limits: ServerLimits::default(),
+        default_policy: None,
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()

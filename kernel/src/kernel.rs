@@ -1,15 +1,19 @@
 //! A whole kernel: one lock, two doors, one tree; from its start to its end.
 
+mod auditing;
 mod doors;
 mod hold;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -21,6 +25,8 @@ use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
+use mgp_actors::time::unix_ms;
+use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::health::HealthRules;
@@ -37,7 +43,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
-use crate::config::KernelConfig;
+use crate::config::{KernelConfig, Loaded};
 use crate::operator::Operator;
 use crate::routes::Table;
 use crate::source::{self, Source};
@@ -58,14 +64,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let seal = hold::seal_key(&options.data_dir)?;
-    let before = hold::tasks(&options.data_dir)?;
+    let kept = Kept {
+        seal: hold::seal_key(&options.data_dir)?,
+        tasks: hold::tasks(&options.data_dir)?,
+        books: hold::books(&options.data_dir)?,
+        audit: auditing::open(&options)?,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal, before));
+    let outcome = runtime.block_on(live(options, kept));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -94,10 +104,19 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
+/// What earlier lives left in the data folder.
+struct Kept {
+    seal: SealKey,
+    tasks: Vec<Record>,
+    books: Books,
+    audit: AuditHandle,
+}
+
+async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, before, &closing)
+    let audit = kept.audit.clone();
+    let grown = grow(&options, kept, &closing)
         .await
         .map_err(|e| e.to_string())?;
     let open = doors.open(&options, &grown.reception, &closing);
@@ -117,6 +136,7 @@ async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<
         tokio::join!(doors.close(), grown.tree.stop_servers());
         doors.clear().await;
         grown.guard.bye();
+        audit.close().await;
     };
     tokio::select! {
         _ = tokio::time::timeout(FAREWELL, end) => Ok(()),
@@ -147,12 +167,12 @@ struct Grown {
 
 async fn grow(
     options: &UpOptions,
-    seal: SealKey,
-    before: Vec<Record>,
+    kept: Kept,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
     let directory = Arc::new(Directory::default());
+    let (access, access_cell) = access(&options.loaded, kept.books, &directory).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -179,6 +199,7 @@ async fn grow(
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
+        access_cell,
     ];
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
@@ -189,12 +210,14 @@ async fn grow(
         directory: directory.clone(),
         guard: guard.clone(),
         connector: Arc::new(connector(mark, kernel.health)),
+        audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts,
         servers: servers.clone(),
         source: source.clone(),
+        access: access.clone(),
         closing: closing.clone(),
         pillars,
     };
@@ -209,22 +232,24 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
-    let tasks = tasks(options, &seal, before, &directory);
+    let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let relay = Arc::new(Relay {
         shown,
         servers,
+        access,
         approvals,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: stateless(kernel, seal, tasks, routes.clone()),
+        stateless: stateless(kernel, kept.seal, tasks, routes.clone()),
         routes,
         directory,
     };
@@ -234,6 +259,28 @@ async fn grow(
         reception,
         source,
     })
+}
+
+/// Who owns the grants, and how it is asked.
+async fn access(
+    loaded: &Loaded,
+    books: Books,
+    directory: &Arc<Directory>,
+) -> Result<(AccessHandle, ActorCell), ractor::SpawnErr> {
+    let defaults = Defaults {
+        kernel: loaded.kernel.access.default_policy,
+        servers: HashMap::new(),
+    };
+    let table = AccessTable::build(books.grants(), books.authority(), defaults, unix_ms(), 1);
+    let table = Arc::new(Snapshot::new(table));
+    let actor = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, books).await?;
+    let cell = actor.get_cell();
+    let reveal = loaded.kernel.access.reveal;
+    Ok((AccessHandle::new(Mailbox::new(actor), table, reveal), cell))
 }
 
 /// What is offered before any server is connected.

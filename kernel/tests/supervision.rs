@@ -167,6 +167,7 @@ async fn parts() -> (ServerParts, Vec<ActorCell>) {
         subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
+        audit: mgp_actors::audit::AuditHandle::off(),
         connector: Arc::new(Connector {
             client: Client::new(Tls::system()),
             version: "test".into(),

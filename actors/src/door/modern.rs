@@ -25,6 +25,7 @@ use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::attempts::{Outlet, STREAM_QUEUE};
 use crate::request::{Outcome, answer_frame, answer_parts};
 use crate::stateless::{self, Arrival, Stated};
+use crate::trace::Trace;
 
 /// Takes one message of the modern era.
 pub(super) async fn post(
@@ -35,8 +36,13 @@ pub(super) async fn post(
     view: View,
     agent: AgentId,
 ) -> Response<Reply> {
-    let (id, method, params) = match message {
-        Message::Request { id, method, params } => (id, method, params),
+    let (id, method, params, trace) = match message {
+        Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        } => (id, method, params, trace),
         Message::Notification { .. } => return status(StatusCode::ACCEPTED),
         Message::Response { .. } => {
             return refusal(
@@ -53,6 +59,7 @@ pub(super) async fn post(
         id: id.clone(),
         method: method.as_ref().into(),
         params: params.map(|params| text.slice_ref(params.get())),
+        trace: Trace::of(params.map(serde_json::value::RawValue::get), trace),
         outlet: Outlet::Stream(sender),
     };
     let read = read(door, headers, &arrival);

@@ -27,6 +27,7 @@ use crate::request::{Answering, Outcome, Request, answer_frame, answer_parts};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use crate::streams::Lane;
+use crate::trace::Trace;
 
 /// How long a client may take to send a message.
 pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -61,7 +62,12 @@ pub(super) async fn post(
         (Ok(message), _) if modern || stateless::is_modern(message.params()) => {
             modern::post(door, &head.headers, &text, message, view, agent).await
         }
-        (Ok(Message::Request { id, method, params }), None) if method == "initialize" => {
+        (
+            Ok(Message::Request {
+                id, method, params, ..
+            }),
+            None,
+        ) if method == "initialize" => {
             initialize(door, id, params.map(RawValue::get), view, agent).await
         }
         (Ok(message), Some(session)) => one(door, &session, &text, message).await,
@@ -144,9 +150,15 @@ async fn one(
     message: Message<'_>,
 ) -> Response<Reply> {
     match message {
-        Message::Request { id, method, params } => {
+        Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        } => {
+            let trace = Trace::of(params.map(RawValue::get), trace);
             let params = params.map(|p| text.slice_ref(p.get()));
-            request(door, session, id, &method, params).await
+            request(door, session, id, &method, (params, trace)).await
         }
         Message::Notification { method, params } => {
             note(door, session, &method, params.map(RawValue::get));
@@ -164,7 +176,7 @@ async fn request(
     session: &Arc<Session>,
     id: RequestId,
     method: &str,
-    params: Option<ByteString>,
+    (params, trace): (Option<ByteString>, Trace),
 ) -> Response<Reply> {
     let dialect = session.caller.dialect();
     if method == "ping" {
@@ -195,6 +207,7 @@ async fn request(
         exchange: exchange.clone(),
         method: method.into(),
         params,
+        trace,
     });
     let mut work = Work {
         answering: Some(answering),
@@ -375,7 +388,12 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
             settle(session, &text, id, outcome);
             None
         }
-        Ok(Message::Request { id, method, params }) => {
+        Ok(Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        }) => {
             let dialect = session.caller.dialect();
             if method == "ping" {
                 return Some(jsonrpc::result(id.as_json(), "{}").into());
@@ -389,6 +407,7 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
                 exchange: exchange.clone(),
                 method: method.as_ref().into(),
                 params: params.map(|p| text.slice_ref(p.get())),
+                trace: Trace::of(params.map(RawValue::get), trace),
             });
             let outcome = answering.await;
             session.agent.done(&id);

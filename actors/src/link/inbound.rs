@@ -108,7 +108,9 @@ impl Link {
             Ok(Message::Notification { method, params }) => {
                 self.notified(&method, params.map(RawValue::get), via);
             }
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request {
+                id, method, params, ..
+            }) => {
                 self.questioned(id, &method, params.map(RawValue::get), via);
             }
             Err(jsonrpc::Malformed::Batch) if self.may_batch() => {

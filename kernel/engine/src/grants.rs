@@ -239,6 +239,34 @@ impl Grants {
         self.granted.values().flat_map(BTreeMap::values)
     }
 
+    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    #[must_use]
+    pub fn named(&self, id: GrantId) -> Option<&Granted> {
+        let first = Place {
+            issuer: Issuer([0; 32]),
+            sequence: 0,
+        };
+        let from = (id, first, OperationId([0; 32]));
+        let mut all = self.granted.values();
+        all.find_map(|of_subject| {
+            let (key, granted) = of_subject.range(from..).next()?;
+            (key.0 == id).then_some(granted)
+        })
+    }
+
+    /// Whom a change concerns.
+    #[must_use]
+    pub fn subjects(&self, change: &Change) -> BTreeSet<Subject> {
+        let told = match change {
+            Change::Grant(grant) => Some(&grant.subject),
+            Change::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
+            Change::Revoke(Revoke::Ids(_)) => None,
+        };
+        let revoked = change.revoked().iter().filter_map(|id| self.named(*id));
+        let revoked = revoked.map(|granted| &granted.grant.subject);
+        revoked.chain(told).cloned().collect()
+    }
+
     /// Whether a grant counts, and why not. `now_ms` is in milliseconds since 1970.
     #[must_use]
     pub fn force(&self, granted: &Granted, authority: &Authority, now_ms: u64) -> Force {

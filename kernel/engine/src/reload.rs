@@ -65,6 +65,7 @@ mod tests {
             autostart: true,
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
+            default_policy: None,
             mgp: MgpDeclaration::default(),
             tools: Arc::default(),
         }

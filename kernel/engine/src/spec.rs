@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::access::DefaultPolicy;
 
 use crate::duties::ToolRules;
 
@@ -24,10 +25,24 @@ pub struct ServerSpec {
     pub restart: RestartRules,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
+    /// Who may call its tools where nothing was granted or denied; the kernel's own policy when
+    /// `None`, but see [`ServerSpec::policy`].
+    pub default_policy: Option<DefaultPolicy>,
     /// `[servers.mgp]`: what it is declared to speak and to need.
     pub mgp: MgpDeclaration,
     /// The operator's word on its tools.
     pub tools: Arc<ToolRules>,
+}
+
+impl ServerSpec {
+    /// The default policy it has of its own. A server that is trusted least is closed until somebody
+    /// opens it, unless its entry says otherwise.
+    #[must_use]
+    pub fn policy(&self) -> Option<DefaultPolicy> {
+        let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
+        self.default_policy
+            .or_else(|| sandboxed.then_some(DefaultPolicy::OptIn))
+    }
 }
 
 /// How the kernel reaches a server.

@@ -7,9 +7,11 @@ use std::time::Duration;
 use mgp_engine::duties::ToolRules;
 use mgp_engine::health::HealthRules;
 use mgp_engine::spec::ServerLimits;
+use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+use super::audit::Audit;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::read_validation;
@@ -31,6 +33,10 @@ pub struct KernelConfig {
     pub lists: Lists,
     /// `[health]`: how often servers are asked how they are.
     pub health: HealthRules,
+    /// `[audit]`: what was done, written down.
+    pub audit: Audit,
+    /// `[access]`: who may call what.
+    pub access: Access,
     /// `[log]`: what the kernel writes to stderr.
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
@@ -108,6 +114,15 @@ pub struct Lists {
     pub page_size: usize,
 }
 
+/// `[access]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What holds where nothing was granted or denied.
+    pub default_policy: DefaultPolicy,
+    /// Whether an agent that calls a tool denied to it is told so.
+    pub reveal: bool,
+}
+
 /// `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
@@ -158,6 +173,15 @@ impl Default for Lists {
     }
 }
 
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            default_policy: DefaultPolicy::OptOut,
+            reveal: false,
+        }
+    }
+}
+
 impl Default for Log {
     fn default() -> Self {
         Self {
@@ -178,6 +202,8 @@ impl KernelConfig {
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
         read_health(root.own("health"), &mut self.health);
+        self.audit.read(root.own("audit"));
+        self.access.read(root.own("access"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
@@ -277,6 +303,20 @@ fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
     section.count("misses", 1..=100, &mut rules.misses);
     section.finish();
 }
+
+impl Access {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.choice("default_policy", &POLICIES, &mut self.default_policy);
+        section.flag("reveal", &mut self.reveal);
+        section.finish();
+    }
+}
+
+/// `default_policy`, here and in a server's entry.
+pub(super) const POLICIES: [(&str, DefaultPolicy); 2] = [
+    ("opt-out", DefaultPolicy::OptOut),
+    ("opt-in", DefaultPolicy::OptIn),
+];
 
 impl Log {
     fn read(&mut self, mut section: Section<'_, '_, '_>) {

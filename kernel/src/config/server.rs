@@ -11,6 +11,7 @@ use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
 use super::Env;
+use super::kernel::POLICIES;
 use super::reach::read_reach;
 use super::section::Section;
 use super::tools::{read_each, read_rules};
@@ -42,6 +43,9 @@ pub(super) fn read_server(
     let (mut autostart, mut limits) = (true, background.limits.clone());
     entry.flag("autostart", &mut autostart);
     read_limits(&mut entry, &mut limits);
+    let mut default_policy = None;
+    let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
+    entry.choice("default_policy", &policies, &mut default_policy);
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mut tools = background.tools.clone();
@@ -54,6 +58,7 @@ pub(super) fn read_server(
         autostart,
         restart,
         limits,
+        default_policy,
         mgp,
         tools: Arc::new(tools),
     })
