@@ -1,7 +1,7 @@
 //! All agents that are connected right now: who is told what no request asked for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use mgp_engine::access::Table;
@@ -16,15 +16,20 @@ use mgp_protocol::mgp;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::{Splice, member, quoted};
 
+use crate::access::AccessHandle;
 use crate::agent::Agent;
 use crate::exchange::Class;
+use crate::request::Caller;
 use crate::tasks::Given;
+use crate::time::unix_ms;
 
 /// The connected agents. Bounded by the doors: connections and sessions have their limits.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// Whose the tasks of 2025-11-25 are.
     pub given: Given,
+    /// Who may know of which server; before it is there, no agent hears of any.
+    pub access: OnceLock<AccessHandle>,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
 }
 
@@ -134,12 +139,10 @@ impl Directory {
     /// Tells those who negotiated it, and may see the server, that it went from one state to another.
     /// Who only listens is not told: the modern era has no such subscription.
     pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
-        let own = View::One(server.clone());
         let mut frame: Option<Bytes> = None;
         for agent in self.all() {
             let hears = agent.caller().is_some_and(|caller| {
-                caller.mgp.features().contains(Features::LIFECYCLE)
-                    && (caller.view == View::All || caller.view == own)
+                caller.mgp.features().contains(Features::LIFECYCLE) && self.shows(caller, server)
             });
             if hears && !agent.is_listening() {
                 let frame = frame.get_or_insert_with(|| {
@@ -149,6 +152,20 @@ impl Directory {
                 agent.tell(frame.clone(), Class::Kept);
             }
         }
+    }
+
+    /// True when the caller's view holds the server, and access control lets it know of it.
+    #[must_use]
+    pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
+        let in_view = match &caller.view {
+            View::All => true,
+            View::One(own) => own == server,
+        };
+        let sees = |access: &AccessHandle| {
+            let table = access.table();
+            table.sees(&caller.identity(), server, unix_ms())
+        };
+        in_view && self.access.get().is_some_and(sees)
     }
 
     /// Tells everyone who may see the server and wants this level.

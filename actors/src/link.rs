@@ -27,7 +27,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
-use mgp_protocol::mgp::negotiation::{Negotiated, PLAIN};
+use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
@@ -221,6 +221,13 @@ impl Link {
             true => modern,
             false => self.mgp_in(Era::Legacy),
         }
+    }
+
+    /// The era in which this was negotiated with the server.
+    #[must_use]
+    pub fn era_of(&self, feature: Features) -> Option<Era> {
+        let negotiated = |era: &Era| self.mgp_in(*era).features().contains(feature);
+        [Era::Modern, Era::Legacy].into_iter().find(negotiated)
     }
 
     /// What of MGP may be said to the server in messages of this era.

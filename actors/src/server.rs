@@ -302,6 +302,8 @@ impl ServerActor {
         state.notes = std::mem::take(&mut lists.notes);
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
+        let tools = state.offer.tools().iter();
+        self.handle.offers(tools.map(|tool| tool.own_name.clone()));
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }

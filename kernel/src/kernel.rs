@@ -45,6 +45,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::cli::{Doors, UpOptions};
 use crate::config::{KernelConfig, Loaded};
 use crate::operator::Operator;
+use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::{self, Source};
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
@@ -173,6 +174,7 @@ async fn grow(
     let kernel = &options.loaded.kernel;
     let directory = Arc::new(Directory::default());
     let (access, access_cell) = access(&options.loaded, kept.books, &directory).await?;
+    let _ = directory.access.set(access.clone());
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -204,12 +206,13 @@ async fn grow(
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let connector = Arc::new(connector(mark, kernel.health));
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
-        connector: Arc::new(connector(mark, kernel.health)),
+        connector: connector.clone(),
         audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
@@ -232,6 +235,12 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
+    let pulse = Arc::new(Pulse {
+        servers: servers.clone(),
+        directory: directory.clone(),
+        connector,
+        closing: closing.clone(),
+    });
     let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let relay = Arc::new(Relay {
         shown,
@@ -246,7 +255,11 @@ async fn grow(
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
-    let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
+    let routes: Arc<dyn Routes> = Arc::new(Table {
+        relay,
+        operator,
+        pulse,
+    });
     let reception = Reception {
         agents,
         stateless: stateless(kernel, kept.seal, tasks, routes.clone()),

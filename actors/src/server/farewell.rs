@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use mgp_engine::health::DEADLINE;
 use mgp_engine::lifecycle::Why;
-use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
@@ -52,8 +51,7 @@ impl Life {
             reason: why.told()?,
             timeout_ms: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         };
-        let negotiated = |era: &Era| link.mgp_in(*era).features().contains(Features::LIFECYCLE);
-        let era = [Era::Modern, Era::Legacy].into_iter().find(negotiated)?;
+        let era = link.era_of(Features::LIFECYCLE)?;
         let params = serde_json::to_string(&shutdown).expect("a shutdown is always JSON");
         let asked = link.ask_unhurried(era, Shutdown::METHOD, Some(&params));
         let answer = tokio::time::timeout(time.min(DEADLINE), asked).await;

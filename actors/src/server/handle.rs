@@ -48,6 +48,8 @@ pub struct ServerHandle {
     status: watch::Sender<Status>,
     /// How it was found the last time it was asked, since it was connected.
     health: Mutex<Option<Health>>,
+    /// Its own names of the tools it last offered.
+    tools: Mutex<Arc<[Arc<str>]>>,
     life: tokio::sync::Mutex<()>,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
@@ -98,6 +100,7 @@ impl ServerHandle {
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
             health: Mutex::new(None),
+            tools: Mutex::new(Arc::new([])),
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
@@ -201,6 +204,18 @@ impl ServerHandle {
     #[must_use]
     pub fn health(&self) -> Option<Health> {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its own names of the tools it last offered, whether it is connected or not.
+    #[must_use]
+    pub fn tools(&self) -> Arc<[Arc<str>]> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        tools.clone()
+    }
+
+    pub(super) fn offers(&self, tools: impl Iterator<Item = Arc<str>>) {
+        let tools = tools.collect();
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     }
 
     pub(super) fn is_well(&self, health: Health) {

@@ -57,8 +57,7 @@ impl Life {
 }
 
 fn question(link: &Link) -> Option<Question> {
-    let negotiated = |era: &Era| link.mgp_in(*era).features().contains(Features::LIFECYCLE);
-    let era = [Era::Modern, Era::Legacy].into_iter().find(negotiated);
+    let era = link.era_of(Features::LIFECYCLE);
     era.map(Question::Mgp).or_else(|| mcp_question(link))
 }
 
