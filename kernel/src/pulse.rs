@@ -19,7 +19,7 @@ use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, Status};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_protocol::refusal::Refusal;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
@@ -90,10 +90,10 @@ impl Pulse {
     /// For who is not the operator; unknown server.
     pub fn shutdown(&self, request: &Request) -> Outcome {
         if !request.caller.operator {
-            return Err(Refusal::Denied(Box::new(Denial::Permission {
-                tool: Shutdown::METHOD.to_owned(),
-                permission: "operator".to_owned(),
-            })));
+            let who = &request.caller.agent;
+            let why =
+                format!("{who} may not do this; only the operator ends servers and the kernel");
+            return Err(Refusal::Forbidden(why));
         }
         let shutdown: Shutdown = mcp::read(request.params.as_deref())?;
         let asked = shutdown.timeout_ms.map(Duration::from_millis);
@@ -205,10 +205,7 @@ impl Pulse {
 
     /// How many tools of a server there are for this caller when the server is up.
     fn tools(&self, caller: &Caller, server: &ServerHandle) -> u64 {
-        let Some(access) = self.directory.access.get() else {
-            return 0;
-        };
-        let (table, who, now) = (access.table(), caller.identity(), unix_ms());
+        let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
         let tools = server.tools();
         let granted = tools.iter().filter(|tool| {
             let decision = table.decide(&who, &server.id, Some(tool), now);
