@@ -184,12 +184,7 @@ async fn grow(
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let (guard, _) = Actor::spawn(None, guard_actor(&mark), ()).await?;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::from(servers.clone())),
@@ -242,12 +237,7 @@ async fn grow(
         source: source.clone(),
         closing: closing.clone(),
     });
-    let pulse = Arc::new(Pulse {
-        servers: servers.clone(),
-        directory: directory.clone(),
-        connector,
-        closing: closing.clone(),
-    });
+    let pulse = pulse(&servers, &directory, connector, closing);
     let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let relay = Arc::new(Relay {
         shown,
@@ -265,11 +255,7 @@ async fn grow(
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
-    let routes: Arc<dyn Routes> = Arc::new(Table {
-        relay,
-        operator,
-        pulse,
-    });
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents,
         stateless: stateless(kernel, kept.seal, tasks, routes.clone()),
@@ -281,6 +267,28 @@ async fn grow(
         guard,
         reception,
         source,
+    })
+}
+
+fn guard_actor(mark: &str) -> GuardActor {
+    GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    }
+}
+
+fn pulse(
+    servers: &Arc<ServerTable>,
+    directory: &Arc<Directory>,
+    connector: Arc<Connector>,
+    closing: &CancellationToken,
+) -> Arc<Pulse> {
+    Arc::new(Pulse {
+        servers: servers.clone(),
+        directory: directory.clone(),
+        connector,
+        closing: closing.clone(),
     })
 }
 

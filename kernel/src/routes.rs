@@ -26,6 +26,18 @@ pub struct Table {
     pub pulse: Arc<Pulse>,
 }
 
+impl Table {
+    /// The table of a kernel with these parts.
+    #[must_use]
+    pub fn new(relay: Arc<Relay>, operator: Arc<Operator>, pulse: Arc<Pulse>) -> Self {
+        Self {
+            relay,
+            operator,
+            pulse,
+        }
+    }
+}
+
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
         if request.method.starts_with(PREFIX) {
