@@ -9,6 +9,8 @@ mod forward;
 mod listening;
 mod lists;
 mod own;
+mod rates;
+mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
@@ -37,6 +39,8 @@ use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
 
+pub use self::rates::Rates;
+
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
 pub struct Relay {
@@ -56,6 +60,8 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// How many calls each agent may make.
+    pub rates: Rates,
     /// Where what is done is written down.
     pub audit: AuditHandle,
     /// The kernel ends.

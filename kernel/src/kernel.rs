@@ -241,6 +241,7 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        rates: Rates::new(options.loaded.kernel.rates),
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
