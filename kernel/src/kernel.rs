@@ -19,7 +19,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::Relay;
+use mgp_actors::relay::{Rates, Relay};
 use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;

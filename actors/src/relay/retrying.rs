@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use mgp_engine::catalog::View;
 use mgp_engine::retries::{Attempt, Decision, Retries};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
@@ -16,7 +17,6 @@ use crate::audit::{by_agent, by_operator, event};
 use crate::link::Link;
 use crate::request::{Outcome, Request};
 use crate::time::moment;
-use mgp_engine::catalog::View;
 
 impl Relay {
     /// Forwards a call of a tool until it is done, or nothing more is to be tried. Before each try
@@ -43,15 +43,18 @@ impl Relay {
                     }
                 }
                 Decision::Fallback(own) => {
-                    // Not there or not for this caller: the error is reported as it came.
-                    let other = self.fallback(request, &outgoing, &own);
-                    return match other {
-                        Some(other) => Box::pin(self.call_tool(&other)).await,
-                        None => outcome,
-                    };
+                    return self.fall_back(request, &outgoing, &own).await.unwrap_or(outcome);
                 }
             }
         }
+    }
+
+    /// Calls the other tool. `None` when that did not do either: the error of the tool that was asked
+    /// for is then reported as it came, and nothing is told of one the caller may not call.
+    async fn fall_back(&self, request: &Request, outgoing: &Outgoing<'_>, own: &str) -> Option<Outcome> {
+        let other = self.fallback(request, outgoing, own)?;
+        let outcome = Box::pin(self.call_tool(&other)).await;
+        matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)
     }
 
     /// What the server says about trying again, when it may say so: plain MCP knows no such thing.

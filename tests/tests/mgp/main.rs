@@ -1,3 +1,6 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+mod errors;
 mod negotiation;
+mod retries;
+mod scene;
