@@ -3,6 +3,7 @@
 //! Reads published snapshots only. Payloads stay the text they came as; what must change (a name, a
 //! URI, a progress token) is spliced.
 
+mod access;
 mod calls;
 mod checks;
 mod forward;
@@ -34,11 +35,12 @@ use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
-use crate::request::Request;
+use crate::request::{Caller, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
 
+pub use self::access::SiftedLists;
 pub use self::rates::Rates;
 
 /// What answering needs: published state, and the ways to those who own it.
@@ -52,6 +54,8 @@ pub struct Relay {
     pub approvals: ApprovalsHandle,
     /// Who may call what.
     pub access: AccessHandle,
+    /// Lists for those who may not see everything.
+    pub sifted: SiftedLists,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.
@@ -85,13 +89,15 @@ impl Relay {
         handle.connection(&request.exchange).await
     }
 
-    /// The servers an agent with this view may reach, connected right now.
-    fn links(&self, view: &View) -> Vec<Arc<Link>> {
+    /// The servers a caller may reach, connected right now.
+    fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let servers = self.servers.load();
-        match view {
+        let mut links: Vec<_> = match &caller.view {
             View::All => servers.values().filter_map(|s| s.link()).collect(),
             View::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
-        }
+        };
+        links.retain(|link| self.sees(caller, &link.server));
+        links
     }
 }
 

@@ -227,6 +227,7 @@ mod tests {
                 exchange: &own,
                 token: None,
                 era: Era::Legacy,
+                leave: None,
                 mirror: Mirror {
                     method: "tools/call",
                     name: None,

@@ -43,7 +43,10 @@ impl Relay {
                     }
                 }
                 Decision::Fallback(own) => {
-                    return self.fall_back(request, &outgoing, &own).await.unwrap_or(outcome);
+                    return self
+                        .fall_back(request, &outgoing, &own)
+                        .await
+                        .unwrap_or(outcome);
                 }
             }
         }
@@ -51,7 +54,12 @@ impl Relay {
 
     /// Calls the other tool. `None` when that did not do either: the error of the tool that was asked
     /// for is then reported as it came, and nothing is told of one the caller may not call.
-    async fn fall_back(&self, request: &Request, outgoing: &Outgoing<'_>, own: &str) -> Option<Outcome> {
+    async fn fall_back(
+        &self,
+        request: &Request,
+        outgoing: &Outgoing<'_>,
+        own: &str,
+    ) -> Option<Outcome> {
         let other = self.fallback(request, outgoing, own)?;
         let outcome = Box::pin(self.call_tool(&other)).await;
         matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)

@@ -210,7 +210,11 @@ impl KernelConfig {
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
         let rates = &mut self.rates;
-        limits.count("agent_calls_per_minute", 0..=MOST_CALLS, &mut rates.per_minute);
+        limits.count(
+            "agent_calls_per_minute",
+            0..=MOST_CALLS,
+            &mut rates.per_minute,
+        );
         limits.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);

@@ -72,10 +72,20 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
     let kernel = kernel_with("", &[]).await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
     let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
-    assert_eq!(told(&mgp.call("it:bad_structured", json!({})).await).0, 5000);
-    assert_eq!(plain(&mcp.call("it:bad_structured", json!({})).await), Some(-32603));
+    assert_eq!(
+        told(&mgp.call("it:bad_structured", json!({})).await).0,
+        5000
+    );
+    assert_eq!(
+        plain(&mcp.call("it:bad_structured", json!({})).await),
+        Some(-32603)
+    );
     let (code, lost) = told(&mgp.call("it:crash", json!({"code": 3})).await);
-    assert_eq!((code, &lost["retryable"]), (5000, &json!(false)), "it may have taken effect");
+    assert_eq!(
+        (code, &lost["retryable"]),
+        (5000, &json!(false)),
+        "it may have taken effect"
+    );
     kernel.connected(&["it"]).await;
     kernel.mgp_json(&["servers", "stop", "it"]).await;
     let (code, _) = told(&mgp.call("it:echo", json!({"text": "a"})).await);
@@ -107,7 +117,11 @@ async fn a_draining_server_is_said_to_be_one() {
         answer.is_error()
     })
     .await;
-    assert_eq!((refused.0, &refused.1["retryable"]), (2001, &json!(true)), "{refused:?}");
+    assert_eq!(
+        (refused.0, &refused.1["retryable"]),
+        (2001, &json!(true)),
+        "{refused:?}"
+    );
     assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
     let Client::Legacy(busy) = &mut busy else {
         panic!("it is a legacy client");
@@ -158,7 +172,10 @@ async fn an_agent_has_so_many_calls_a_minute() {
     assert_eq!(code, 3000);
     let after = said["retry_after_ms"].as_u64().unwrap();
     assert!((1..=60_000).contains(&after), "{said}");
-    assert_eq!(said["details"], json!({"limit": 2, "window_secs": 60, "current": 3}));
+    assert_eq!(
+        said["details"],
+        json!({"limit": 2, "window_secs": 60, "current": 3})
+    );
     assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
     // Lists are no calls.
     mcp.request("tools/list", json!({})).await.result();
@@ -192,7 +209,8 @@ async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {
         let mut mgp = of_kind(&kernel, Door::Http, version, true).await;
         let mut mcp = of_kind(&kernel, Door::Socket, version, false).await;
         for code in codes {
-            let data = json!({"_mgp": {"category": "x", "retryable": false, "details": 1.5}, "own": [1]});
+            let data =
+                json!({"_mgp": {"category": "x", "retryable": false, "details": 1.5}, "own": [1]});
             let error = json!({"code": code, "message": "as told", "data": data});
             let arguments = json!({"key": "k", "error": error.clone()});
             let said = mgp.call("it:fail", arguments.clone()).await.error();
@@ -200,8 +218,15 @@ async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {
             let said = mcp.call("it:fail", arguments).await;
             let plain = plain(&said);
             let words = said.error();
-            assert_eq!((&words["message"], &words["data"]), (&json!("as told"), &json!({"own": [1]})));
-            let expected = if (4000..5000).contains(&code) { -32602 } else { -32603 };
+            assert_eq!(
+                (&words["message"], &words["data"]),
+                (&json!("as told"), &json!({"own": [1]}))
+            );
+            let expected = if (4000..5000).contains(&code) {
+                -32602
+            } else {
+                -32603
+            };
             assert_eq!(plain, Some(expected), "{code}");
         }
     }

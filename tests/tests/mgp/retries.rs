@@ -51,7 +51,10 @@ async fn a_call_waits_as_long_as_its_server_asks_for() {
                 assert_eq!(waits.len(), 3, "{server} {key}: {waits:?}");
                 // The server's own clock may have ticked just before.
                 let early = |(wait, least): (&u64, u64)| *wait + 2 < least;
-                assert!(!waits.iter().zip(least).any(early), "{server} {key}: {waits:?}");
+                assert!(
+                    !waits.iter().zip(least).any(early),
+                    "{server} {key}: {waits:?}"
+                );
             }
         }
     }
@@ -64,9 +67,17 @@ async fn the_error_is_reported_when_all_is_done() {
         let kernel = mgp_server(server).await;
         let mut client = of_kind(&kernel, Door::Http, version, true).await;
         for (key, told, count) in [
-            ("two", json!({"retryable": true, "retry_after_ms": 1, "max_retries": 2}), 3),
+            (
+                "two",
+                json!({"retryable": true, "retry_after_ms": 1, "max_retries": 2}),
+                3,
+            ),
             ("none", json!({"retryable": true, "max_retries": 0}), 1),
-            ("never", json!({"retryable": false, "retry_after_ms": 1, "max_retries": 9}), 1),
+            (
+                "never",
+                json!({"retryable": false, "retry_after_ms": 1, "max_retries": 9}),
+                1,
+            ),
             ("silent", json!({}), 1),
         ] {
             let arguments = json!({"key": key, "error": error(told.clone())});
@@ -84,7 +95,9 @@ async fn a_plain_server_is_never_asked_again() {
     let kernel = kernel_with("", &[]).await;
     let mut client = of_kind(&kernel, Door::Socket, ERAS[0], true).await;
     let told = error(json!({"retryable": true, "retry_after_ms": 1, "fallback_tool": "echo"}));
-    let refused = client.call("it:fail", json!({"key": "k", "error": told})).await;
+    let refused = client
+        .call("it:fail", json!({"key": "k", "error": told}))
+        .await;
     assert_eq!(refused.code(), 3000);
     assert_eq!(tries(&mut client, "k").await.len(), 1);
 }
@@ -97,11 +110,16 @@ async fn the_fallback_comes_after_the_last_retry() {
         let kernel = mgp_server("dual").await;
         let mut client = of_kind(&kernel, Door::Http, version, true).await;
         let told = |tool: &str| {
-            error(json!({"retryable": true, "retry_after_ms": 1, "max_retries": 1, "fallback_tool": tool}))
+            error(
+                json!({"retryable": true, "retry_after_ms": 1, "max_retries": 1, "fallback_tool": tool}),
+            )
         };
         let arguments = json!({"key": "k", "times": 2, "error": told("fail_too")});
         let result = client.call("it:fail", arguments).await.result();
-        let all = result["structuredContent"]["tries"].as_array().unwrap().len();
+        let all = result["structuredContent"]["tries"]
+            .as_array()
+            .unwrap()
+            .len();
         assert_eq!(all, 3, "twice, then the other once");
         let counts = client.call("it:count", json!({})).await.result();
         let calls = &counts["structuredContent"]["calls"];
@@ -118,7 +136,10 @@ async fn the_fallback_comes_after_the_last_retry() {
         let arguments = json!({"key": "unfit", "error": told("test_structured")});
         assert_eq!(client.call("it:fail", arguments).await.code(), 3000);
         let counts = client.call("it:count", json!({})).await.result();
-        assert_eq!(counts["structuredContent"]["calls"]["test_structured"], Value::Null);
+        assert_eq!(
+            counts["structuredContent"]["calls"]["test_structured"],
+            Value::Null
+        );
     }
 }
 
@@ -162,7 +183,12 @@ async fn each_retry_is_written_down() {
     let log = log_of(&kernel);
     assert_eq!(retried(&log), 2, "{log}");
     let event = log.lines().find(|line| retried(line) > 0).unwrap();
-    for said in [r#""attempt":1"#, r#""wait_ms":"#, r#""code":3000"#, r#""fail""#] {
+    for said in [
+        r#""attempt":1"#,
+        r#""wait_ms":"#,
+        r#""code":3000"#,
+        r#""fail""#,
+    ] {
         assert!(event.contains(said), "{said} in {event}");
     }
 }
@@ -172,5 +198,7 @@ fn log_of(kernel: &Kernel) -> String {
     let folder = kernel.folder().join("data/audit");
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let text = |file: std::fs::DirEntry| std::fs::read(file.path()).unwrap_or_default();
-    files.map(|file| String::from_utf8_lossy(&text(file)).into_owned()).collect()
+    files
+        .map(|file| String::from_utf8_lossy(&text(file)).into_owned())
+        .collect()
 }
