@@ -3,7 +3,7 @@
 use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
-use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, speaking};
+use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, reported, speaking};
 
 /// An error as an MGP caller gets it: its code, and what is said of trying again.
 fn told(answer: &mgp_tests::harness::Answer) -> (i64, Value) {
@@ -133,26 +133,23 @@ async fn a_draining_server_is_said_to_be_one() {
 /// MGP-197, MGP-199: a list that is full, a server that does not answer.
 #[tokio::test]
 async fn bounds_have_their_codes() {
-    let kernel = kernel_with("max_in_flight = 1\ncall_timeout_secs = 1\n", &[]).await;
+    let kernel = kernel_with("max_in_flight = 1\ncall_timeout_secs = 5\n", &[]).await;
     let mut first = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
     let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
     let params = json!({"name": "it:hang", "arguments": {}});
     let id = first.start("tools/call", params).await;
-    let mut full = None;
-    wait_until("the list is full", DEADLINE, async || {
-        let answer = mgp.call("it:count", json!({})).await;
-        full = answer.is_error().then(|| told(&answer));
-        full.is_some()
+    wait_until("the call is under way", DEADLINE, async || {
+        reported(&kernel, "it").await["in_flight"] == 1
     })
     .await;
-    let (code, said) = full.unwrap();
+    let (code, said) = told(&mgp.call("it:count", json!({})).await);
     assert_eq!((code, &said["retryable"]), (3001, &json!(true)));
     let Client::Legacy(first) = &mut first else {
         panic!("it is a legacy client");
     };
     let (code, said) = told(&first.answer_to(&id).await);
-    assert_eq!((code, &said["details"]["timeoutMs"]), (3003, &json!(1000)));
+    assert_eq!((code, &said["details"]["timeoutMs"]), (3003, &json!(5000)));
     assert_eq!(plain(&mcp.call("it:hang", json!({})).await), Some(-32603));
 }
 
