@@ -6,6 +6,7 @@
 mod access;
 mod calls;
 mod checks;
+mod confirmation;
 mod forward;
 mod listening;
 mod lists;
@@ -16,6 +17,8 @@ pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
 mod welcome;
+
+pub use self::confirmation::Confirmation;
 
 use std::sync::Arc;
 
@@ -39,6 +42,7 @@ use crate::request::{Caller, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
+use crate::validation::Validation;
 
 pub use self::access::SiftedLists;
 pub use self::rates::Rates;
@@ -66,6 +70,10 @@ pub struct Relay {
     pub tasks: Arc<Tasks>,
     /// How many calls each agent may make.
     pub rates: Rates,
+    /// Who looks at arguments.
+    pub validation: Validation,
+    /// How a person's yes is had.
+    pub confirmation: Confirmation,
     /// Where what is done is written down.
     pub audit: AuditHandle,
     /// The kernel ends.

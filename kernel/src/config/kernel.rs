@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use super::audit::Audit;
 use super::section::Section;
 use super::server::read_limits;
-use super::tools::read_validation;
+use super::tools::{read_confirmation, read_validation};
 
 /// Everything in the configuration that is not a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct KernelConfig {
     pub rates: RateRules,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
+    /// `[confirmation]`: a person's yes to dangerous calls.
+    pub confirmation: Confirmation,
 }
 
 /// `[http]`.
@@ -112,6 +114,27 @@ pub struct Questions {
 pub struct Lists {
     /// Entries on one page of a list.
     pub page_size: usize,
+}
+
+/// `[confirmation]`, but for whether there is any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// Moderate tools, too, need a yes where nobody granted them.
+    pub moderate: bool,
+    /// A question is open this long.
+    pub timeout: Duration,
+    /// Where the caller cannot be asked, the operator is.
+    pub operator_queue: bool,
+}
+
+impl Default for Confirmation {
+    fn default() -> Self {
+        Self {
+            moderate: false,
+            timeout: Duration::from_secs(300),
+            operator_queue: true,
+        }
+    }
 }
 
 /// `[access]`.
@@ -218,6 +241,8 @@ impl KernelConfig {
         limits.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
+        let confirmation = root.own("confirmation");
+        read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
     }
 }
 

@@ -1,6 +1,10 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+mod code_safety;
+mod confirmation;
 mod errors;
+mod made;
 mod negotiation;
 mod retries;
 mod scene;
+mod validators;
