@@ -182,12 +182,7 @@ async fn grow(
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let (guard, _) = Actor::spawn(None, guarding(&mark), ()).await?;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::from(servers.clone())),
@@ -270,6 +265,15 @@ async fn grow(
         reception,
         source,
     })
+}
+
+/// What ends the processes that carry this mark when the kernel dies.
+fn guarding(mark: &str) -> GuardActor {
+    GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    }
 }
 
 /// What calls are decided by before the configuration is in force.

@@ -90,7 +90,7 @@ async fn four_servers(more: &str) -> (Kernel, Vec<Upstream>) {
 /// No method outside MCP in what went over a wire.
 fn no_mgp_methods(frames: &[String]) {
     for frame in frames {
-        let read: Value = serde_json::from_str(frame).unwrap();
+        let read: Value = serde_json::from_str(frame).expect("a frame is JSON");
         assert_eq!(read["jsonrpc"], "2.0", "{frame}");
         let method = read["method"].as_str().unwrap_or_default();
         assert!(!method.contains("mgp"), "{frame}");
@@ -222,10 +222,10 @@ async fn the_kernel_declares_itself_to_servers() {
         };
         assert_eq!(said["version"], "0.2.0", "{hello:#}");
         let words = said["extensions"].as_array().unwrap();
-        let built = |word: &&str| words.contains(&json!(word));
-        assert!(BUILT.iter().all(|word| built(&word)), "{words:?}");
+        let built = |word: &str| words.contains(&json!(word));
+        assert!(BUILT.iter().all(|word| built(word)), "{words:?}");
         assert!(
-            NINE.iter().all(|word| built(&word) == BUILT.contains(word)),
+            NINE.iter().all(|word| built(word) == BUILT.contains(word)),
             "{words:?}"
         );
         no_mgp_methods(&frames);
@@ -331,11 +331,11 @@ fn without_offer(frame: &str) -> String {
         let Some(at) = frame.find(&format!("{before}{name}")) else {
             continue;
         };
-        let end = frame[at..].find('}').unwrap() + at + 1;
+        let end = frame[at..].find('}').expect("an object ends") + at + 1;
         assert!(frame[end..].starts_with(after), "{frame}");
         frame.replace_range(at + before.len()..end + after.len(), "");
     }
-    let read: Value = serde_json::from_str(&frame).unwrap();
+    let read: Value = serde_json::from_str(&frame).expect("a frame is JSON");
     match read["id"].as_u64() {
         Some(id) => frame.replacen(&format!(r#""id":{id},"#), "", 1),
         None => frame,

@@ -59,12 +59,15 @@ pub(crate) async fn of_kind(kernel: &Kernel, door: Door, version: &str, mgp: boo
 /// The frames that reached the server behind a tool `received`.
 pub(crate) async fn received(client: &mut Client, tool: &str) -> Vec<String> {
     let received = client.call(tool, json!({})).await.result();
-    serde_json::from_value(received["structuredContent"]["frames"].clone()).unwrap()
+    serde_json::from_value(received["structuredContent"]["frames"].clone())
+        .expect("frames are texts")
 }
 
 /// What the kernel tells the operator of a server.
 pub(crate) async fn reported(kernel: &Kernel, id: &str) -> Value {
     let servers = kernel.mgp_json(&["servers", "list"]).await;
     let mut all = servers["servers"].as_array().into_iter().flatten();
-    all.find(|server| server["id"] == id).cloned().unwrap()
+    all.find(|server| server["id"] == id)
+        .cloned()
+        .expect("the server is configured")
 }
