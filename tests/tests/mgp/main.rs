@@ -3,8 +3,10 @@
 mod code_safety;
 mod confirmation;
 mod errors;
+mod identity;
 mod made;
 mod negotiation;
+mod oauth;
 mod retries;
 mod scene;
 mod validators;
