@@ -3,7 +3,9 @@
 mod code_safety;
 mod confirmation;
 mod errors;
+mod health;
 mod identity;
+mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
