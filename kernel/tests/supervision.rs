@@ -209,6 +209,8 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             mark,
             folder: std::env::temp_dir(),
             drain: Duration::from_secs(5),
+            hurry: std::sync::OnceLock::new(),
+            health: mgp_engine::health::HealthRules::default(),
         }),
     };
     (parts, access, pillars)

@@ -3,10 +3,15 @@
 mod approvals;
 mod code_safety;
 mod confirmation;
+mod errors;
+mod health;
 mod identity;
+mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
 mod permissions;
 mod pins;
+mod retries;
+mod scene;
 mod validators;
