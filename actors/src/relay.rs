@@ -7,6 +7,7 @@ mod access;
 mod calls;
 mod checks;
 mod forward;
+mod granting;
 mod listening;
 mod lists;
 mod own;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
+use mgp_actors::audit::{AuditHandle, Folder};
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -29,6 +29,7 @@ use mgp_actors::time::unix_ms;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::grants::Operation;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -63,12 +64,17 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let kept = Kept {
+    let mut kept = Kept {
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
         audit: auditing::open(&options)?,
+        unaudited: Vec::new(),
     };
+    if kept.audit.is_on() {
+        let log = Folder::of(&options.data_dir);
+        kept.unaudited = kept.books.unaudited(&log);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
@@ -109,6 +115,8 @@ struct Kept {
     tasks: Vec<Record>,
     books: Books,
     audit: AuditHandle,
+    /// Decisions that are not in the audit log.
+    unaudited: Vec<Operation>,
 }
 
 async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
@@ -175,8 +183,9 @@ async fn grow(
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
     };
-    let (access, _) = Actor::spawn(None, access, kept.books).await?;
+    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());

@@ -13,6 +13,9 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::operator::Operator;
 
+/// Prefix of the methods about who may do what, which agents may ask some of.
+const ACCESS: &str = "mgp/access/";
+
 /// The routing table of a kernel.
 #[derive(Debug)]
 pub struct Table {
@@ -24,10 +27,13 @@ pub struct Table {
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
+        let relay = self.relay.clone();
+        if request.method.starts_with(ACCESS) {
+            return Box::pin(async move { relay.administer(&request).await });
+        }
         if request.method.starts_with(PREFIX) {
             return self.for_operator(request);
         }
-        let relay = self.relay.clone();
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
             (Era::Modern, "server/discover") => {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::access::not_granted;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
-use super::{Relay, checks, progress_token, required, text, token_in};
+use super::{Relay, checks, granting, progress_token, required, text, token_in};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -57,6 +57,10 @@ impl Relay {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        if let Some(method) = granting::method(&request.caller, &name) {
+            let answer = self.administer_by_tool(request, method, call.arguments);
+            return Box::pin(answer).await;
+        }
         let route = {
             let shown = self.shown.load();
             shown
