@@ -73,7 +73,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     };
     if kept.audit.is_on() {
         let log = Folder::of(&options.data_dir);
-        kept.unaudited = kept.books.unaudited(&log);
+        kept.unaudited = kept.books.unaudited(&log)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())

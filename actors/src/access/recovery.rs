@@ -13,8 +13,11 @@ impl Books {
     /// The operations without a record, in their order. Decisions are written down in theirs, so
     /// those after the last one that is in the log; reads the newest files as far as needed. Of a log
     /// that was trimmed and holds no decision any more, nothing can be said, and none are missing.
-    #[must_use]
-    pub fn unaudited(&mut self, log: &Folder) -> Vec<Operation> {
+    ///
+    /// # Errors
+    /// In words, when the log knows of a decision that the journal does not hold: it was acknowledged
+    /// and is lost, a denial perhaps.
+    pub fn unaudited(&mut self, log: &Folder) -> Result<Vec<Operation>, String> {
         let mut numbers = log.numbers().unwrap_or_default();
         numbers.sort_unstable();
         let trimmed = numbers.first().is_some_and(|first| *first > 1);
@@ -22,11 +25,20 @@ impl Books {
         let last = newest_first
             .filter_map(|number| fs::read(log.path(*number)).ok())
             .find_map(|bytes| last_decision(&bytes));
-        match last {
+        let (end, _) = self.grants.next(self.key.issuer());
+        if let Some(lost) = last.filter(|last| *last >= end) {
+            let (path, log) = (self.journal.path().display(), log.path(0));
+            let log = log.parent().unwrap_or(&log).display();
+            return Err(format!(
+                "{path} has been shortened: the audit log knows of operation {lost}, and the last one there is operation {}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, move {log} away",
+                end.saturating_sub(1)
+            ));
+        }
+        Ok(match last {
             Some(last) => self.take_operations(last + 1),
             None if trimmed => self.take_operations(u64::MAX),
             None => self.take_operations(0),
-        }
+        })
     }
 }
 

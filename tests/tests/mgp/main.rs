@@ -1,3 +1,5 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+mod access;
+mod kills;
 mod negotiation;
