@@ -6,6 +6,7 @@
 mod access;
 mod calls;
 mod checks;
+mod confirmation;
 mod forward;
 mod granting;
 mod listening;
@@ -15,6 +16,8 @@ pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
 mod welcome;
+
+pub use self::confirmation::Confirmation;
 
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ use crate::request::{Caller, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
+use crate::validation::Validation;
 
 pub use access::SiftedLists;
 
@@ -62,6 +66,10 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// Who looks at arguments.
+    pub validation: Validation,
+    /// How a person's yes is had.
+    pub confirmation: Confirmation,
     /// Where what is done is written down.
     pub audit: AuditHandle,
     /// The kernel ends.

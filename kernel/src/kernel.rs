@@ -19,17 +19,19 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::{Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
 use mgp_actors::time::unix_ms;
+use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::grants::Operation;
+use mgp_engine::risk::Caution;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -257,6 +259,8 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        validation: Validation::default(),
+        confirmation: confirmation(kernel),
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -285,6 +289,18 @@ fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
     let (grants, authority) = (books.grants(), books.authority());
     let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
     Arc::new(Snapshot::new(table))
+}
+
+/// How a person's yes is had.
+fn confirmation(kernel: &KernelConfig) -> Confirmation {
+    let asked = &kernel.confirmation;
+    Confirmation {
+        caution: Caution {
+            confirm_moderate: asked.moderate,
+        },
+        patience: asked.timeout,
+        operator_queue: asked.operator_queue,
+    }
 }
 
 /// What is offered before any server is connected.

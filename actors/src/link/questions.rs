@@ -158,7 +158,10 @@ impl Link {
         let Some(agent) = self.upward.only_rooted(&self.server) else {
             return question::no_roots();
         };
-        match agent.ask(&agent.outside(), self, method, params).await {
+        match agent
+            .ask(&agent.outside(), Some(self), method, params)
+            .await
+        {
             Ok(answer) => answer,
             Err(_) => question::no_roots(),
         }

@@ -73,6 +73,9 @@ impl Relay {
         let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
         *admitted = true;
         checks::arguments(&name, &route, call.arguments)?;
+        let arguments = call.arguments.map_or("{}", RawValue::get);
+        self.validation.judge(&route, arguments).await?;
+        self.confirmed(request, &name, &route, arguments).await?;
         let outgoing = Outgoing {
             tool: Some(&route),
             server: &route.server,
@@ -83,10 +86,7 @@ impl Relay {
             token: token_in(call.meta),
             mirrored: Mirrored {
                 name: Some(&route.own_name),
-                arguments: Some((
-                    &route.param_headers,
-                    call.arguments.map_or("{}", RawValue::get),
-                )),
+                arguments: Some((&route.param_headers, arguments)),
             },
         };
         let result = self.forward(request, outgoing).await?;
