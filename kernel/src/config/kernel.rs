@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
+use mgp_engine::health::HealthRules;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
 use super::audit::Audit;
+use super::oauth::OAuth;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::{read_confirmation, read_validation};
@@ -20,6 +22,8 @@ use super::tools::{read_confirmation, read_validation};
 pub struct KernelConfig {
     /// `[http]`: the HTTP door.
     pub http: Http,
+    /// `[oauth]`: whose tokens open the HTTP door.
+    pub oauth: OAuth,
     /// `[socket]`: the owner's door.
     pub socket: Socket,
     /// `[data]`: what lasts.
@@ -30,6 +34,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[health]`: how often servers are asked how they are.
+    pub health: HealthRules,
     /// `[audit]`: what was done, written down.
     pub audit: Audit,
     /// `[access]`: who may call what.
@@ -66,8 +72,10 @@ pub struct Http {
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// A bearer token.
+    /// A bearer token that the kernel gave out.
     Token,
+    /// A bearer token that the issuer of `[oauth]` gave out.
+    OAuth,
     /// Nothing: every caller is `agent.anonymous`.
     None,
 }
@@ -216,11 +224,14 @@ impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
         self.http.read(root.own("http"));
+        let wanted = self.http.auth == Auth::OAuth;
+        self.oauth.read(root.own("oauth"), wanted, folder);
         read_path(root.own("socket"), "path", folder, &mut self.socket.path);
         read_path(root.own("data"), "dir", folder, &mut self.data.dir);
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        read_health(root.own("health"), &mut self.health);
         self.audit.read(root.own("audit"));
         self.access.read(root.own("access"));
         self.log.read(root.own("log"));
@@ -261,7 +272,11 @@ impl Http {
                 Err(message) => section.refuse(text.span(), message),
             }
         }
-        let auths = [("token", Auth::Token), ("none", Auth::None)];
+        let auths = [
+            ("token", Auth::Token),
+            ("oauth", Auth::OAuth),
+            ("none", Auth::None),
+        ];
         section.choice("auth", &auths, &mut self.auth);
         section.strings("allowed_hosts", &mut self.allowed_hosts);
         section.strings("allowed_origins", &mut self.allowed_origins);
@@ -317,6 +332,12 @@ impl Lists {
         section.count("page_size", 1..=10_000, &mut self.page_size);
         section.finish();
     }
+}
+
+fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
+    section.secs("interval_secs", 0..=DAY, &mut rules.interval);
+    section.count("misses", 1..=100, &mut rules.misses);
+    section.finish();
 }
 
 impl Access {

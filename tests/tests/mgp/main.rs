@@ -3,7 +3,11 @@
 mod access;
 mod code_safety;
 mod confirmation;
+mod health;
+mod identity;
 mod kills;
+mod lifecycle;
 mod made;
 mod negotiation;
+mod oauth;
 mod validators;
