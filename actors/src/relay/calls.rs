@@ -57,6 +57,7 @@ impl Relay {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        self.rates.call(&request.caller.agent)?;
         if let Some(method) = granting::method(&request.caller, &name) {
             let answer = self.administer_by_tool(request, method, call.arguments);
             return Box::pin(answer).await;
@@ -89,7 +90,7 @@ impl Relay {
                 arguments: Some((&route.param_headers, arguments)),
             },
         };
-        let result = self.forward(request, outgoing).await?;
+        let result = self.retrying(request, outgoing).await?;
         match self.announced(request, &route.server, &result)? {
             Some(task) => Ok(task),
             None => checks::result(&name, &route, result),

@@ -3,6 +3,7 @@
 mod access;
 mod code_safety;
 mod confirmation;
+mod errors;
 mod health;
 mod identity;
 mod kills;
@@ -10,4 +11,6 @@ mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
+mod retries;
+mod scene;
 mod validators;
