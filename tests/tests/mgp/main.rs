@@ -2,7 +2,9 @@
 
 mod code_safety;
 mod confirmation;
+mod health;
 mod identity;
+mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
