@@ -117,6 +117,13 @@ impl AuditHandle {
 }
 
 impl Place {
+    /// Writes down how the call ended, and waits for nothing: nobody is there to be answered.
+    pub fn put(self, note: impl Note) {
+        if let Some((ledger, charge)) = self.0 {
+            ledger.push(Entry::call(Box::new(note), None, charge));
+        }
+    }
+
     /// Writes down how the call ended. Resolves at once, or, when the settings say so, once it is on
     /// disk.
     ///

@@ -3,6 +3,7 @@
 //! Reads published snapshots only. Payloads stay the text they came as; what must change (a name, a
 //! URI, a progress token) is spliced.
 
+mod audited;
 mod calls;
 mod checks;
 mod forward;

@@ -1,6 +1,7 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
 //! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
 
+mod audited;
 mod connect;
 mod handle;
 mod handshake;
@@ -269,6 +270,7 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
+        self.tell_connected(&link);
         self.subscriptions.server_back(&self.handle.id);
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
@@ -313,10 +315,21 @@ impl ServerActor {
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
+        let was_there = matches!(
+            state.lifecycle.state(),
+            State::Connected | State::Draining
+        );
         if state.asked_to_stop {
             let why = state.why.map(|why| format!("stopped ({why})"));
+            if was_there {
+                let why = state.why.map_or("stopped", Why::as_str);
+                self.tell_disconnected(&Exit::Clean, why, None);
+            }
             self.step(state, Event::Drained, why);
             return self.stopped(state);
+        }
+        if was_there || matches!(verdict, Verdict::Park { .. }) {
+            self.tell_disconnected(exit, &how, Some(&verdict));
         }
         match exit {
             Exit::Clean => {

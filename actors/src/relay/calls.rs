@@ -1,6 +1,7 @@
 //! `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::catalog::View;
@@ -10,6 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
+use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
 use super::{Relay, checks, progress_token, required, text, token_in};
@@ -27,11 +29,16 @@ impl Relay {
     /// # Errors
     /// Any refusal of a call.
     pub async fn call_tool(&self, request: &Request) -> Outcome {
+        self.audited(request, |seen| self.call_tool_seen(request, seen))
+            .await
+    }
+
+    async fn call_tool_seen(&self, request: &Request, seen: Arc<Seen>) -> Outcome {
         let generation = self.shown.load().catalog.generation();
-        match self.call_tool_once(request).await {
+        match self.call_tool_once(request, &seen).await {
             // The headers were made from an older definition of the tool; nothing was done yet.
             Err(Refusal::Peer(error)) if is_mismatch(&error) && self.moves_on(generation).await => {
-                self.call_tool_once(request).await
+                self.call_tool_once(request, &seen).await
             }
             outcome => outcome,
         }
@@ -48,10 +55,11 @@ impl Relay {
         false
     }
 
-    async fn call_tool_once(&self, request: &Request) -> Outcome {
+    async fn call_tool_once(&self, request: &Request, seen: &Seen) -> Outcome {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        seen.asks_for(&name, request, call.arguments.map(RawValue::get));
         let route = {
             let shown = self.shown.load();
             shown
@@ -60,6 +68,7 @@ impl Relay {
                 .cloned()
                 .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
         };
+        seen.is_of(&route);
         checks::arguments(&name, &route, call.arguments)?;
         let outgoing = Outgoing {
             tool: Some(&route),
