@@ -24,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
 use crate::link::Link;
+use crate::negotiation;
 use crate::relay::progress_token;
 use crate::request::{Back, Caller, Request};
 use crate::streams::{GET, Lane, Streams};
@@ -205,13 +206,15 @@ impl Agent {
         view: View,
         hello: &Initialize<'_>,
     ) -> Result<Arc<Caller>, Refusal> {
+        let version = Version::negotiate(&hello.protocol_version);
         let caller = Arc::new(Caller {
             connection: self.connection,
             agent: self.id.clone(),
             operator: self.operator,
             view,
-            version: Version::negotiate(&hello.protocol_version),
+            version,
             capabilities: ClientCapabilities::read(hello.capabilities),
+            mgp: negotiation::with_client(hello.capabilities, version.era()),
             back: Back::Standing(self.clone()),
         });
         self.caller.set(caller.clone()).map_err(|_| {

@@ -13,6 +13,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::{self, ErrorObject, INVALID_REQUEST, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::door;
+use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{self, LineSink, QueueLimits};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -188,11 +189,11 @@ impl Inbound {
     }
 
     fn request(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
-        let version = self
-            .agent
-            .caller()
-            .map_or(Version::LATEST_LEGACY, |c| c.version);
-        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), version));
+        let dialect = match self.agent.caller() {
+            Some(caller) => caller.dialect(),
+            None => Version::LATEST_LEGACY.into(),
+        };
+        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), dialect));
         match method {
             "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
             "mgp/door/open" => match self.open(params.as_deref()) {
@@ -232,6 +233,10 @@ impl Inbound {
     /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
     fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
         let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
+        let dialect = match &begun {
+            Ok(stated) => stated.dialect(),
+            Err(_) => Version::MODERN.into(),
+        };
         let begun = begun.and_then(|stated| {
             stated.check_version()?;
             let arrival = Arrival {
@@ -250,7 +255,7 @@ impl Inbound {
         });
         let mut running = match begun {
             Ok(running) => running,
-            Err(refusal) => return self.send(refusal.answer(id.as_json(), Version::MODERN)),
+            Err(refusal) => return self.send(refusal.answer(id.as_json(), dialect)),
         };
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         run(
@@ -259,7 +264,7 @@ impl Inbound {
                 agent.done(&id);
                 // A request that was taken back has no answer (CMCP-054).
                 if !matches!(outcome, Err(Refusal::Cancelled)) {
-                    send_line(&sink, answer_frame(id.as_json(), &outcome, Version::MODERN));
+                    send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
                 }
             },
         );
@@ -275,6 +280,7 @@ impl Inbound {
                 view: View::All,
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
+                mgp: PLAIN,
                 back: Back::Standing(self.agent.clone()),
             })
         })
@@ -303,26 +309,26 @@ impl Inbound {
     }
 
     fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
-        let version = caller.version;
+        let dialect = caller.dialect();
         let welcome = self.reception.routes.welcome(caller);
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         // Under way like any other request, so that it is answered although the client has hung up.
         let _ = agent.open(&id, None);
         run(welcome, move |outcome| {
             agent.done(&id);
-            send_line(&sink, answer_frame(id.as_json(), &outcome, version));
+            send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
         });
     }
 
     fn answer(&self, id: RequestId, request: Request) {
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        let (version, exchange) = (request.caller.version, request.exchange.clone());
+        let (dialect, exchange) = (request.caller.dialect(), request.exchange.clone());
         let answering = self.reception.routes.answer(request);
         run(answering, move |outcome| {
             agent.done(&id);
             // A request that was taken back has no answer (CMCP-054).
             if !exchange.is_cancelled() {
-                send_line(&sink, answer_frame(id.as_json(), &outcome, version));
+                send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
         });
     }

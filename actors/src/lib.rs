@@ -22,6 +22,7 @@ pub mod levels;
 pub mod link;
 pub mod listener;
 pub mod mailbox;
+pub mod negotiation;
 pub mod parked;
 pub mod question;
 pub mod relay;

@@ -27,6 +27,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mgp::negotiation::{Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
@@ -36,6 +37,7 @@ use tokio::sync::oneshot;
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
+use crate::negotiation;
 use crate::request::Caller;
 
 pub use self::calls::{Call, Mirror};
@@ -87,6 +89,8 @@ pub struct Peer {
     pub info: Option<Box<str>>,
     /// Hints for models.
     pub instructions: Option<Box<str>>,
+    /// What of MGP may be said to it.
+    pub mgp: Negotiated,
 }
 
 /// One live connection to one server, which may be spoken to in one era or in both.
@@ -108,6 +112,8 @@ pub struct Link {
     wire: Wire,
     legacy: OnceLock<Peer>,
     modern: OnceLock<Peer>,
+    /// MGP is offered to it.
+    offers_mgp: bool,
     /// The `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
     upward: Arc<dyn Upward>,
@@ -146,7 +152,8 @@ struct InFlight {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection that has not shaken hands yet. `version` is this program's, told to the server.
+    /// A connection that has not shaken hands yet. `version` is this program's, told to the server;
+    /// without `offers_mgp` nothing of MGP is said on it, whatever the server declares.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -155,6 +162,7 @@ impl Link {
         log: ServerLog,
         upward: Arc<dyn Upward>,
         version: &str,
+        offers_mgp: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -171,7 +179,8 @@ impl Link {
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
-            own_meta: envelope::meta(version).into(),
+            offers_mgp,
+            own_meta: envelope::meta(version, offers_mgp).into(),
             limits,
             log,
             wire,
@@ -193,6 +202,26 @@ impl Link {
             Era::Legacy => self.legacy.get(),
             Era::Modern => self.modern.get(),
         }
+    }
+
+    /// True when MGP is offered to the server.
+    #[must_use]
+    pub fn offers_mgp(&self) -> bool {
+        self.offers_mgp
+    }
+
+    /// What of MGP may be said to the server. One that speaks both eras may declare it in one of them.
+    pub fn mgp(&self) -> &Negotiated {
+        let modern = self.mgp_in(Era::Modern);
+        match modern.is_active() {
+            true => modern,
+            false => self.mgp_in(Era::Legacy),
+        }
+    }
+
+    /// What of MGP may be said to the server in messages of this era.
+    pub fn mgp_in(&self, era: Era) -> &Negotiated {
+        self.peer_in(era).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
     /// The era to speak in: the one wanted when the server speaks it, else the other.
@@ -217,7 +246,13 @@ impl Link {
     }
 
     /// The handshake of the era of `peer` is done.
-    pub fn set_peer(&self, peer: Peer) {
+    pub fn set_peer(&self, mut peer: Peer) {
+        if !self.offers_mgp {
+            peer.mgp = PLAIN;
+        }
+        if let Some(remark) = negotiation::remark(&peer.mgp) {
+            self.log.note(&remark);
+        }
         let place = match peer.version.era() {
             Era::Legacy => &self.legacy,
             Era::Modern => &self.modern,

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Tool, View};
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::{Refusal, Rendered};
 
 use crate::agent::Agent;
@@ -34,6 +35,8 @@ pub struct Caller {
     pub version: Version,
     /// What it can be asked for.
     pub capabilities: ClientCapabilities,
+    /// What of MGP may be said to it.
+    pub mgp: Negotiated,
     /// The way back to it.
     pub back: Back,
 }
@@ -54,6 +57,15 @@ impl Caller {
         match &self.back {
             Back::Standing(agent) => Some(agent),
             Back::Alone => None,
+        }
+    }
+
+    /// In whose words it is answered.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        Dialect {
+            version: self.version,
+            mgp: self.mgp.says_codes(),
         }
     }
 
@@ -122,7 +134,7 @@ const COPIED: usize = 16 << 10;
 /// The whole answer to the request `id`: one part, or three of which the middle one is the server's
 /// own bytes.
 #[must_use]
-pub fn answer_parts(id: &str, outcome: &Outcome, version: Version) -> [Bytes; 3] {
+pub fn answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
     let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
     match outcome {
         Ok(result) if result.len() <= COPIED => {
@@ -138,7 +150,7 @@ pub fn answer_parts(id: &str, outcome: &Outcome, version: Version) -> [Bytes; 3]
             let head = [PREFIX, id.as_bytes(), RESULT].concat();
             [head.into(), result.clone(), Bytes::from_static(b"}")]
         }
-        Err(refusal) => whole(match refusal.render(version) {
+        Err(refusal) => whole(match refusal.render_in(dialect.into()) {
             Rendered::Error(error) => jsonrpc::error(id, &error),
             Rendered::Result(result) => jsonrpc::result(id, &result),
         }),
@@ -150,8 +162,8 @@ const RESULT: &[u8] = br#","result":"#;
 
 /// The whole answer as one frame.
 #[must_use]
-pub fn answer_frame(id: &str, outcome: &Outcome, version: Version) -> Bytes {
-    let [head, middle, tail] = answer_parts(id, outcome, version);
+pub fn answer_frame(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
+    let [head, middle, tail] = answer_parts(id, outcome, dialect);
     if middle.is_empty() {
         return head;
     }

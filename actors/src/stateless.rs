@@ -11,11 +11,12 @@ use mgp_engine::catalog::View;
 use mgp_engine::levels::Level;
 use mgp_engine::parked::{Digest, Kind, State};
 use mgp_engine::seal::{self, Purpose, SealKey};
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Era, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
+use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::mirror::{self, Mirrored};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
@@ -26,6 +27,7 @@ use crate::agent;
 use crate::attempts::{Attempt, Attempts, Outlet};
 use crate::errand::Errand;
 use crate::exchange::{Exchange, Way};
+use crate::negotiation;
 use crate::parked::ParkedCalls;
 use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
 use crate::tasks::{Again, LongCall, Tasks};
@@ -94,6 +96,7 @@ impl Stateless {
             view: arrival.view,
             version: Version::MODERN,
             capabilities: stated.capabilities,
+            mgp: stated.mgp,
             back: Back::Alone,
         });
         let attempt = Attempt {
@@ -343,6 +346,8 @@ pub struct Stated {
     pub version: String,
     /// What the client can be asked for.
     pub capabilities: ClientCapabilities,
+    /// What of MGP may be said to the client.
+    pub mgp: Negotiated,
     /// The least severe log level it wants.
     pub level: Option<Level>,
     /// The progress token it gives, as JSON text.
@@ -403,6 +408,7 @@ pub fn read<'a>(
     let stated = Stated {
         version,
         capabilities: ClientCapabilities::read(Some(declared)),
+        mgp: negotiation::with_client(Some(declared), Era::Modern),
         level: meta.log_level.map(level_of).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
         state: text(said.request_state).filter(|state| seal::is_ours(state)),
@@ -417,6 +423,15 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
 }
 
 impl Stated {
+    /// In whose words the request is answered.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        Dialect {
+            version: Version::MODERN,
+            mgp: self.mgp.says_codes(),
+        }
+    }
+
     /// Only the one modern version is spoken here; the others begin with `initialize`.
     ///
     /// # Errors

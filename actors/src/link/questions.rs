@@ -191,6 +191,7 @@ mod tests {
     use crate::link::scripted::Scripted;
     use crate::link::{Call, Mirror};
     use crate::request::{Back, Caller, Outcome};
+    use mgp_protocol::mgp::negotiation::PLAIN;
 
     /// A call of a stateless client that can be asked for forms, URLs and messages.
     fn call(it: &Scripted, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
@@ -207,6 +208,7 @@ mod tests {
             view: View::All,
             version: Version::MODERN,
             capabilities,
+            mgp: PLAIN,
             back: Back::Alone,
         });
         let attempt = Attempt {

@@ -7,6 +7,7 @@ use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_transports::lines::{self, QueueLimits};
 use mgp_transports::log::ServerLog;
 use serde_json::{Value, json};
@@ -59,6 +60,7 @@ impl Scripted {
             ServerLog::new(),
             heard.clone(),
             "1.0",
+            true,
         );
         let lines = BufReader::new(theirs).lines();
         Self { link, heard, lines }
@@ -83,6 +85,7 @@ impl Scripted {
             raw_capabilities: capabilities.into(),
             info: None,
             instructions: None,
+            mgp: PLAIN,
         });
         it
     }

@@ -16,6 +16,7 @@ use super::tasks::{only_as_task, through_task};
 use super::{Relay, progress_token};
 use crate::levels;
 use crate::link::{Call, Link, Mirror};
+use crate::negotiation;
 use crate::request::{Outcome, Request};
 
 /// A request on its way to a server.
@@ -102,8 +103,18 @@ pub(super) async fn along(
         era,
         mirror: outgoing.mirror(&headers),
     };
+    let redeclared = match era {
+        Era::Legacy => None,
+        Era::Modern => {
+            negotiation::redeclared(outgoing.params, &request.caller.mgp, link.mgp_in(era))
+        }
+    };
     link.call(call, |id| {
-        frame(id, outgoing.method, outgoing.spliced(Some(id)))
+        let mut splice = outgoing.spliced(Some(id));
+        if let Some((said, instead)) = redeclared {
+            splice.replace(said, instead);
+        }
+        frame(id, outgoing.method, splice)
     })
     .await
 }

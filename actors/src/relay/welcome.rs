@@ -13,7 +13,9 @@ use super::Relay;
 use super::tasks::with_tasks;
 use crate::catalog::Shown;
 use crate::link::Peer;
+use crate::negotiation;
 use crate::request::{Caller, Outcome};
+use crate::server::ServerHandle;
 
 /// How long an agent that asks for one server waits for it to be connected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,6 +38,7 @@ impl Relay {
             View::One(id) => self.one(id).await,
         };
         let capabilities = self.with_experiment(&capabilities, caller);
+        let capabilities = self.with_mgp(capabilities, caller);
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
             .unwrap_or_default();
@@ -56,6 +59,7 @@ impl Relay {
             View::One(id) => self.one(id).await,
         };
         let capabilities = with_tasks(&capabilities, self.offers_tasks(&caller.view));
+        let capabilities = self.with_mgp(capabilities, caller);
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
             .unwrap_or_default();
@@ -65,6 +69,19 @@ impl Relay {
             Version::MODERN
         )
         .into())
+    }
+
+    /// MGP-023, MGP-028: only where the client declared itself; with the facts of the one server it
+    /// sees, when it sees one.
+    fn with_mgp(&self, capabilities: String, caller: &Caller) -> String {
+        let server = match &caller.view {
+            View::All => None,
+            View::One(id) => self.servers.load().get(id).cloned(),
+        };
+        let trust = server.as_deref().map(ServerHandle::trust);
+        let of = server.as_deref().zip(trust);
+        let of = of.map(|(server, trust)| (server.id.as_str(), trust.as_str()));
+        negotiation::answered(capabilities, &caller.mgp, of)
     }
 
     /// What the kernel says of itself, as an `Implementation` object.

@@ -8,10 +8,12 @@ use std::time::Duration;
 use mgp_engine::catalog::Counts;
 use mgp_engine::lifecycle::State;
 use mgp_engine::moment::Moment;
+use mgp_engine::risk;
 use mgp_engine::spec::TrustLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::servers::Server;
+use mgp_protocol::mgp::negotiation::Active;
+use mgp_protocol::mgp::servers::{Server, Spoken as SpokenMgp};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::slot::{Slot, Tenancy};
 use mgp_sync::snapshot::Snapshot;
@@ -150,6 +152,15 @@ impl ServerHandle {
         self.status.borrow().clone()
     }
 
+    /// How far it is trusted: the operator's word, or less where it says less of itself.
+    #[must_use]
+    pub fn trust(&self) -> TrustLevel {
+        let link = self.link.get();
+        let said = link.as_deref().and_then(|link| link.mgp().active());
+        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        risk::trust(self.status.borrow().trust, claimed)
+    }
+
     /// Follows what the supervisor publishes.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<Status> {
@@ -220,7 +231,11 @@ impl ServerHandle {
             noise_lines,
             oversized,
             rejected: status.rejected,
-            trust_level: trust(status.trust).to_owned(),
+            trust_level: self.trust().as_str().to_owned(),
+            mgp: link
+                .as_deref()
+                .and_then(|l| l.mgp().active())
+                .map(spoken_mgp),
         }
     }
 
@@ -337,10 +352,13 @@ fn name_version(info: &str) -> String {
         .to_owned()
 }
 
-fn trust(level: TrustLevel) -> &'static str {
-    match level {
-        TrustLevel::Sandboxed => "sandboxed",
-        TrustLevel::Standard => "standard",
-        TrustLevel::Trusted => "trusted",
+fn spoken_mgp(active: &Active) -> SpokenMgp {
+    let said = &active.peer;
+    SpokenMgp {
+        version: active.version.to_string(),
+        extensions: active.words().iter().map(ToString::to_string).collect(),
+        server_id: said.server_id.clone(),
+        permissions_required: said.permissions_required.clone(),
+        trust_level: said.trust_level.clone(),
     }
 }

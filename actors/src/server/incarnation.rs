@@ -274,7 +274,13 @@ impl Life {
             self.log.clone(),
             self.upward.clone(),
             &self.connector.version,
+            self.offers_mgp(),
         )
+    }
+
+    /// to every server, but for one whose entry says `mgp = false`.
+    pub(super) fn offers_mgp(&self) -> bool {
+        !self.spec.mgp.suppressed
     }
 
     /// Handshake, first lists, then on until told to end.

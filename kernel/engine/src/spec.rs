@@ -175,6 +175,18 @@ pub enum TrustLevel {
     Trusted,
 }
 
+impl TrustLevel {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sandboxed => "sandboxed",
+            Self::Standard => "standard",
+            Self::Trusted => "trusted",
+        }
+    }
+}
+
 /// `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MgpDeclaration {

@@ -82,7 +82,7 @@ impl Relay {
             params.push_str(&format!(",{}:{json}", quoted(name)));
         }
         params.push('}');
-        let params = self.stamped(task.request, &params, true);
+        let params = self.stamped(task.request, task.link, &params, true);
         let outgoing = Outgoing {
             tool: None,
             server: &task.link.server,

@@ -122,6 +122,23 @@ pub struct Server {
     pub oversized: u64,
     /// Definitions that were not taken, with the reason.
     pub rejected: Vec<String>,
-    /// MGP trust level.
+    /// MGP trust level in force: the operator's, or less where the server itself says less.
     pub trust_level: String,
+    /// What of MGP is spoken with it; `None` where that is plain MCP.
+    pub mgp: Option<Spoken>,
+}
+
+/// The MGP spoken with a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Spoken {
+    /// The lower of both versions.
+    pub version: String,
+    /// The extensions in common, in the server's own words.
+    pub extensions: Vec<String>,
+    /// What the server calls itself.
+    pub server_id: Option<String>,
+    /// The permissions the server says it needs.
+    pub permissions_required: Vec<String>,
+    /// The trust level the server claims, as it wrote it.
+    pub trust_level: Option<String>,
 }

@@ -253,15 +253,6 @@ impl Refusal {
         let error = ErrorObject::new(code.number(), message).with_data(&json!({"_mgp": recovery}));
         Rendered::Error(serde_json::to_string(&error).expect("an error object is always JSON"))
     }
-
-    /// The whole answer to the request `id`, for a caller that negotiated MGP.
-    #[must_use]
-    pub fn answer_mgp(&self, id: &str, version: Version) -> Vec<u8> {
-        match self.render_mgp(version) {
-            Rendered::Error(error) => crate::jsonrpc::error(id, &error),
-            Rendered::Result(result) => crate::jsonrpc::result(id, &result),
-        }
-    }
 }
 
 #[cfg(test)]
