@@ -13,6 +13,7 @@ mod own;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
+mod tracing;
 mod welcome;
 
 use std::sync::Arc;

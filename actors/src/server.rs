@@ -270,6 +270,7 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
+        self.audit.forward(&link);
         self.tell_connected(&link);
         self.subscriptions.server_back(&self.handle.id);
         for list in std::mem::take(&mut state.changed) {
@@ -315,10 +316,7 @@ impl ServerActor {
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
-        let was_there = matches!(
-            state.lifecycle.state(),
-            State::Connected | State::Draining
-        );
+        let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
         if state.asked_to_stop {
             let why = state.why.map(|why| format!("stopped ({why})"));
             if was_there {

@@ -153,6 +153,8 @@ impl Writer {
             self.open.lines.clear();
             // One large group does not keep its memory for good.
             self.open.lines.shrink_to(1 << 20);
+            let last = self.chain.head().sequence;
+            self.ledger.written.send_replace(last);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
@@ -214,6 +215,12 @@ impl Link {
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
                 {
                     self.withdrawn(&id);
+                }
+            }
+            // From a server that did not agree to it, it means nothing.
+            "notifications/mgp.audit" => {
+                if self.mgp().features().contains(Features::AUDIT) {
+                    self.upward.reported(&self.server, params);
                 }
             }
             _ => self.pass_on(method, params, via),

@@ -1,13 +1,13 @@
 //! A server's coming and going, written down (MGP §6.4).
 
 use mgp_engine::restart::{Exit, Verdict};
-use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use mgp_protocol::dialect::Era;
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use serde_json::{Map, Value};
 
 use super::ServerActor;
-use crate::link::Link;
 use crate::audit::{by_kernel, event};
+use crate::link::Link;
 use crate::trace::Trace;
 
 impl ServerActor {
@@ -15,9 +15,12 @@ impl ServerActor {
     pub(super) fn tell_connected(&self, link: &Link) {
         let mut details = Map::new();
         let peers = [Era::Legacy, Era::Modern].map(|era| link.peer_in(era));
-        let versions = peers.into_iter().flatten().map(|peer| peer.version.as_str());
+        let versions = peers
+            .into_iter()
+            .flatten()
+            .map(|peer| peer.version.as_str());
         details.insert("protocol_versions".into(), versions.collect());
-        let mgp = link.mgp().words();
+        let mgp = link.mgp().active().map_or(&[][..], |active| active.words());
         details.insert("mgp".into(), mgp.iter().copied().collect());
         self.audit
             .tell(self.of_server(EventType::ServerConnected, Outcome::Success, details));
