@@ -388,14 +388,15 @@ impl Agent {
         }
     }
 
-    /// Asks the client something for a server, on the stream of the request that caused it.
+    /// Asks the client something, for a server or for the kernel itself, on the stream of the request
+    /// that caused it.
     ///
     /// # Errors
     /// [`Unanswered`] says why there is no answer.
     pub async fn ask(
         &self,
         exchange: &Exchange,
-        link: &Arc<Link>,
+        link: Option<&Arc<Link>>,
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
@@ -403,7 +404,9 @@ impl Agent {
         let token = params.and_then(progress_token);
         let asked = Asked {
             answer: sender,
-            heeds: token.map(|token| (Arc::downgrade(link), token.get().into())),
+            heeds: token
+                .zip(link)
+                .map(|(token, link)| (Arc::downgrade(link), token.get().into())),
         };
         let id = self.asked.insert(asked).map_err(|refused| match refused {
             Refused::Full(_) => Unanswered::Overloaded,

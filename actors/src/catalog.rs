@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::catalog::{Catalog, Offer, changes};
+use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
 use mgp_engine::moment::Moment;
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
@@ -223,8 +223,16 @@ impl CatalogActor {
             peers: state.peers.clone(),
             fetched: state.fetched.clone(),
         }));
-        for (view, kind) in changed {
-            self.directory.list_changed(&view, kind);
+        for (view, kind) in &changed {
+            let of = |(changed, of_kind): &(View, Kind)| match changed {
+                View::One(server) if of_kind == kind => Some(server.clone()),
+                View::One(_) | View::All => None,
+            };
+            let servers: Vec<_> = match view {
+                View::One(server) => vec![server.clone()],
+                View::All => changed.iter().filter_map(of).collect(),
+            };
+            self.directory.list_changed(view, *kind, &servers);
         }
         state.waiting.drain(..).for_each(|reply| reply.send(()));
     }

@@ -25,7 +25,7 @@ use crate::agent::{Agent, Outward, send_line};
 use crate::agents::Reception;
 use crate::attempts::Outlet;
 use crate::mailbox::{Alive, Kind};
-use crate::request::{Back, Caller, Outcome, Request, answer_frame};
+use crate::request::{Back, Caller, Outcome, Request, answer_frame, identity};
 use crate::stateless::{self, Arrival};
 use crate::trace::Trace;
 
@@ -294,7 +294,8 @@ impl Inbound {
                 View::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
             }
         };
-        if !self.reception.routes.knows(&view) {
+        let who = identity(&self.agent.id, self.agent.operator);
+        if !self.reception.routes.knows(&view, &who) {
             return Err(Refusal::UnknownServer(view.to_string()));
         }
         self.view

@@ -25,6 +25,7 @@ use mgp_transports::sse;
 use self::answer::{plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
 use crate::agents::Reception;
+use crate::request::identity;
 use crate::session::{Session, Sessions};
 
 pub use self::auth::Auth;
@@ -75,7 +76,8 @@ impl HttpDoor {
             Ok(agent) => agent,
             Err(words) => return auth::challenge(words),
         };
-        if !self.reception.routes.knows(&view) {
+        let who = identity(&agent, false);
+        if !self.reception.routes.knows(&view, &who) {
             let words = format!("no server {view}; `mgp servers list` shows the known ones");
             return refusal(StatusCode::NOT_FOUND, &words);
         }

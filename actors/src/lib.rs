@@ -35,3 +35,4 @@ pub mod subscriptions;
 pub mod tasks;
 pub mod time;
 pub mod trace;
+pub mod validation;

@@ -40,7 +40,7 @@ use crate::exchange::Exchange;
 use crate::negotiation;
 use crate::request::Caller;
 
-pub use self::calls::{Call, Mirror};
+pub use self::calls::{Call, Leave, Mirror};
 pub use self::envelope::wrapped;
 pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
 use self::turns::TurnQueue;

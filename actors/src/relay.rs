@@ -3,9 +3,11 @@
 //! Reads published snapshots only. Payloads stay the text they came as; what must change (a name, a
 //! URI, a progress token) is spliced.
 
+mod access;
 mod audited;
 mod calls;
 mod checks;
+mod confirmation;
 mod forward;
 mod listening;
 mod lists;
@@ -15,6 +17,8 @@ mod subscribing;
 mod tasks;
 mod tracing;
 mod welcome;
+
+pub use self::confirmation::Confirmation;
 
 use std::sync::Arc;
 
@@ -34,10 +38,13 @@ use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
-use crate::request::Request;
+use crate::request::{Caller, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
+use crate::validation::Validation;
+
+pub use access::SiftedLists;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -50,6 +57,8 @@ pub struct Relay {
     pub approvals: ApprovalsHandle,
     /// Who may call what.
     pub access: AccessHandle,
+    /// Lists for those who may not see everything.
+    pub sifted: SiftedLists,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.
@@ -58,6 +67,10 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// Who looks at arguments.
+    pub validation: Validation,
+    /// How a person's yes is had.
+    pub confirmation: Confirmation,
     /// Where what is done is written down.
     pub audit: AuditHandle,
     /// The kernel ends.
@@ -81,13 +94,15 @@ impl Relay {
         handle.connection(&request.exchange).await
     }
 
-    /// The servers an agent with this view may reach, connected right now.
-    fn links(&self, view: &View) -> Vec<Arc<Link>> {
+    /// The servers a caller may reach, connected right now.
+    fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let servers = self.servers.load();
-        match view {
+        let mut links: Vec<_> = match &caller.view {
             View::All => servers.values().filter_map(|s| s.link()).collect(),
             View::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
-        }
+        };
+        links.retain(|link| self.sees(caller, &link.server));
+        links
     }
 }
 

@@ -41,6 +41,15 @@ pub struct Caller {
     pub back: Back,
 }
 
+/// Who somebody is, as far as it decides what may be done.
+#[must_use]
+pub fn identity(agent: &AgentId, operator: bool) -> Principal {
+    match operator {
+        true => Principal::Operator(agent.as_str().into()),
+        false => Principal::Agent(agent.clone()),
+    }
+}
+
 /// The way back to a caller.
 #[derive(Debug)]
 pub enum Back {
@@ -72,10 +81,7 @@ impl Caller {
     /// Who asks, as far as it decides what may be done.
     #[must_use]
     pub fn identity(&self) -> Principal {
-        match self.operator {
-            true => Principal::Operator(self.agent.as_str().into()),
-            false => Principal::Agent(self.agent.clone()),
-        }
+        identity(&self.agent, self.operator)
     }
 
     /// Whom sealed records are for: they open for the client they were given to, and where it was
@@ -121,8 +127,14 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;
 
-    /// True when the view names something that exists.
-    fn knows(&self, view: &View) -> bool;
+    /// True when the view names something that exists, as far as this caller may know.
+    fn knows(&self, view: &View, who: &Principal) -> bool;
+
+    /// Whether a call that waited for its client may go on.
+    ///
+    /// # Errors
+    /// What a new call of the same would be answered.
+    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal>;
 
     /// An agent has gone: what it subscribed to ends.
     fn farewell(&self, agent: &Agent);

@@ -67,6 +67,9 @@ pub enum ServerMsg {
     Panic,
 }
 
+/// What is odd about tools, as far as it is told: enough to see what a server gets wrong.
+const ODD_MAX: usize = 20;
+
 /// What never changes.
 #[derive(Debug, Clone)]
 pub struct ServerActor {
@@ -297,6 +300,7 @@ impl ServerActor {
         if more > 0 {
             state.notes.push(format!("and {more} more"));
         }
+        state.notes.extend(state.offer.odd().take(ODD_MAX));
         self.catalog.offer(state.offer.clone(), state.fetched, link)
     }
 

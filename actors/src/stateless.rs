@@ -162,6 +162,11 @@ impl Stateless {
             .take(state.call)
             .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
         let exchange = parked.errand.exchange.clone();
+        // What was taken back while the call waited reaches it before its answers do.
+        if let Err(refusal) = self.routes.still(caller, method, params) {
+            exchange.cancel();
+            return Err(refusal);
+        }
         let attempts = exchange.attempts().expect("only such calls are parked");
         attempts.follow(attempt);
         attempts.answer(member(params, "inputResponses").unwrap_or("{}"));

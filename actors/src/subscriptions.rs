@@ -233,12 +233,14 @@ impl SubscriptionsActor {
         interested: impl Iterator<Item = ConnectionId>,
     ) {
         let shown = self.shown.load();
+        let open = self.directory.opening(server);
         for agent in interested.filter_map(|who| self.directory.get(who)) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             let frame = match *server == own() {
                 true => renamed(params, uri),
+                false if !open(caller) => continue,
                 false => renamed(params, &shown.catalog.shown_uri(&caller.view, server, uri)),
             };
             agent.tell(frame, Class::Kept);

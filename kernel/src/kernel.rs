@@ -19,16 +19,18 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::Relay;
+use mgp_actors::relay::{Confirmation, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
 use mgp_actors::time::unix_ms;
+use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::risk::Caution;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -42,7 +44,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
-use crate::config::{KernelConfig, Loaded};
+use crate::config::KernelConfig;
 use crate::operator::Operator;
 use crate::routes::Table;
 use crate::source::{self, Source};
@@ -170,17 +172,17 @@ async fn grow(
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
-    let directory = Arc::new(Directory::default());
-    let (access, access_cell) = access(&options.loaded, kept.books, &directory).await?;
+    let table = table(kernel, &kept.books);
+    let directory = Arc::new(Directory::new(table.clone()));
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+    };
+    let (access, _) = Actor::spawn(None, access, kept.books).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let (guard, _) = Actor::spawn(None, guard_of(mark.clone()), ()).await?;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::from(servers.clone())),
@@ -198,8 +200,9 @@ async fn grow(
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
-        access_cell,
+        access.get_cell(),
     ];
+    let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
@@ -237,11 +240,14 @@ async fn grow(
         shown,
         servers,
         access,
+        sifted: SiftedLists::default(),
         approvals,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        validation: Validation::default(),
+        confirmation: confirmation(kernel),
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -261,26 +267,35 @@ async fn grow(
     })
 }
 
-/// Who owns the grants, and how it is asked.
-async fn access(
-    loaded: &Loaded,
-    books: Books,
-    directory: &Arc<Directory>,
-) -> Result<(AccessHandle, ActorCell), ractor::SpawnErr> {
+/// What calls are decided by before the configuration is in force.
+fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
     let defaults = Defaults {
-        kernel: loaded.kernel.access.default_policy,
+        kernel: kernel.access.default_policy,
         servers: HashMap::new(),
     };
-    let table = AccessTable::build(books.grants(), books.authority(), defaults, unix_ms(), 1);
-    let table = Arc::new(Snapshot::new(table));
-    let actor = AccessActor {
-        table: table.clone(),
-        directory: directory.clone(),
-    };
-    let (actor, _) = Actor::spawn(None, actor, books).await?;
-    let cell = actor.get_cell();
-    let reveal = loaded.kernel.access.reveal;
-    Ok((AccessHandle::new(Mailbox::new(actor), table, reveal), cell))
+    let (grants, authority) = (books.grants(), books.authority());
+    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
+    Arc::new(Snapshot::new(table))
+}
+
+/// How a person's yes is had.
+fn confirmation(kernel: &KernelConfig) -> Confirmation {
+    let asked = &kernel.confirmation;
+    Confirmation {
+        caution: Caution {
+            confirm_moderate: asked.moderate,
+        },
+        patience: asked.timeout,
+        operator_queue: asked.operator_queue,
+    }
+}
+
+fn guard_of(mark: String) -> GuardActor {
+    GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark,
+    }
 }
 
 /// What is offered before any server is connected.

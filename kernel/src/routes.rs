@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mgp_actors::agent::Agent;
 use mgp_actors::relay::{Relay, nothing};
 use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Kind, Tool, View};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::PREFIX;
@@ -92,8 +93,12 @@ impl Routes for Table {
         Box::pin(async move { relay.welcome(&caller).await })
     }
 
-    fn knows(&self, view: &View) -> bool {
-        self.relay.knows(view)
+    fn knows(&self, view: &View, who: &Principal) -> bool {
+        self.relay.knows(view, who)
+    }
+
+    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
+        self.relay.still(caller, method, params)
     }
 
     fn farewell(&self, agent: &Agent) {

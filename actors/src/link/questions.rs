@@ -158,7 +158,10 @@ impl Link {
         let Some(agent) = self.upward.only_rooted(&self.server) else {
             return question::no_roots();
         };
-        match agent.ask(&agent.outside(), self, method, params).await {
+        match agent
+            .ask(&agent.outside(), Some(self), method, params)
+            .await
+        {
             Ok(answer) => answer,
             Err(_) => question::no_roots(),
         }
@@ -227,6 +230,7 @@ mod tests {
                 exchange: &own,
                 token: None,
                 era: Era::Legacy,
+                leave: None,
                 mirror: Mirror {
                     method: "tools/call",
                     name: None,

@@ -211,6 +211,7 @@ fn cause(denial: &Denial) -> Option<EventType> {
         Denial::UnsafeCode { .. } => Some(EventType::CodeRejected),
         Denial::Permission { .. }
         | Denial::NotGranted { .. }
+        | Denial::Unconfirmed { .. }
         | Denial::NoCredentials(_)
         | Denial::CredentialsExpired(_)
         | Denial::RateLimited { .. }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
@@ -11,11 +12,13 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
+use super::access::not_granted;
 use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
 use super::{Relay, checks, progress_token, required, text, token_in};
-use crate::request::{Outcome, Request};
+use crate::request::{Caller, Outcome, Request};
+use crate::time::unix_ms;
 
 /// How often, and at which distance, the kernel looks whether a server's tools have been fetched
 /// again before it gives a call up: half a second, when a definition changed under a call.
@@ -35,13 +38,15 @@ impl Relay {
 
     async fn call_tool_seen(&self, request: &Request, seen: Arc<Seen>) -> Outcome {
         let generation = self.shown.load().catalog.generation();
-        match self.call_tool_once(request, &seen).await {
+        let mut admitted = false;
+        let outcome = match self.call_tool_once(request, &seen, &mut admitted).await {
             // The headers were made from an older definition of the tool; nothing was done yet.
             Err(Refusal::Peer(error)) if is_mismatch(&error) && self.moves_on(generation).await => {
-                self.call_tool_once(request, &seen).await
+                self.call_tool_once(request, &seen, &mut admitted).await
             }
             outcome => outcome,
-        }
+        };
+        outcome.map_err(|refusal| self.denied(refusal, admitted))
     }
 
     /// True as soon as a newer catalog is published.
@@ -55,7 +60,7 @@ impl Relay {
         false
     }
 
-    async fn call_tool_once(&self, request: &Request, seen: &Seen) -> Outcome {
+    async fn call_tool_once(&self, request: &Request, seen: &Seen, admitted: &mut bool) -> Outcome {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
@@ -69,20 +74,24 @@ impl Relay {
                 .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
         };
         seen.is_of(&route);
+        let (tool, unknown) = (Some(&*route.own_name), not_granted(&name));
+        let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
+        *admitted = true;
         checks::arguments(&name, &route, call.arguments)?;
+        let arguments = call.arguments.map_or("{}", RawValue::get);
+        self.validation.judge(&route, arguments).await?;
+        self.confirmed(request, &name, &route, arguments).await?;
         let outgoing = Outgoing {
             tool: Some(&route),
             server: &route.server,
+            leave: Some(&leave),
             method: "tools/call",
             params,
             edit: (call.name.get(), &route.own_name_json),
             token: token_in(call.meta),
             mirrored: Mirrored {
                 name: Some(&route.own_name),
-                arguments: Some((
-                    &route.param_headers,
-                    call.arguments.map_or("{}", RawValue::get),
-                )),
+                arguments: Some((&route.param_headers, arguments)),
             },
         };
         let result = self.forward(request, outgoing).await?;
@@ -107,9 +116,12 @@ impl Relay {
             .prompt(&request.caller.view, &name)
             .cloned()
             .ok_or_else(|| Refusal::UnknownPrompt(name.clone()))?;
+        let unknown = Refusal::UnknownPrompt(name);
+        let leave = self.admit(&request.caller, &route.server, None, unknown)?;
         let outgoing = Outgoing {
             tool: None,
             server: &route.server,
+            leave: Some(&leave),
             method: "prompts/get",
             params,
             edit: (get.name.get(), &route.own_name_json),
@@ -131,9 +143,12 @@ impl Relay {
             return Ok(self.read_own(&request.caller));
         }
         let (server, own) = self.owner(request, &uri)?;
+        let unknown = Refusal::UnknownResource(uri.clone());
+        let leave = self.admit(&request.caller, &server, None, unknown)?;
         let outgoing = Outgoing {
             tool: None,
             server: &server,
+            leave: Some(&leave),
             method: "resources/read",
             params,
             edit: (about.uri.get(), &quoted(&own)),
@@ -155,6 +170,8 @@ impl Relay {
         let params = required(request)?;
         let complete: completion::Complete<'_> = mcp::read(Some(params))?;
         let (server, part, own) = self.referred(request, &complete.reference)?;
+        let gone = Refusal::BadParams("`ref` names nothing that is there".into());
+        let leave = self.admit(&request.caller, &server, None, gone)?;
         let can = self
             .shown
             .load()
@@ -167,6 +184,7 @@ impl Relay {
         let outgoing = Outgoing {
             tool: None,
             server: &server,
+            leave: Some(&leave),
             method: "completion/complete",
             params,
             edit: (part, &quoted(&own)),
@@ -182,16 +200,26 @@ impl Relay {
         request: &Request,
         uri: &str,
     ) -> Result<(ServerId, String), Refusal> {
-        let view = &request.caller.view;
+        self.owner_of(&request.caller, uri)
+    }
+
+    /// The same, for a caller. A server that is not open to it owns nothing.
+    pub(super) fn owner_of(
+        &self,
+        caller: &Caller,
+        uri: &str,
+    ) -> Result<(ServerId, String), Refusal> {
+        let view = &caller.view;
         let shown = self.shown.load();
-        if let Some(route) = shown.catalog.resource(view, uri) {
+        if let Some(route) = shown.catalog.resource(view, uri)
+            && self.opens(caller, route.server)
+        {
             return Ok((route.server.clone(), route.uri.into_owned()));
         }
         // A server may know more than it lists; where it is clear which server is meant, it is asked.
-        let mut can = shown
-            .peers
-            .iter()
-            .filter(|(id, peer)| peer.capabilities.resources && is_shown(view, id));
+        let mut can = shown.peers.iter().filter(|(id, peer)| {
+            peer.capabilities.resources && is_shown(view, id) && self.opens(caller, id)
+        });
         match (can.next(), can.next()) {
             (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
             (None | Some(_), _) => Err(Refusal::UnknownResource(uri.to_owned())),
@@ -214,13 +242,16 @@ impl Relay {
                 let route = shown
                     .catalog
                     .prompt(view, &name)
+                    .filter(|prompt| self.opens(&request.caller, &prompt.server))
                     .ok_or(Refusal::UnknownPrompt(name))?;
                 Ok((route.server.clone(), raw.get(), route.own_name.to_string()))
             }
             "ref/resource" => {
                 let raw = reference.uri.ok_or_else(|| missing("uri"))?;
                 let uri = text(raw, "ref.uri")?;
-                let (server, own) = match shown.catalog.template(view, &uri) {
+                let template = shown.catalog.template(view, &uri);
+                let open = template.filter(|t| self.opens(&request.caller, &t.server));
+                let (server, own) = match open {
                     Some(template) => (template.server.clone(), template.uri.to_string()),
                     None => self.owner(request, &uri)?,
                 };
@@ -253,12 +284,15 @@ fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
 }
 
 impl Relay {
-    /// True when this view shows something that exists.
+    /// True when this view shows something that exists, as far as this caller may know.
     #[must_use]
-    pub fn knows(&self, view: &View) -> bool {
+    pub fn knows(&self, view: &View, who: &Principal) -> bool {
         match view {
             View::All => true,
-            View::One(id) => self.servers.load().contains_key(id),
+            View::One(id) => {
+                let table = self.access.table();
+                self.servers.load().contains_key(id) && table.sees(who, id, unix_ms())
+            }
         }
     }
 }

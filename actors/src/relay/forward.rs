@@ -12,11 +12,12 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
+use super::access::Admitted;
 use super::tasks::{only_as_task, through_task};
 use super::tracing::traced;
 use super::{Relay, progress_token};
 use crate::levels;
-use crate::link::{Call, Link, Mirror};
+use crate::link::{Call, Leave, Link, Mirror};
 use crate::negotiation;
 use crate::request::{Outcome, Request};
 
@@ -24,6 +25,8 @@ use crate::request::{Outcome, Request};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) server: &'a ServerId,
+    /// Leave of its caller, asked again right before it goes.
+    pub(super) leave: Option<&'a Admitted<'a>>,
     /// The tool that is called, when one is.
     pub(super) tool: Option<&'a Tool>,
     pub(super) method: &'a str,
@@ -102,6 +105,7 @@ pub(super) async fn along(
         exchange: &request.exchange,
         token: outgoing.token.map(RawValue::get),
         era,
+        leave: outgoing.leave.map(|leave| leave as &dyn Leave),
         mirror: outgoing.mirror(&headers),
     };
     let redeclared = match era {
@@ -215,6 +219,7 @@ pub(super) async fn send(
         exchange: &request.exchange,
         token: token.map(RawValue::get),
         era,
+        leave: outgoing.leave.map(|leave| leave as &dyn Leave),
         mirror: outgoing.mirror(&headers),
     };
     link.call(call, |id| {

@@ -88,7 +88,7 @@ impl Relay {
         let named = std::mem::take(&mut wanted.task_ids);
         let tasks: Vec<_> = named
             .into_iter()
-            .filter_map(|id| Some((self.tasks.find(&request.caller, &id)?, id)))
+            .filter_map(|id| Some((self.task(&request.caller, &id)?, id)))
             .collect();
         wanted.task_ids = tasks.iter().map(|(_, id)| id.clone()).collect();
         tasks

@@ -84,7 +84,7 @@ impl Relay {
         if let Some(agent) = request.caller.standing() {
             agent.set_level(level);
         }
-        let links = self.links(&request.caller.view);
+        let links = self.links(&request.caller);
         let telling = links.iter().map(|link| levels::tell(&self.directory, link));
         let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
         Ok(nothing())
@@ -96,7 +96,7 @@ impl Relay {
         if !caller.capabilities.roots {
             return;
         }
-        for link in self.links(&caller.view) {
+        for link in self.links(caller) {
             if link.asks_roots() && self.directory.rooted(&link.server, 3).len() < 3 {
                 link.notify("notifications/roots/list_changed", None);
             }

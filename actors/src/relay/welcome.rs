@@ -34,7 +34,7 @@ impl Relay {
     /// None at present; the type is that of every answer.
     pub async fn welcome(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
-            View::All => self.everything(),
+            View::All => self.everything(caller),
             View::One(id) => self.one(id).await,
         };
         let capabilities = self.with_experiment(&capabilities, caller);
@@ -55,10 +55,10 @@ impl Relay {
     /// None at present; the type is that of every answer.
     pub async fn discover(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
-            View::All => self.everything(),
+            View::All => self.everything(caller),
             View::One(id) => self.one(id).await,
         };
-        let capabilities = with_tasks(&capabilities, self.offers_tasks(&caller.view));
+        let capabilities = with_tasks(&capabilities, self.offers_tasks(caller));
         let capabilities = self.with_mgp(capabilities, caller);
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
@@ -92,11 +92,11 @@ impl Relay {
         )
     }
 
-    fn everything(&self) -> (String, String, Option<String>) {
+    fn everything(&self, caller: &Caller) -> (String, String, Option<String>) {
         (
             EVERYTHING.into(),
             self.info(),
-            instructions(&self.shown.load()),
+            instructions(&self.shown.load(), |id| self.sees(caller, id)),
         )
     }
 
@@ -152,9 +152,9 @@ fn relayed(peer: &Peer) -> String {
 }
 
 /// MCP-086: the instructions of all servers, each under its name; the whole is bounded.
-fn instructions(shown: &Shown) -> Option<String> {
+fn instructions(shown: &Shown, sees: impl Fn(&ServerId) -> bool) -> Option<String> {
     let mut out = String::new();
-    for (id, peer) in &shown.peers {
+    for (id, peer) in shown.peers.iter().filter(|(id, _)| sees(id)) {
         let Some(text) = peer.instructions.as_deref() else {
             continue;
         };

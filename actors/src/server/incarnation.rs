@@ -326,9 +326,11 @@ impl Life {
     }
 
     /// What its tools are judged by.
-    fn terms(&self, _link: &Link) -> Terms {
+    fn terms(&self, link: &Link) -> Terms {
+        let said = link.mgp().active();
+        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
         Terms {
-            trust: risk::trust(self.spec.mgp.trust_level, None),
+            trust: risk::trust(self.spec.mgp.trust_level, claimed),
             rules: self.spec.tools.clone(),
         }
     }

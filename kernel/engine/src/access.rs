@@ -261,6 +261,19 @@ impl Table {
         }
     }
 
+    /// True when everybody sees the same.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.agents.is_empty() && self.defaults.open()
+    }
+
+    /// Whether the server as a whole is open to the caller: its prompts and resources, what it says
+    /// unasked.
+    #[must_use]
+    pub fn opens(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        self.decide(principal, server, None, now_ms).permission == Permission::Allow
+    }
+
     /// Whether the caller knows of the server at all: it is open to it, or one of its tools is.
     #[must_use]
     pub fn sees(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {

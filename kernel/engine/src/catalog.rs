@@ -7,6 +7,7 @@ mod front;
 mod item;
 mod list;
 mod offer;
+mod sifted;
 mod view;
 
 use std::borrow::Cow;
@@ -26,6 +27,7 @@ use list::{Edition, List};
 pub use item::{BadItem, DEFINITION_MAX, NAME_MAX, Prompt, Resource, ResourceTemplate, Tool};
 pub use list::Paging;
 pub use offer::{Counts, ITEMS_MAX, LIST_MAX, Offer, Rejected, TEMPLATES_MAX};
+pub use sifted::Sifted;
 pub use view::{Kind, Readers, View};
 
 /// Where a URI leads.

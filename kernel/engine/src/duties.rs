@@ -39,13 +39,34 @@ pub struct Duties {
     /// Who looks at the arguments.
     pub validators: Validators,
     /// What code in the arguments is held against, where code is looked at.
-    pub code: Option<Arc<Policy>>,
+    pub code: Option<Arc<CodeRules>>,
     /// What could not be understood and was taken in its strictest sense; for the operator.
     pub odd: Vec<String>,
     side_effects: Vec<String>,
     read_only_hint: Option<bool>,
     code_arguments: Vec<String>,
     rules: Arc<ToolRules>,
+}
+
+/// How the code of a tool is judged.
+#[derive(Clone, Debug)]
+pub struct CodeRules {
+    /// What it is held against.
+    pub policy: Policy,
+    key: [u8; blake3::KEY_LEN],
+}
+
+impl CodeRules {
+    fn new(policy: Policy) -> Self {
+        let key = *blake3::hash(format!("{policy:?}").as_bytes()).as_bytes();
+        Self { policy, key }
+    }
+
+    /// Names the judgement of this code under this policy: the same name, the same verdict.
+    #[must_use]
+    pub fn name(&self, code: &str) -> [u8; blake3::OUT_LEN] {
+        *blake3::keyed_hash(&self.key, code.as_bytes()).as_bytes()
+    }
 }
 
 impl Duties {
@@ -72,7 +93,7 @@ impl Duties {
             confirms: terms.rules.confirms,
             permissions: said.permissions_required,
             validators,
-            code: code.map(Arc::new),
+            code: code.map(|policy| Arc::new(CodeRules::new(policy))),
             odd,
             side_effects: said.side_effects,
             read_only_hint: read_only_hint(definition),

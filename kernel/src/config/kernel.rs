@@ -13,7 +13,7 @@ use tracing::level_filters::LevelFilter;
 use super::audit::Audit;
 use super::section::Section;
 use super::server::read_limits;
-use super::tools::read_validation;
+use super::tools::{read_confirmation, read_validation};
 
 /// Everything in the configuration that is not a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct KernelConfig {
     pub limits: ServerLimits,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
+    /// `[confirmation]`: a person's yes to dangerous calls.
+    pub confirmation: Confirmation,
 }
 
 /// `[http]`.
@@ -109,6 +111,27 @@ pub struct Questions {
 pub struct Lists {
     /// Entries on one page of a list.
     pub page_size: usize,
+}
+
+/// `[confirmation]`, but for whether there is any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// Moderate tools, too, need a yes where nobody granted them.
+    pub moderate: bool,
+    /// A question is open this long.
+    pub timeout: Duration,
+    /// Where the caller cannot be asked, the operator is.
+    pub operator_queue: bool,
+}
+
+impl Default for Confirmation {
+    fn default() -> Self {
+        Self {
+            moderate: false,
+            timeout: Duration::from_secs(300),
+            operator_queue: true,
+        }
+    }
 }
 
 /// `[access]`.
@@ -205,6 +228,8 @@ impl KernelConfig {
         read_limits(&mut limits, &mut self.limits);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
+        let confirmation = root.own("confirmation");
+        read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
     }
 }
 

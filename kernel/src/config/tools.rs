@@ -7,6 +7,7 @@ use mgp_engine::duties::{ToolRule, ToolRules};
 use mgp_engine::validators::Validator;
 use mgp_protocol::mgp::security::RiskLevel;
 
+use super::kernel::Confirmation;
 use super::nearest::{listed, nearest};
 use super::section::Section;
 
@@ -40,12 +41,26 @@ pub(super) fn read_validation(
     section.finish();
 }
 
+/// `[confirmation]`: `enabled` is a rule for all tools, the rest is how it is done.
+pub(super) fn read_confirmation(
+    mut section: Section<'_, '_, '_>,
+    rules: &mut ToolRules,
+    confirmation: &mut Confirmation,
+) {
+    section.flag("enabled", &mut rules.confirms);
+    section.flag("moderate", &mut confirmation.moderate);
+    section.secs("timeout_secs", 1..=86_400, &mut confirmation.timeout);
+    section.flag("operator_queue", &mut confirmation.operator_queue);
+    section.finish();
+}
+
 /// The keys of `[servers.mgp]` that are about all tools of the server.
 pub(super) fn read_rules(section: &mut Section<'_, '_, '_>, rules: &mut ToolRules, folder: &Path) {
     if let Some(names) = read_validators(section) {
         rules.validators = names;
     }
     section.choice("code_safety", &LEVELS, &mut rules.code_safety);
+    section.flag("confirmation", &mut rules.confirms);
     read_roots(section, folder, rules);
 }
 

@@ -85,6 +85,7 @@ impl Relay {
         let params = self.stamped(task.request, task.link, &params, true);
         let outgoing = Outgoing {
             tool: None,
+            leave: None,
             server: &task.link.server,
             method,
             params: &params,

@@ -148,6 +148,27 @@ impl List {
         Arc::new(list)
     }
 
+    /// The entries of it that somebody may see, as a list of its own: its cursors lead nowhere else.
+    pub(super) fn sifted(&self, mark: u64, keep: impl Fn(&str) -> bool) -> Arc<Self> {
+        let kept = self.entries.iter().filter(|entry| keep(&entry.key));
+        let edition = Edition {
+            view: self.edition.view.clone(),
+            paging: self.edition.paging.clone(),
+            generation: mark,
+        };
+        let entries = kept.cloned().collect();
+        Self::make(self.kind, self.readers, &Arc::new(edition), None, entries)
+    }
+
+    /// Bytes of all its pages together.
+    pub(super) fn size(&self) -> usize {
+        self.pages.iter().map(|page| page.body.len()).sum()
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.edition.generation
+    }
+
     pub(super) fn same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.entries == other.entries
     }

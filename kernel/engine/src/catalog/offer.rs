@@ -182,6 +182,15 @@ impl Offer {
         }
     }
 
+    /// What its server says of its tools and nobody understands.
+    pub fn odd(&self) -> impl Iterator<Item = String> {
+        let tools = self.tools.items.iter();
+        tools.flat_map(|tool| {
+            let odd = tool.duties.odd.iter();
+            odd.map(|odd| format!("tool {}: {odd}", tool.own_name))
+        })
+    }
+
     /// What was not taken: at most 100 of each list, and how many more there were.
     #[must_use]
     pub fn rejected(&self) -> (Vec<&Rejected>, usize) {

@@ -85,14 +85,18 @@ fn code_is_judged_where_it_is_declared_and_where_nobody_is_trusted() {
     let declared = r#""security":{"code_safety":{"level":"unrestricted","max_code_size_bytes":9}}"#;
     let code = read("t", declared, &terms(TrustLevel::Standard))
         .code
-        .unwrap();
+        .unwrap()
+        .policy
+        .clone();
     assert_eq!(
         (code.level, code.max_code_size_bytes),
         (Level::Unrestricted, Some(9))
     );
     let code = read("t", declared, &terms(TrustLevel::Sandboxed))
         .code
-        .unwrap();
+        .unwrap()
+        .policy
+        .clone();
     assert_eq!(code.level, Level::Strict);
     for schema in [
         r#""inputSchema":{"properties":{"code":{"type":"string"}}}"#,
@@ -105,7 +109,9 @@ fn code_is_judged_where_it_is_declared_and_where_nobody_is_trusted() {
         );
         let code = read("t", schema, &terms(TrustLevel::Sandboxed))
             .code
-            .unwrap();
+            .unwrap()
+            .policy
+            .clone();
         assert_eq!(code.level, Level::Strict);
     }
     let zip = r#""inputSchema":{"properties":{"zip_code":{"type":"string"}}}"#;
@@ -120,7 +126,7 @@ fn a_formatted_argument_is_code() {
         r#""inputSchema":{"properties":{"body":{"format":"code"}}},"security":{"code_safety":{}}"#,
         &Terms::default(),
     );
-    let policy = duties.code.clone().unwrap();
+    let policy = duties.code.clone().unwrap().policy.clone();
     let judge = |args: &str| duties.judge("t", args, |code| code_safety::judge(&policy, code));
     assert!(judge(r#"{"body":"import json","name":"import subprocess"}"#).is_ok());
     let refused = judge(r#"{"body":"import subprocess"}"#);
@@ -147,7 +153,7 @@ fn the_operator_decides() {
         (set.risk.level, names(&set)),
         (RiskLevel::Safe, vec!["code_safety"])
     );
-    assert_eq!(set.code.unwrap().level, Level::Readonly);
+    assert_eq!(set.code.unwrap().policy.level, Level::Readonly);
     let other = read("sh", security, &with(rules.clone()));
     assert_eq!(names(&other), ["sandbox", "network_restricted"]);
     assert!(blocked(&other, r#"{"path":"/srv/a"}"#).is_none());

@@ -304,6 +304,7 @@ impl Outcome {
 fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
     match denial {
         Denial::Permission { .. }
+        | Denial::Unconfirmed { .. }
         | Denial::NotGranted { .. }
         | Denial::NoCredentials(_)
         | Denial::CredentialsExpired(_) => (Outcome::Denied, None),
