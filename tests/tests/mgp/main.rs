@@ -3,6 +3,8 @@
 mod audit;
 mod code_safety;
 mod confirmation;
+mod identity;
 mod made;
 mod negotiation;
+mod oauth;
 mod validators;
