@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
+use mgp_engine::health::HealthRules;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
@@ -33,6 +34,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[health]`: how often servers are asked how they are.
+    pub health: HealthRules,
     /// `[audit]`: what was done, written down.
     pub audit: Audit,
     /// `[access]`: who may call what.
@@ -228,6 +231,7 @@ impl KernelConfig {
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        read_health(root.own("health"), &mut self.health);
         self.audit.read(root.own("audit"));
         self.access.read(root.own("access"));
         self.log.read(root.own("log"));
@@ -328,6 +332,12 @@ impl Lists {
         section.count("page_size", 1..=10_000, &mut self.page_size);
         section.finish();
     }
+}
+
+fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
+    section.secs("interval_secs", 0..=DAY, &mut rules.interval);
+    section.count("misses", 1..=100, &mut rules.misses);
+    section.finish();
 }
 
 impl Access {

@@ -3,7 +3,9 @@
 mod audit;
 mod code_safety;
 mod confirmation;
+mod health;
 mod identity;
+mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
