@@ -3,10 +3,13 @@
 mod audit;
 mod code_safety;
 mod confirmation;
+mod errors;
 mod health;
 mod identity;
 mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
+mod retries;
+mod scene;
 mod validators;
