@@ -20,7 +20,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::{Confirmation, Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
@@ -237,6 +237,7 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
         approvals: approvals.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
@@ -255,6 +256,7 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        rates: Rates::new(options.loaded.kernel.rates),
         validation: Validation::default(),
         confirmation: confirmation(kernel),
         audit: kept.audit.clone(),

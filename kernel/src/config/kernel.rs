@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
 use mgp_engine::health::HealthRules;
+use mgp_engine::rates::RateRules;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
@@ -44,6 +45,8 @@ pub struct KernelConfig {
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
     pub limits: ServerLimits,
+    /// `[limits]`: how many calls an agent may make.
+    pub rates: RateRules,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
     /// `[confirmation]`: a person's yes to dangerous calls.
@@ -220,6 +223,9 @@ impl Default for Log {
 
 const DAY: u64 = 86_400;
 
+/// More calls than a kernel can make in a day.
+const MOST_CALLS: u64 = 1_000_000_000_000;
+
 impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
@@ -237,6 +243,13 @@ impl KernelConfig {
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
+        let rates = &mut self.rates;
+        limits.count(
+            "agent_calls_per_minute",
+            0..=MOST_CALLS,
+            &mut rates.per_minute,
+        );
+        limits.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
         let confirmation = root.own("confirmation");

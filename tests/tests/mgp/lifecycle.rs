@@ -258,8 +258,7 @@ async fn a_server_says_of_itself_that_it_drains_and_nothing_it_cannot_be() {
     .await;
     owner
         .call("it__announce", says("connected", "draining"))
-        .await
-        .text();
+        .await;
     until(&mut owner, "it", "state", "draining").await;
     let refused = agent.call("it__echo", json!({"text": "x"})).await;
     assert_eq!(refused.code(), 2001, "{}", refused.frame);
