@@ -1,5 +1,6 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+mod audit;
 mod code_safety;
 mod confirmation;
 mod errors;
