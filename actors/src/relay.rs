@@ -4,6 +4,7 @@
 //! URI, a progress token) is spliced.
 
 mod access;
+mod audited;
 mod calls;
 mod checks;
 mod confirmation;
@@ -17,6 +18,7 @@ mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
+mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;

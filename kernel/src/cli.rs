@@ -7,6 +7,7 @@ mod access;
 mod agents;
 mod approvals;
 mod arguments;
+mod audit;
 mod call;
 mod client;
 pub mod command;
@@ -34,7 +35,7 @@ pub use command::Cli;
 pub use failure::Failure;
 pub use up::{Doors, HttpDoor, Parts, UpOptions};
 
-use command::{Agents, Command, Servers, Tools};
+use command::{Agents, Audit, Command, Servers, Tools};
 use context::Context;
 
 /// Carries out what was typed; the parts that are not the command line's are in `parts`.
@@ -52,6 +53,7 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Servers(_)
         | Command::Agents(_)
         | Command::Tools(_)
+        | Command::Audit(_)
         | Command::Pending
         | Command::Approve(_)
         | Command::Deny(_)
@@ -86,6 +88,8 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Agents(Agents::Token(token)) => agents::token(context, token),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
+        Command::Audit(Audit::Tail(tail)) => audit::tail(context, &tail),
+        Command::Audit(Audit::Verify) => audit::verify(context),
         Command::Pending => approvals::pending(context),
         Command::Approve(approve) => approvals::approve(context, &approve),
         Command::Deny(deny) => approvals::deny(context, &deny),

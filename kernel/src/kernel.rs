@@ -246,6 +246,7 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
         approvals: approvals.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),

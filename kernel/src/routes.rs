@@ -164,6 +164,7 @@ impl Table {
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
             "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
+            "mgp/audit/replay" => Box::pin(async move { operator.replay(&request).await }),
             "mgp/approvals/list" => ready(operator.pending()),
             "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
             "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),

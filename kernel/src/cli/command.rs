@@ -10,7 +10,7 @@ Exit codes:
   1  it failed; the message says what to do
   2  the command line or the arguments of a tool are wrong
   3  no kernel is running
-  4  the tool answered, and its answer is an error
+  4  the tool answered, and its answer is an error; or the audit log is damaged
   130  interrupted
 
 Files:
@@ -80,6 +80,9 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Show what was done, and whether the log of it is whole.
+    #[command(subcommand)]
+    Audit(Audit),
     /// Show what waits for your answer.
     Pending,
     /// Say yes to what waits.
@@ -311,6 +314,36 @@ pub struct Call {
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
+}
+
+/// `mgp audit …`.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Show the last events.
+    Tail(Tail),
+    /// Look at every record of the log, with or without a running kernel.
+    #[command(after_help = "\
+Names each record that was changed, removed, moved or put in.
+Exits with 0 when the log is whole, with 4 when it is not.
+
+Examples:
+  mgp audit verify
+  mgp audit verify --data-dir /backup/mgp --json")]
+    Verify,
+}
+
+/// `mgp audit tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp audit tail
+  mgp audit tail -f --json | jq 'select(.result != \"SUCCESS\")'")]
+pub struct Tail {
+    /// Go on with new events as they come.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many of the last events.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub lines: u64,
 }
 
 /// `mgp approve`.

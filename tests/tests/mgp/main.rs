@@ -1,6 +1,7 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
 mod access;
+mod audit;
 mod code_safety;
 mod confirmation;
 mod errors;
