@@ -18,6 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::agent::Agent;
+use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
@@ -97,6 +98,7 @@ impl CatalogHandle {
         supervisor: Mailbox<ServerMsg>,
         subscriptions: SubscriptionsHandle,
         permissions: PermissionsHandle,
+        audit: AuditHandle,
     ) -> impl Upward + use<> {
         Up {
             permissions,
@@ -104,6 +106,7 @@ impl CatalogHandle {
             supervisor,
             subscriptions,
             directory: self.directory.clone(),
+            audit,
         }
     }
 
@@ -249,9 +252,14 @@ struct Up {
     subscriptions: SubscriptionsHandle,
     directory: Arc<Directory>,
     permissions: PermissionsHandle,
+    audit: AuditHandle,
 }
 
 impl Upward for Up {
+    fn reported(&self, server: &ServerId, params: Option<&str>) {
+        self.audit.heard(server, params);
+    }
+
     fn list_changed(&self, _server: &ServerId, what: List) {
         let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
     }

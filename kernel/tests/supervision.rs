@@ -149,8 +149,11 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: AuditHandle::off(),
     };
-    let (access, _) = Actor::spawn(None, access, books).await.unwrap();
+    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
+        .await
+        .unwrap();
     let shown = Arc::new(Snapshot::new(Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,

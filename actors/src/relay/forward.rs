@@ -13,6 +13,7 @@ use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 use super::tasks::{only_as_task, through_task};
+use super::tracing::traced;
 use super::{Relay, progress_token};
 use crate::levels;
 use crate::link::{Call, Leave, Link, Mirror};
@@ -117,6 +118,7 @@ pub(super) async fn along(
         if let Some((said, instead)) = redeclared {
             splice.replace(said, instead);
         }
+        traced(request, link, era, outgoing.params, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await
@@ -224,6 +226,7 @@ pub(super) async fn send(
         if let Some(token) = token {
             splice.replace(token.get(), id.to_string());
         }
+        traced(request, link, era, params, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await

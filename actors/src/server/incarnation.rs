@@ -80,6 +80,7 @@ impl Incarnation {
                 me.clone(),
                 actor.subscriptions.clone(),
                 actor.permissions.clone(),
+                actor.audit.clone(),
             )),
             me,
             permissions: actor.permissions.clone(),

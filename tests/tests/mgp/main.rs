@@ -1,11 +1,14 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+mod access;
 mod approvals;
+mod audit;
 mod code_safety;
 mod confirmation;
 mod errors;
 mod health;
 mod identity;
+mod kills;
 mod lifecycle;
 mod made;
 mod negotiation;
