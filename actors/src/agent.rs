@@ -81,9 +81,11 @@ pub struct Agent {
     /// Its number.
     pub connection: ConnectionId,
     /// Who it is, as the door knows.
-    pub id: AgentId,
+    id: AgentId,
     /// Came in over the owner-only socket.
-    pub operator: bool,
+    operator: bool,
+    /// The agent that the owner speaks as, on this connection.
+    stands_for: OnceLock<AgentId>,
     outward: Outward,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
@@ -135,6 +137,7 @@ impl Agent {
             connection: next_connection(),
             id,
             operator,
+            stands_for: OnceLock::new(),
             outward,
             caller: OnceLock::new(),
             ready: Flag::default(),
@@ -197,6 +200,31 @@ impl Agent {
         found.map(|(_, id)| id.as_str())
     }
 
+    /// Who it is, as the door knows.
+    #[must_use]
+    pub fn id(&self) -> &AgentId {
+        self.stands_for.get().unwrap_or(&self.id)
+    }
+
+    /// True for the owner who speaks as nobody else.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.operator && self.stands_for.get().is_none()
+    }
+
+    /// The owner speaks as one of the agents from now on, and can do no more than that one.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] for others than the owner, and after anything that was said as owner.
+    pub fn stand_for(&self, agent: AgentId) -> Result<(), Refusal> {
+        let late =
+            || Refusal::BadRequest("who this connection is for is said first, and once".into());
+        if !self.operator || self.caller().is_some() {
+            return Err(late());
+        }
+        self.stands_for.set(agent).map_err(|_| late())
+    }
+
     /// Takes the agent's `initialize`; the first one counts.
     ///
     /// # Errors
@@ -209,8 +237,8 @@ impl Agent {
         let version = Version::negotiate(&hello.protocol_version);
         let caller = Arc::new(Caller {
             connection: self.connection,
-            agent: self.id.clone(),
-            operator: self.operator,
+            agent: self.id().clone(),
+            operator: self.is_operator(),
             view,
             version,
             capabilities: ClientCapabilities::read(hello.capabilities),

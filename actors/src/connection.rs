@@ -240,8 +240,8 @@ impl Inbound {
         let begun = begun.and_then(|stated| {
             stated.check_version()?;
             let arrival = Arrival {
-                agent: self.agent.id.clone(),
-                operator: self.agent.operator,
+                agent: self.agent.id().clone(),
+                operator: self.agent.is_operator(),
                 view: self.view.get().cloned().unwrap_or(View::All),
                 id: id.clone(),
                 method: method.into(),
@@ -275,8 +275,8 @@ impl Inbound {
         self.agent.caller().cloned().unwrap_or_else(|| {
             Arc::new(Caller {
                 connection: self.agent.connection,
-                agent: self.agent.id.clone(),
-                operator: self.agent.operator,
+                agent: self.agent.id().clone(),
+                operator: self.agent.is_operator(),
                 view: View::All,
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
@@ -288,19 +288,39 @@ impl Inbound {
 
     fn open(&self, params: Option<&str>) -> Result<(), Refusal> {
         let open: door::Open = mcp::read(params)?;
+        if let Some(name) = &open.agent {
+            self.stand_for(name)?;
+        }
         let view = match open.server {
             None => View::All,
             Some(id) => {
                 View::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
             }
         };
-        let who = identity(&self.agent.id, self.agent.operator);
+        let who = identity(self.agent.id(), self.agent.is_operator());
         if !self.reception.routes.knows(&view, &who) {
             return Err(Refusal::UnknownServer(view.to_string()));
         }
         self.view
             .set(view)
             .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
+    }
+
+    /// The owner speaks as one of the agents.
+    fn stand_for(&self, name: &str) -> Result<(), Refusal> {
+        if name == AgentId::LOCAL {
+            return self.agent.stand_for(AgentId::new(AgentId::LOCAL));
+        }
+        let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
+        self.agent.stand_for(id.clone())?;
+        // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
+        if !self.reception.rostered.knows(&id) {
+            let name = &id.as_str()[AgentId::PREFIX.len()..];
+            return Err(Refusal::BadParams(format!(
+                "no agent {name}; `mgp agents list` shows the known ones, `mgp agents add {name}` makes it"
+            )));
+        }
+        Ok(())
     }
 
     fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {

@@ -9,7 +9,7 @@ use mgp_engine::catalog::{Kind, View};
 use mgp_engine::levels::Level;
 use mgp_engine::tasks::TaskRef;
 use mgp_protocol::dialect::Version;
-use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
 use mgp_protocol::splice::{Splice, member, quoted};
@@ -59,6 +59,15 @@ impl Directory {
     pub fn get(&self, connection: ConnectionId) -> Option<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.get(&connection).cloned()
+    }
+
+    /// Ends every connection of an agent that may not go on.
+    pub fn end_of(&self, id: &AgentId) {
+        for agent in self.all() {
+            if agent.id() == id {
+                agent.disconnect();
+            }
+        }
     }
 
     /// How many are connected.

@@ -3,6 +3,7 @@
 //! Everything said to a running kernel goes over its socket as MCP and MGP; there is no second,
 //! private way in.
 
+mod agents;
 mod approvals;
 mod arguments;
 mod call;
@@ -32,7 +33,7 @@ pub use command::Cli;
 pub use failure::Failure;
 pub use up::{Doors, HttpDoor, Parts, UpOptions};
 
-use command::{Command, Servers, Tools};
+use command::{Agents, Command, Servers, Tools};
 use context::Context;
 
 /// Carries out what was typed; the parts that are not the command line's are in `parts`.
@@ -48,6 +49,7 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Down
         | Command::Status
         | Command::Servers(_)
+        | Command::Agents(_)
         | Command::Tools(_)
         | Command::Pending
         | Command::Approve(_)
@@ -73,6 +75,10 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Down => detach::down(context),
         Command::Status => status::show(context),
         Command::Servers(servers) => dispatch_servers(context, servers),
+        Command::Agents(Agents::Add(add)) => agents::add(context, &add),
+        Command::Agents(Agents::List) => agents::list(context),
+        Command::Agents(Agents::Remove(named)) => agents::remove(context, &named.name),
+        Command::Agents(Agents::Token(token)) => agents::token(context, token),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
         Command::Pending => approvals::pending(context),

@@ -10,6 +10,7 @@ mod file;
 mod kernel;
 mod ledger;
 mod nearest;
+mod oauth;
 mod problem;
 mod reach;
 mod section;
@@ -31,6 +32,7 @@ pub use audit::Audit;
 pub use kernel::{
     Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
 };
+pub use oauth::OAuth;
 pub use problem::{Place, Problem, Weight};
 
 /// How a variable of the kernel's environment is looked up.

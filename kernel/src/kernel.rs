@@ -14,6 +14,7 @@ use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::audit::AuditHandle;
+use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
@@ -21,6 +22,7 @@ use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::relay::{Confirmation, Relay, SiftedLists};
 use mgp_actors::request::Routes;
+use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
@@ -31,6 +33,7 @@ use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::risk::Caution;
+use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -68,6 +71,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     let kept = Kept {
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
+        roster: hold::roster(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
         audit: auditing::open(&options)?,
     };
@@ -109,6 +113,7 @@ fn log_to_stderr(options: &UpOptions) {
 struct Kept {
     seal: SealKey,
     tasks: Vec<Record>,
+    roster: Roster,
     books: Books,
     audit: AuditHandle,
 }
@@ -120,7 +125,7 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let grown = grow(&options, kept, &closing)
         .await
         .map_err(|e| e.to_string())?;
-    let open = doors.open(&options, &grown.reception, &closing);
+    let open = doors.open(&options, &grown.reception, &grown.belongings, &closing);
     grown.source.set_doors(describe(&open));
     let files = options
         .loaded
@@ -164,6 +169,7 @@ struct Grown {
     guard: GuardHandle,
     reception: Reception,
     source: Arc<Source>,
+    belongings: Arc<Belongings>,
 }
 
 async fn grow(
@@ -182,30 +188,25 @@ async fn grow(
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let (guard, _) = Actor::spawn(None, guarding(&mark), ()).await?;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::from(servers.clone())),
         shown: shown.clone(),
     };
     let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await?;
-    let catalog = CatalogActor {
-        shown: shown.clone(),
-        directory: directory.clone(),
-    };
-    let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
+    let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
+    let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
+    let belongings = belongings(kernel, &directory, &tasks);
+    let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
         access.get_cell(),
+        roster_cell,
     ];
     let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
     let guard = GuardHandle::new(Mailbox::new(guard));
@@ -237,9 +238,9 @@ async fn grow(
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
+        roster: roster.clone(),
         closing: closing.clone(),
     });
-    let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let relay = Arc::new(Relay {
         shown,
         servers,
@@ -259,8 +260,9 @@ async fn grow(
     let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
     let reception = Reception {
         agents,
-        stateless: stateless(kernel, kept.seal, tasks, routes.clone()),
+        stateless: stateless(kept.seal, &belongings, routes.clone()),
         routes,
+        rostered: roster.rostered,
         directory,
     };
     Ok(Grown {
@@ -268,6 +270,7 @@ async fn grow(
         guard,
         reception,
         source,
+        belongings,
     })
 }
 
@@ -317,6 +320,54 @@ fn connector(mark: String) -> Connector {
     }
 }
 
+/// What merges what servers offer.
+fn showing(shown: &Arc<Snapshot<Shown>>, directory: &Arc<Directory>) -> CatalogActor {
+    CatalogActor {
+        shown: shown.clone(),
+        directory: directory.clone(),
+    }
+}
+
+/// What ends every child when the kernel dies.
+fn guarding(mark: &str) -> GuardActor {
+    GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    }
+}
+
+/// Where agents have things under way.
+fn belongings(
+    kernel: &KernelConfig,
+    directory: &Arc<Directory>,
+    tasks: &Arc<Tasks>,
+) -> Arc<Belongings> {
+    Arc::new(Belongings {
+        directory: directory.clone(),
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        tasks: tasks.clone(),
+        sessions: OnceLock::new(),
+    })
+}
+
+/// Who has a token, and who keeps it.
+async fn roster(
+    options: &UpOptions,
+    before: Roster,
+    belongings: &Arc<Belongings>,
+) -> Result<(RosterHandle, ActorCell), ractor::SpawnErr> {
+    let rostered = Rostered::new(before);
+    let actor = RosterActor {
+        file: hold::roster_file(&options.data_dir),
+        rostered: rostered.clone(),
+        belongings: belongings.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, ()).await?;
+    let cell = actor.get_cell();
+    Ok((RosterHandle::new(Mailbox::new(actor), rostered), cell))
+}
+
 fn tasks(
     options: &UpOptions,
     seal: &SealKey,
@@ -336,15 +387,11 @@ fn tasks(
     )
 }
 
-fn stateless(
-    kernel: &KernelConfig,
-    seal: SealKey,
-    tasks: Arc<Tasks>,
-    routes: Arc<dyn Routes>,
-) -> Arc<Stateless> {
+fn stateless(seal: SealKey, belongings: &Belongings, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+    let tasks = belongings.tasks.clone();
     Arc::new(Stateless {
         routes,
-        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        parked: belongings.parked.clone(),
         seal,
         boot: tasks.boot(),
         tasks,

@@ -1,4 +1,6 @@
-//! What the operator asks of the kernel itself: `mgp/kernel/*` and `mgp/servers/*`.
+//! What the operator asks of the kernel itself: `mgp/kernel/*`, `mgp/servers/*` and `mgp/agents/*`.
+
+mod agents;
 
 mod approvals;
 
@@ -13,6 +15,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
 use mgp_actors::mailbox::{Kind, Reply};
 use mgp_actors::request::{Outcome, Request};
+use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::time::moment;
 use mgp_engine::lifecycle::{State, Why};
@@ -53,6 +56,8 @@ pub struct Operator {
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
     pub source: Arc<Source>,
+    /// The agents that have a token.
+    pub roster: RosterHandle,
     /// Ends the kernel.
     pub closing: CancellationToken,
 }

@@ -1,6 +1,7 @@
 //! The words of MGP that the kernel says and reads.
 
 pub mod access;
+pub mod agents;
 pub mod approvals;
 pub mod audit;
 pub mod door;

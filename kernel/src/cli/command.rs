@@ -74,6 +74,9 @@ pub enum Command {
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),
+    /// Give agents names and tokens.
+    #[command(subcommand)]
+    Agents(Agents),
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
@@ -111,9 +114,9 @@ Starts the kernel when none runs. Everything on stdout is JSON-RPC; messages go 
 Example, in a client's configuration:
   \"mcpServers\": { \"mgp\": { \"command\": \"mgp\", \"args\": [\"stdio\"] } }")]
 pub struct Stdio {
-    /// Name of the agent, shown to people.
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    /// The agent to speak as: one of `mgp agents list`, with its access and no more.
+    #[arg(long, value_name = "NAME", default_value = "agent.local")]
+    pub agent: String,
     /// Show only this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
@@ -191,6 +194,78 @@ pub struct Logs {
     /// How many of the last lines.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub lines: usize,
+}
+
+/// `mgp agents …`.
+#[derive(Debug, Subcommand)]
+pub enum Agents {
+    /// Make an agent and show its token, this once.
+    Add(AddAgent),
+    /// Show every agent that has a token.
+    List,
+    /// Take an agent's token away; what the agent has under way ends.
+    Remove(NamedAgent),
+    /// Show how old an agent's token is, or make a new one in its place.
+    Token(AgentToken),
+}
+
+/// `mgp agents add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp agents add alice
+  mgp agents add ci --expires 30d
+
+The token is printed once and kept as a hash. Its holder comes in at the HTTP door with
+`Authorization: Bearer mgp_…`, and is agent.alice.")]
+pub struct AddAgent {
+    /// The agent's name: letters, digits, '.', '_' and '-'.
+    pub name: String,
+    /// How long the token is good: 90s, 45m, 12h, 30d; for ever when not given.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub expires: Option<u64>,
+}
+
+/// An agent by its name.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  mgp agents remove alice")]
+pub struct NamedAgent {
+    /// The agent's name, with or without `agent.`.
+    pub name: String,
+}
+
+/// `mgp agents token`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp agents token alice                        # when it was made, and until when it is good
+  mgp agents token alice --rotate --expires 7d  # a new one; the one before is good for nothing at once")]
+pub struct AgentToken {
+    /// The agent's name, with or without `agent.`.
+    pub name: String,
+    /// Make a new token in place of the one before, and show it this once.
+    #[arg(long)]
+    pub rotate: bool,
+    /// How long the new one is good: 90s, 45m, 12h, 30d; for ever when not given.
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "rotate")]
+    pub expires: Option<u64>,
+}
+
+/// A time like `30d`, in seconds.
+fn span(text: &str) -> Result<u64, String> {
+    let wrong = || "a time is a number and s, m, h or d, like 90s or 30d".to_owned();
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number
+        .checked_mul(seconds)
+        .filter(|all| *all > 0)
+        .ok_or_else(wrong)
 }
 
 /// `mgp tools …`.

@@ -11,6 +11,7 @@ use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
 use super::audit::Audit;
+use super::oauth::OAuth;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::{read_confirmation, read_validation};
@@ -20,6 +21,8 @@ use super::tools::{read_confirmation, read_validation};
 pub struct KernelConfig {
     /// `[http]`: the HTTP door.
     pub http: Http,
+    /// `[oauth]`: whose tokens open the HTTP door.
+    pub oauth: OAuth,
     /// `[socket]`: the owner's door.
     pub socket: Socket,
     /// `[data]`: what lasts.
@@ -66,8 +69,10 @@ pub struct Http {
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// A bearer token.
+    /// A bearer token that the kernel gave out.
     Token,
+    /// A bearer token that the issuer of `[oauth]` gave out.
+    OAuth,
     /// Nothing: every caller is `agent.anonymous`.
     None,
 }
@@ -216,6 +221,8 @@ impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
         self.http.read(root.own("http"));
+        let wanted = self.http.auth == Auth::OAuth;
+        self.oauth.read(root.own("oauth"), wanted, folder);
         read_path(root.own("socket"), "path", folder, &mut self.socket.path);
         read_path(root.own("data"), "dir", folder, &mut self.data.dir);
         self.streams.read(root.own("streams"));
@@ -261,7 +268,11 @@ impl Http {
                 Err(message) => section.refuse(text.span(), message),
             }
         }
-        let auths = [("token", Auth::Token), ("none", Auth::None)];
+        let auths = [
+            ("token", Auth::Token),
+            ("oauth", Auth::OAuth),
+            ("none", Auth::None),
+        ];
         section.choice("auth", &auths, &mut self.auth);
         section.strings("allowed_hosts", &mut self.allowed_hosts);
         section.strings("allowed_origins", &mut self.allowed_origins);

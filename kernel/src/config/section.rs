@@ -125,6 +125,12 @@ impl<'l, 's, 't> Section<'l, 's, 't> {
         self.table?.get(key)
     }
 
+    /// Where something that is not there would stand: the file's beginning.
+    pub(super) fn whole(&self) -> Range<usize> {
+        let first = self.table.and_then(|table| table.keys().next());
+        first.map(Spanned::span).unwrap_or_default()
+    }
+
     /// Where a key's value stands.
     pub(super) fn span(&self, key: &str) -> Option<Range<usize>> {
         self.table?.get(key).map(Spanned::span)

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use fs4::fs_std::FileExt;
 use mgp_actors::access::Books;
+use mgp_actors::roster;
 use mgp_actors::tasks::{self, Record};
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -162,6 +164,19 @@ pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
 pub(super) fn tasks(data_dir: &Path) -> Result<Vec<Record>, String> {
     let folder = tasks_folder(data_dir);
     tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
+}
+
+/// Where the agents that have a token are kept.
+pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("agents.json")
+}
+
+/// The agents that have a token.
+///
+/// # Errors
+/// In words, why the file cannot be read or what is wrong with it.
+pub(super) fn roster(data_dir: &Path) -> Result<Roster, String> {
+    roster::load(&roster_file(data_dir)).map_err(|e| e.to_string())
 }
 
 /// A secret in an owner-only file: 32 random bytes in hexadecimal, made when the file is empty.

@@ -2,6 +2,8 @@
 
 mod code_safety;
 mod confirmation;
+mod identity;
 mod made;
 mod negotiation;
+mod oauth;
 mod validators;
