@@ -6,4 +6,5 @@ mod identity;
 mod made;
 mod negotiation;
 mod oauth;
+mod security;
 mod validators;
