@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_tests::harness::envelope::MODERN;
+use mgp_tests::harness::mgp::{NINE, declaration, declaring};
 use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
