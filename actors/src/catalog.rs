@@ -10,6 +10,7 @@ use mgp_engine::moment::Moment;
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp;
 use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -271,6 +272,12 @@ impl Upward for Up {
                 let task_ref = refer(Maker::Legacy { task });
                 self.directory.task_status(&task_ref, params);
             }
+        }
+    }
+
+    fn stepped(&self, link: u64, params: &str) {
+        if let Ok(step) = mcp::read(Some(params)) {
+            let _ = self.supervisor.tell(ServerMsg::Said(link, step));
         }
     }
 

@@ -11,6 +11,8 @@ mod forward;
 mod listening;
 mod lists;
 mod own;
+mod rates;
+mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
@@ -42,7 +44,8 @@ use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
 use crate::validation::Validation;
 
-pub use access::SiftedLists;
+pub use self::access::SiftedLists;
+pub use self::rates::Rates;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// How many calls each agent may make.
+    pub rates: Rates,
     /// Who looks at arguments.
     pub validation: Validation,
     /// How a person's yes is had.

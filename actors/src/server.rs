@@ -2,23 +2,29 @@
 //! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
 
 mod connect;
+mod farewell;
 mod handle;
 mod handshake;
+mod health;
 mod incarnation;
 mod lists;
 mod remote;
+mod steps;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
 use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
 use mgp_engine::moment::Moment;
 use mgp_engine::restart::{Exit, Restarts, Verdict};
 use mgp_engine::spec::ServerSpec;
+use mgp_protocol::mgp;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use self::farewell::StopOrder;
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists};
 use crate::audit::AuditHandle;
@@ -44,6 +50,8 @@ pub enum ServerMsg {
     },
     /// Drain and stop. Answered when the server has stopped.
     Stop(Why, Reply<()>),
+    /// The same, with this much time for what is under way.
+    StopWithin(Why, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
     /// Its entry in the configuration changed.
@@ -60,6 +68,8 @@ pub enum ServerMsg {
     Fetched(List, u64, Box<Fresh>),
     /// The connection is of no use any more.
     Broken(u64, String),
+    /// Over this connection it said that it went from one state to another.
+    Said(u64, mgp::Lifecycle),
     /// The backoff is over.
     TryAgain(u64),
     /// Tells its address to the actor that must know it: used by tests to break it.
@@ -152,7 +162,11 @@ impl Actor for ServerActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             ServerMsg::Start { by_operator } => self.start(state, by_operator),
-            ServerMsg::Stop(why, reply) => self.stop(state, why, Some(reply)),
+            ServerMsg::Stop(why, reply) => self.stop(state, why.into(), Some(reply)),
+            ServerMsg::StopWithin(why, time, reply) => {
+                let within = Some(time);
+                self.stop(state, StopOrder { why, within }, Some(reply));
+            }
             ServerMsg::Restart => self.restart(state),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
@@ -163,6 +177,7 @@ impl Actor for ServerActor {
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
             ServerMsg::Broken(link, why) => Self::broken(state, link, why),
+            ServerMsg::Said(link, step) => self.said(state, link, &step),
             ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
             ServerMsg::Panic => panic!("told to"),
         }
@@ -200,7 +215,8 @@ impl ServerActor {
         self.attempt(state);
     }
 
-    fn stop(&self, state: &mut ServerState, why: Why, reply: Option<Reply<()>>) {
+    fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
+        let why = order.why;
         state.asked_to_stop = true;
         state.start_again = false;
         state.stopping.extend(reply);
@@ -208,7 +224,7 @@ impl ServerActor {
         self.handle.vacate();
         self.step(state, Event::StopRequested(why), None);
         match &state.current {
-            Some(current) => current.stop(),
+            Some(current) => current.stop(order),
             None => self.stopped(state),
         }
     }
@@ -217,7 +233,7 @@ impl ServerActor {
         if state.current.is_none() {
             return self.start(state, true);
         }
-        self.stop(state, Why::OperatorRequest, None);
+        self.stop(state, Why::OperatorRequest.into(), None);
         state.start_again = true;
     }
 
@@ -228,7 +244,7 @@ impl ServerActor {
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {
-            self.stop(state, Why::ConfigurationChange, None);
+            self.stop(state, Why::ConfigurationChange.into(), None);
             state.start_again = true;
         } else if wanted {
             self.start(state, true);
@@ -289,6 +305,8 @@ impl ServerActor {
         state.notes = std::mem::take(&mut lists.notes);
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
+        let tools = state.offer.tools().iter();
+        self.handle.offers(tools.map(|tool| tool.own_name.clone()));
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
@@ -318,8 +336,13 @@ impl ServerActor {
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
         if state.asked_to_stop {
-            let why = state.why.map(|why| format!("stopped ({why})"));
-            self.step(state, Event::Drained, why);
+            let why = state.why.unwrap_or(Why::OperatorRequest);
+            if state.start_again {
+                // Published with the attempt that follows at once.
+                self.advance(state, Event::RestartRequested(why));
+            } else {
+                self.step(state, Event::Drained, Some(format!("stopped ({why})")));
+            }
             return self.stopped(state);
         }
         match exit {
@@ -400,6 +423,7 @@ impl ServerActor {
             Ok(step) => {
                 tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
                     reason = %step.reason, "lifecycle");
+                self.tell_agents(&step);
                 true
             }
             Err(illegal) => {

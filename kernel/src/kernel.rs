@@ -20,7 +20,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::{Confirmation, Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
@@ -32,6 +32,7 @@ use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::health::HealthRules;
 use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
@@ -49,6 +50,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::cli::{Doors, UpOptions};
 use crate::config::KernelConfig;
 use crate::operator::Operator;
+use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::{self, Source};
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
@@ -212,12 +214,13 @@ async fn grow(
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let connector = Arc::new(connector(mark, kernel.health));
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
-        connector: Arc::new(connector(mark)),
+        connector: connector.clone(),
         audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
@@ -241,6 +244,7 @@ async fn grow(
         roster: roster.clone(),
         closing: closing.clone(),
     });
+    let pulse = pulse(&servers, &directory, connector, closing);
     let relay = Arc::new(Relay {
         shown,
         servers,
@@ -251,13 +255,14 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        rates: Rates::new(options.loaded.kernel.rates),
         validation: Validation::default(),
         confirmation: confirmation(kernel),
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
-    let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents,
         stateless: stateless(kept.seal, &belongings, routes.clone()),
@@ -271,6 +276,20 @@ async fn grow(
         reception,
         source,
         belongings,
+    })
+}
+
+fn pulse(
+    servers: &Arc<ServerTable>,
+    directory: &Arc<Directory>,
+    connector: Arc<Connector>,
+    closing: &CancellationToken,
+) -> Arc<Pulse> {
+    Arc::new(Pulse {
+        servers: servers.clone(),
+        directory: directory.clone(),
+        connector,
+        closing: closing.clone(),
     })
 }
 
@@ -310,13 +329,15 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     }
 }
 
-fn connector(mark: String) -> Connector {
+fn connector(mark: String, health: HealthRules) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
         folder: hold::folder(),
         drain: DRAIN,
+        hurry: OnceLock::new(),
+        health,
     }
 }
 

@@ -194,6 +194,8 @@ async fn parts() -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             mark,
             folder: std::env::temp_dir(),
             drain: Duration::from_secs(5),
+            hurry: std::sync::OnceLock::new(),
+            health: mgp_engine::health::HealthRules::default(),
         }),
     };
     (parts, access, pillars)

@@ -57,6 +57,7 @@ impl Relay {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        self.rates.call(&request.caller.agent)?;
         let route = {
             let shown = self.shown.load();
             shown
@@ -85,7 +86,7 @@ impl Relay {
                 arguments: Some((&route.param_headers, arguments)),
             },
         };
-        let result = self.forward(request, outgoing).await?;
+        let result = self.retrying(request, outgoing).await?;
         match self.announced(request, &route.server, &result)? {
             Some(task) => Ok(task),
             None => checks::result(&name, &route, result),

@@ -2,9 +2,14 @@
 
 mod code_safety;
 mod confirmation;
+mod errors;
+mod health;
 mod identity;
+mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
+mod retries;
+mod scene;
 mod security;
 mod validators;
