@@ -17,6 +17,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::agent::Agent;
+use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
@@ -93,12 +94,14 @@ impl CatalogHandle {
         handle: Arc<ServerHandle>,
         supervisor: Mailbox<ServerMsg>,
         subscriptions: SubscriptionsHandle,
+        audit: AuditHandle,
     ) -> impl Upward + use<> {
         Up {
             handle,
             supervisor,
             subscriptions,
             directory: self.directory.clone(),
+            audit,
         }
     }
 
@@ -243,9 +246,14 @@ struct Up {
     supervisor: Mailbox<ServerMsg>,
     subscriptions: SubscriptionsHandle,
     directory: Arc<Directory>,
+    audit: AuditHandle,
 }
 
 impl Upward for Up {
+    fn reported(&self, server: &ServerId, params: Option<&str>) {
+        self.audit.heard(server, params);
+    }
+
     fn list_changed(&self, _server: &ServerId, what: List) {
         let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
     }

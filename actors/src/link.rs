@@ -51,6 +51,8 @@ pub use self::wire::Wire;
 pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     /// One of its lists changed: `tools`, `prompts` or `resources`.
     fn list_changed(&self, server: &ServerId, what: List);
+    /// It says what it did; `params` as sent.
+    fn reported(&self, server: &ServerId, params: Option<&str>);
     /// A resource changed; `params` as sent.
     fn updated(&self, server: &ServerId, uri: &str, params: &str);
     /// A task of the server changed: `params` of its `notifications/tasks`, without the listen's name,

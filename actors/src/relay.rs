@@ -4,10 +4,12 @@
 //! URI, a progress token) is spliced.
 
 mod access;
+mod audited;
 mod calls;
 mod checks;
 mod confirmation;
 mod forward;
+mod granting;
 mod listening;
 mod lists;
 mod own;
@@ -16,6 +18,7 @@ mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
+mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;

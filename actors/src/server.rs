@@ -1,6 +1,7 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
 //! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
 
+mod audited;
 mod connect;
 mod farewell;
 mod handle;
@@ -288,6 +289,8 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
+        self.audit.forward(&link);
+        self.tell_connected(&link);
         self.subscriptions.server_back(&self.handle.id);
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
@@ -335,7 +338,12 @@ impl ServerActor {
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
+        let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
         if state.asked_to_stop {
+            if was_there {
+                let why = state.why.map_or("stopped", Why::as_str);
+                self.tell_disconnected(&Exit::Clean, why, None);
+            }
             let why = state.why.unwrap_or(Why::OperatorRequest);
             if state.start_again {
                 // Published with the attempt that follows at once.
@@ -344,6 +352,9 @@ impl ServerActor {
                 self.step(state, Event::Drained, Some(format!("stopped ({why})")));
             }
             return self.stopped(state);
+        }
+        if was_there || matches!(verdict, Verdict::Park { .. }) {
+            self.tell_disconnected(exit, &how, Some(&verdict));
         }
         match exit {
             Exit::Clean => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
+use mgp_actors::audit::{AuditHandle, Folder};
 use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
@@ -32,6 +32,7 @@ use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::grants::Operation;
 use mgp_engine::health::HealthRules;
 use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
@@ -70,13 +71,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let kept = Kept {
+    let mut kept = Kept {
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         roster: hold::roster(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
         audit: auditing::open(&options)?,
+        unaudited: Vec::new(),
     };
+    if kept.audit.is_on() {
+        let log = Folder::of(&options.data_dir);
+        kept.unaudited = kept.books.unaudited(&log)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
@@ -118,6 +124,8 @@ struct Kept {
     roster: Roster,
     books: Books,
     audit: AuditHandle,
+    /// Decisions that are not in the audit log.
+    unaudited: Vec<Operation>,
 }
 
 async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
@@ -185,8 +193,9 @@ async fn grow(
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
     };
-    let (access, _) = Actor::spawn(None, access, kept.books).await?;
+    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -237,6 +246,7 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
         approvals: approvals.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),

@@ -15,6 +15,9 @@ use mgp_protocol::refusal::Refusal;
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 
+/// Prefix of the methods about who may do what, which agents may ask some of.
+const ACCESS: &str = "mgp/access/";
+
 /// The routing table of a kernel.
 #[derive(Debug)]
 pub struct Table {
@@ -40,11 +43,14 @@ impl Table {
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
+        let relay = self.relay.clone();
+        if request.method.starts_with(ACCESS) {
+            return Box::pin(async move { relay.administer(&request).await });
+        }
         if request.method.starts_with(PREFIX) {
             let answer = self.for_mgp(&request);
             return answer.unwrap_or_else(|| self.for_operator(request));
         }
-        let relay = self.relay.clone();
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
             (Era::Modern, "server/discover") => {
@@ -158,6 +164,7 @@ impl Table {
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
             "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
+            "mgp/audit/replay" => Box::pin(async move { operator.replay(&request).await }),
             "mgp/approvals/list" => ready(operator.pending()),
             "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
             "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),

@@ -218,6 +218,12 @@ impl Link {
                     self.withdrawn(&id);
                 }
             }
+            // From a server that did not agree to it, it means nothing.
+            "notifications/mgp.audit" => {
+                if self.mgp().features().contains(Features::AUDIT) {
+                    self.upward.reported(&self.server, params);
+                }
+            }
             _ => self.pass_on(method, params, via),
         }
     }

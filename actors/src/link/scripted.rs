@@ -24,6 +24,7 @@ impl Upward for Heard {
     fn list_changed(&self, _server: &ServerId, what: List) {
         self.0.lock().unwrap().push(format!("{what:?}"));
     }
+    fn reported(&self, _server: &ServerId, _params: Option<&str>) {}
     fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
         self.0.lock().unwrap().push(format!("{uri} {params}"));
     }

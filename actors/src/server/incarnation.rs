@@ -77,6 +77,7 @@ impl Incarnation {
                 actor.handle.clone(),
                 me.clone(),
                 actor.subscriptions.clone(),
+                actor.audit.clone(),
             )),
             me,
         };
