@@ -17,4 +17,5 @@ mod permissions;
 mod pins;
 mod retries;
 mod scene;
+mod security;
 mod validators;
