@@ -12,6 +12,7 @@ use mgp_engine::approvals::{Approvals, NotTaken, Question};
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
+use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
@@ -56,6 +57,15 @@ struct Table {
     ways: HashMap<String, mpsc::Sender<Answer>>,
 }
 
+/// Who decides.
+#[derive(Debug, Clone)]
+pub struct Decider {
+    /// As the door knows it.
+    pub by: String,
+    /// The trace of the request that says so.
+    pub trace: TraceId,
+}
+
 /// An answer of the operator.
 #[derive(Debug)]
 pub struct Answer {
@@ -63,8 +73,8 @@ pub struct Answer {
     pub verdict: Verdict,
     /// About which parts; all that are open, when nothing else was said.
     pub parts: Vec<String>,
-    /// Who decided.
-    pub by: String,
+    /// Who decided, and in which request.
+    pub decider: Decider,
     /// When an approval ends, in milliseconds since 1970.
     pub until_ms: Option<u64>,
     receipt: oneshot::Sender<Result<(), String>>,
@@ -206,10 +216,10 @@ impl ApprovalsHandle {
         id: &str,
         only: &[String],
         until_ms: Option<u64>,
-        by: &str,
+        decider: &Decider,
     ) -> Result<Decided, Refusal> {
         let verdict = Verdict::Approved;
-        self.decide(id, verdict, only, until_ms, by).await
+        self.decide(id, verdict, only, until_ms, decider).await
     }
 
     /// The operator says no, or not now. Answered when that is done.
@@ -221,13 +231,13 @@ impl ApprovalsHandle {
         id: &str,
         only: &[String],
         later: bool,
-        by: &str,
+        decider: &Decider,
     ) -> Result<Decided, Refusal> {
         let verdict = match later {
             true => Verdict::Deferred,
             false => Verdict::Denied,
         };
-        self.decide(id, verdict, only, None, by).await
+        self.decide(id, verdict, only, None, decider).await
     }
 
     async fn decide(
@@ -236,7 +246,7 @@ impl ApprovalsHandle {
         verdict: Verdict,
         only: &[String],
         until_ms: Option<u64>,
-        by: &str,
+        decider: &Decider,
     ) -> Result<Decided, Refusal> {
         let id = id.trim().to_ascii_lowercase();
         let (question, way) = {
@@ -253,7 +263,7 @@ impl ApprovalsHandle {
         let answer = Answer {
             verdict,
             parts: parts.clone(),
-            by: by.to_owned(),
+            decider: decider.clone(),
             until_ms,
             receipt,
         };

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::audit::commit::Refused;
-use mgp_engine::audit::redact::Redaction;
 use mgp_protocol::mgp::audit::Event;
 use tokio::sync::oneshot;
 
@@ -105,10 +104,10 @@ impl AuditHandle {
         Ok(Place(Some((ledger.clone(), charge))))
     }
 
-    /// From now on these rules keep secrets out.
-    pub fn redact(&self, redaction: Redaction) {
+    /// From now on these values are kept out too.
+    pub fn redact(&self, secrets: Vec<String>) {
         if let Some(ledger) = &self.0 {
-            ledger.redact(redaction);
+            ledger.redact(secrets);
         }
     }
 

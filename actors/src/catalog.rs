@@ -11,7 +11,9 @@ use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
+use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::permission::{Ask, Decision};
+use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -307,6 +309,11 @@ impl Upward for Up {
     fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision> {
         let (permissions, server) = (self.permissions.clone(), server.clone());
         Box::pin(async move { permissions.asked(&server, &ask).await })
+    }
+
+    fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>> {
+        let audit = self.audit.clone();
+        Box::pin(async move { audit.replay(&asked).await })
     }
 
     fn unusable(&self, link: u64) {

@@ -27,6 +27,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
@@ -68,6 +69,8 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
     /// The server asks for permissions while it runs; resolves when that is decided.
     fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
+    /// The server asks for events of the audit log that it missed.
+    fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>>;
     /// No new call is to go over the connection.
     fn unusable(&self, link: u64);
     /// The connection is of no use any more.

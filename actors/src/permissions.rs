@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_engine::approvals::{Asker, Question};
+use mgp_engine::grants::Change;
 use mgp_engine::permissions::{Effect, Gate, Lacking, Rules, Standing};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
@@ -25,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use self::records::Records;
 use crate::access::AccessHandle;
-use crate::approvals::{ApprovalsHandle, Asked};
+use crate::approvals::{ApprovalsHandle, Asked, Decider};
 use crate::audit::AuditHandle;
 use crate::link::Link;
 use crate::time::unix_ms;
@@ -185,20 +186,24 @@ impl PermissionsHandle {
         &self,
         server: &ServerId,
         permission: &PermissionType,
-        by: &str,
+        decider: &Decider,
     ) -> Result<bool, Refusal> {
-        let denied = Verdict::Denied;
-        let records = &self.0.records;
-        records.record(server, permission, denied, None, by).await?;
+        let (denied, records) = (Verdict::Denied, &self.0.records);
+        let recorded = records.record(server, permission, denied, None, decider);
+        let recorded = recorded.await?;
         let effects = {
             let mut posts = self.0.posts();
             let post = posts.get_mut(server);
-            post.map(|post| post.gate.revoke(permission, by))
+            post.map(|post| post.gate.revoke(permission, &decider.by))
         };
         self.0.publish(server);
         let effects = effects.unwrap_or_default();
         let had = !effects.is_empty();
-        self.0.told(server, effects);
+        // What a policy gave is in no record that this one ends.
+        let ends = |change: &Change| matches!(change, Change::Grant(g) if !g.replaces.is_empty());
+        if !recorded.iter().any(ends) {
+            self.0.told(server, effects, Some(&decider.trace));
+        }
         if had {
             self.0.tell_later(server, &[permission.to_string()]);
         }
@@ -319,7 +324,7 @@ impl Shared {
         };
         self.publish(server);
         let asks = effects.iter().any(|e| matches!(e, Effect::Ask(_)));
-        self.told(server, effects);
+        self.told(server, effects, None);
         if !asks {
             self.tell_later(server, words);
         }

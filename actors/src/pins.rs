@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use self::book::Book;
-use crate::approvals::{Answer, ApprovalsHandle, Asked};
+use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
 use crate::audit::{self, AuditHandle};
 use crate::server::{ServerMsg, ServerTable};
 
@@ -178,11 +178,13 @@ impl Shared {
             true => Outcome::Blocked,
             false => Outcome::Success,
         };
+        let mut fresh = [0; 16];
+        getrandom::fill(&mut fresh).expect("the system has randomness");
         self.record(
             EventType::TOOL_CHANGED,
             audit::by_kernel(),
-            server,
-            tool,
+            (server, tool),
+            &TraceId::mint(fresh),
             result,
             details,
         );
@@ -192,21 +194,18 @@ impl Shared {
         &self,
         event_type: EventType,
         actor: mgp_protocol::mgp::audit::Actor,
-        server: &ServerId,
-        tool: &str,
+        (server, tool): (&ServerId, &str),
+        trace: &TraceId,
         result: Outcome,
         details: serde_json::Value,
     ) {
-        let mut fresh = [0; 16];
-        getrandom::fill(&mut fresh).expect("the system has randomness");
         let target = Target {
             server_id: Some(server.to_string()),
             tool_name: Some(tool.to_owned()),
             agent_id: None,
         };
-        let trace = TraceId::mint(fresh);
         self.audit.tell(audit::event(
-            event_type, actor, target, &trace, result, details,
+            event_type, actor, target, trace, result, details,
         ));
     }
 
@@ -325,7 +324,7 @@ impl Waiting {
         });
         let pins: Vec<(Arc<Tool>, Pin)> = pins.collect();
         let (shared, server) = (shared.clone(), self.server.clone());
-        let (verdict, by) = (answer.verdict, answer.by.clone());
+        let (verdict, Decider { by, trace }) = (answer.verdict, answer.decider.clone());
         let deciding = tokio::task::spawn_blocking(move || {
             let shelf = shared.shelf(&server);
             let mut shelf = lock(&shelf);
@@ -360,8 +359,8 @@ impl Waiting {
                 shared.record(
                     event_type,
                     audit::by_operator(),
-                    &server,
-                    &name,
+                    (&server, &name),
+                    &trace,
                     result,
                     details,
                 );

@@ -26,7 +26,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::{ConfigFile, LookUp, LookUpError, config_files};
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
 pub use audit::Audit;
@@ -68,6 +68,22 @@ impl Loaded {
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.problems.iter().all(|p| p.weight != Weight::Fatal)
+    }
+
+    /// Values of variables and headers: they may be secrets, and so are in no record.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        let servers = self.servers.iter().filter_map(|s| s.as_ref().ok());
+        let of = |spec: &ServerSpec| match &spec.reach {
+            Reach::Stdio { env, .. } => env.values().cloned().collect::<Vec<_>>(),
+            Reach::Http { headers, .. } => {
+                // Of `Bearer SECRET`, the secret may stand alone somewhere.
+                let last = |value: &String| value.rsplit(' ').next().map(str::to_owned);
+                let alone = headers.values().filter_map(last);
+                headers.values().cloned().chain(alone).collect()
+            }
+        };
+        servers.flat_map(of).collect()
     }
 }
 

@@ -310,11 +310,13 @@ fn line(line: &mgp_transports::log::LogLine) -> LogLine {
     }
 }
 
-/// Params of an operator's request; `_meta`, which any request may carry, is none of its own.
+/// Params of an operator's request; `_meta` and `trace_id`, which any request may carry, are none of its
+/// own.
 fn read<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     let mut params: serde_json::Map<String, serde_json::Value> =
         mcp::read(request.params.as_deref())?;
     params.remove("_meta");
+    params.remove("trace_id");
     serde_json::from_value(params.into()).map_err(|e| Refusal::BadParams(e.to_string()))
 }
 

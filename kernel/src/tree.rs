@@ -250,6 +250,8 @@ impl TreeActor {
         };
         let problems = self.source.publish(&loaded);
         if loaded.is_usable() && !state.stopping {
+            // Before anybody is started with them.
+            self.parts.audit.redact(loaded.secrets());
             self.apply(me, state, plan(&loaded)).await;
         }
         problems

@@ -48,29 +48,44 @@ fn told(
     let mut details = details(operation, recovered);
     if let Some(Resource::Permission(permission)) = about.map(|grant| &grant.resource) {
         details["permission_type"] = json!(permission);
+        details["decided_by"] = json!(operation.author);
     }
+    let event_type = event_type(operation, grants, about);
+    let result = match event_type == EventType::PermissionDenied {
+        true => Outcome::Denied,
+        false => Outcome::Success,
+    };
     let target = about.map(target).unwrap_or_default();
-    event(
-        event_type(change, about),
-        actor,
-        target,
-        trace,
-        Outcome::Success,
-        details,
-    )
+    event(event_type, actor, target, trace, result, details)
 }
 
-fn event_type(change: &Change, about: Option<&Grant>) -> EventType {
+fn event_type(operation: &Operation, grants: &Grants, about: Option<&Grant>) -> EventType {
+    let Operation {
+        change, told_at_ms, ..
+    } = operation;
     let of_server = matches!(about.map(|g| &g.subject), Some(Subject::Server(_)));
     match change {
         Change::Grant(grant) if of_server => match grant.permission {
             Permission::Allow => EventType::PermissionGranted,
+            Permission::Deny if ends_one(grant, grants, *told_at_ms) => {
+                EventType::PermissionRevoked
+            }
             Permission::Deny => EventType::PermissionDenied,
         },
         Change::Grant(_) => EventType::AccessGranted,
         Change::Revoke(_) if of_server => EventType::PermissionRevoked,
         Change::Revoke(_) => EventType::AccessRevoked,
     }
+}
+
+/// Whether a denial takes away what was allowed until then.
+fn ends_one(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
+    let allowed = |before: &Grant| {
+        let over = before.not_after_ms.is_some_and(|end| end <= now_ms);
+        before.permission == Permission::Allow && !over
+    };
+    let mut replaced = denial.replaces.iter().filter_map(|id| grants.named(*id));
+    replaced.any(|granted| allowed(&granted.grant))
 }
 
 fn target(grant: &Grant) -> Target {

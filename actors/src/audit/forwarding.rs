@@ -27,6 +27,8 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Events in one answer of `mgp/audit/replay`, and where nobody says how many.
 const REPLAY_MAX: u64 = 1_000;
 const REPLAY: u64 = 100;
+/// Bytes of events in one answer: what a peer can read in one message. The first is in it whatever its size.
+const REPLAY_BYTES: usize = 1 << 20;
 
 impl AuditHandle {
     /// Tells a server every event from where it was told last, for as long as its connection stands.
@@ -105,6 +107,13 @@ impl AuditHandle {
             .await
             .map_err(|e| Refusal::Broken(format!("the audit log: {e}")))?;
         events.truncate(most);
+        let mut bytes = 0;
+        let mut fits = |(_, event): &(u64, String)| {
+            bytes += event.len();
+            bytes <= REPLAY_BYTES
+        };
+        let count = events.iter().take_while(|event| fits(event)).count();
+        events.truncate(count.max(1));
         let next_seq = events.last().map_or(since, |(seq, _)| *seq);
         let numbered = events
             .iter()

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::audit::commit::{Kind, Refused};
-use mgp_engine::audit::redact::Redaction;
 use mgp_sync::credit::{Charge, Credit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -87,7 +86,8 @@ pub(super) struct Ledger {
 #[derive(Default)]
 struct Queue {
     entries: Vec<Entry>,
-    redaction: Option<Redaction>,
+    /// Of the configuration read last.
+    secrets: Option<Vec<String>>,
     /// Somebody waits for the disk.
     hurry: bool,
     asleep: Asleep,
@@ -109,7 +109,8 @@ enum Asleep {
 /// What was waiting.
 pub(super) struct Taken {
     pub(super) entries: Vec<Entry>,
-    pub(super) redaction: Option<Redaction>,
+    /// What is to be masked from now on, in these entries too.
+    pub(super) secrets: Option<Vec<String>>,
     pub(super) dropped: u64,
     /// Nothing comes after this.
     pub(super) closing: Option<oneshot::Sender<()>>,
@@ -167,8 +168,9 @@ impl Ledger {
         }
     }
 
-    pub(super) fn redact(&self, redaction: Redaction) {
-        self.queue().redaction = Some(redaction);
+    pub(super) fn redact(&self, secrets: Vec<String>) {
+        // Two configurations that come before the thread looks are both in force for a while.
+        self.queue().secrets.get_or_insert_default().extend(secrets);
     }
 
     /// Whether anything can be written at all.
@@ -241,7 +243,7 @@ impl Ledger {
         queue.closed = queue.closing.is_some();
         Taken {
             entries: mem::take(&mut queue.entries),
-            redaction: queue.redaction.take(),
+            secrets: queue.secrets.take(),
             dropped: self.dropped.swap(0, Ordering::Relaxed),
             closing: queue.closing.take(),
         }

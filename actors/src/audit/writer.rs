@@ -22,7 +22,7 @@ use super::{NotWritten, by_kernel, event};
 use crate::time::{moment, unix_ms};
 
 /// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of
-/// them. What a killed kernel can lose of them is the same time.
+/// them. What a killed kernel can lose is what came in this time, and while the sync before it took.
 const GATHER: Duration = Duration::from_millis(2);
 /// The head beside the log is on disk at most this much later than the log.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
@@ -77,8 +77,8 @@ impl Writer {
                 .ledger
                 .take(until.map_or(gather, |u| u.min(gather)), until);
             gather = GATHER;
-            if let Some(redaction) = taken.redaction {
-                self.redaction = redaction;
+            if let Some(secrets) = taken.secrets {
+                self.redaction.learn(secrets);
             }
             for entry in taken.entries {
                 self.enter(entry);
@@ -98,6 +98,11 @@ impl Writer {
     fn enter(&mut self, entry: Entry) {
         let (mut event, arguments) = entry.note.event();
         self.redaction.scrub(&mut event.details);
+        // What a caller takes for the name of a tool may be anything.
+        let asked = event.target.tool_name.as_mut();
+        asked
+            .into_iter()
+            .for_each(|name| *name = self.redaction.text(name));
         if let Some(arguments) = arguments {
             let kept = self.redaction.arguments(&arguments);
             event.details.extend(kept);

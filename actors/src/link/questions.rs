@@ -11,8 +11,10 @@ use mgp_protocol::jsonrpc::{
     self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId,
 };
 use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::audit::Replay;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::permission;
+use mgp_protocol::refusal::Refusal;
 
 use tokio::time::Instant;
 
@@ -57,6 +59,10 @@ impl Link {
         if self.asks_permission(method) {
             return self.permission_asked(id, params);
         }
+        // To a server that did not agree to it, the kernel knows no such method.
+        if method == Replay::METHOD && self.mgp().features().contains(Features::AUDIT) {
+            return self.replay_asked(id, params);
+        }
         if !question::is_known(method) {
             let words = format!("Method not found: {method}");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
@@ -97,25 +103,43 @@ impl Link {
     fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
         let ask = match mcp::read::<permission::Request>(params) {
             Ok(permission::Request(ask)) => ask,
-            Err(refusal) => {
-                let words = refusal.to_string();
-                return self.reply(&id, &question::refused(INVALID_PARAMS, &words));
-            }
+            Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
+        let decided = self.upward.permission_asked(&self.server, ask);
+        self.answer_later(id, async move { Ok(said(&decided.await)) });
+    }
+
+    /// Events that an audit server missed.
+    fn replay_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
+        let asked = match mcp::read::<Replay>(params) {
+            Ok(asked) => asked,
+            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+        };
+        let replayed = self.upward.replayed(asked);
+        self.answer_later(id, async move {
+            match replayed.await {
+                Ok(replayed) => Ok(said(&replayed)),
+                Err(refusal) => question::refused(INTERNAL_ERROR, &refusal.to_string()),
+            }
+        });
+    }
+
+    /// Answers a question to the kernel itself when its answer is there, unless it is taken back.
+    fn answer_later(
+        self: &Arc<Self>,
+        id: RequestId,
+        answer: impl Future<Output = ClientAnswer> + Send + 'static,
+    ) {
         let Some(withdrawn) = self.questions.open(&id) else {
             let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
             return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
         };
-        let (link, decided) = (
-            self.clone(),
-            self.upward.permission_asked(&self.server, ask),
-        );
+        let link = self.clone();
         tokio::spawn(async move {
             tokio::select! {
-                decision = decided => {
-                    let text = serde_json::to_vec(&decision).expect("a decision is always JSON");
+                answer = answer => {
                     if link.questions.close(&id) {
-                        link.reply(&id, &Ok(text.into()));
+                        link.reply(&id, &answer);
                     }
                 }
                 () = withdrawn.raised() => {
@@ -221,6 +245,15 @@ impl Link {
         };
         self.wire().tell(self, frame.into());
     }
+}
+
+fn unread(refusal: &Refusal) -> ClientAnswer {
+    question::refused(INVALID_PARAMS, &refusal.to_string())
+}
+
+fn said(answer: &impl serde::Serialize) -> bytes::Bytes {
+    let text = serde_json::to_vec(answer).expect("what the kernel says is always JSON");
+    text.into()
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@ use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_protocol::mgp::permission::{Ask, Decision};
+use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{self, QueueLimits};
 use mgp_transports::log::ServerLog;
 use serde_json::{Value, json};
@@ -46,6 +48,9 @@ impl Upward for Heard {
             approved_by: None,
             expires_at: None,
         }))
+    }
+    fn replayed(&self, _asked: Replay) -> Answering<Result<Replayed, Refusal>> {
+        Box::pin(std::future::ready(Err(Refusal::BadRequest(String::new()))))
     }
     fn unusable(&self, _link: u64) {}
     fn broken(&self, _server: &ServerId, _link: u64, _why: String) {}

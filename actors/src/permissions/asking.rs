@@ -44,7 +44,7 @@ impl Waiting {
                 Err(why) => answer.failed(why),
                 Ok(effects) => {
                     shared.publish(&self.server);
-                    shared.told(&self.server, effects);
+                    shared.told(&self.server, effects, None);
                     let open = self.open(&shared);
                     match open.is_empty() {
                         // First, so that who hears of the decision finds it gone from the list.
@@ -92,12 +92,12 @@ impl Waiting {
             let Answer {
                 verdict,
                 until_ms,
-                by,
+                decider,
                 ..
             } = answer;
             shared
                 .records
-                .record(&self.server, permission, *verdict, *until_ms, by)
+                .record(&self.server, permission, *verdict, *until_ms, decider)
                 .await
                 .map_err(|error| error.to_string())?;
         }
@@ -106,9 +106,13 @@ impl Waiting {
         let post = post.filter(|post| post.life == self.life);
         let post = post.ok_or_else(|| "the server has gone".to_owned())?;
         let request = &self.ask.request_id;
-        let decided = post
-            .gate
-            .decide(request, &verdicts, &answer.by, answer.until_ms, unix_ms());
+        let decided = post.gate.decide(
+            request,
+            &verdicts,
+            &answer.decider.by,
+            answer.until_ms,
+            unix_ms(),
+        );
         decided.map_err(|no| no.to_string())
     }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mgp_engine::access::Principal;
+use mgp_engine::grants::Change;
 use mgp_engine::permissions::{self, Recorded};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::{PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
 
 use crate::access::AccessHandle;
+use crate::approvals::Decider;
 
 /// Where decisions are kept.
 #[derive(Debug)]
@@ -30,18 +31,18 @@ impl Records {
             .await
     }
 
-    /// Writes a decision down. One that is put off changes nothing.
+    /// Writes a decision down, in the audit log too. One that is put off changes nothing.
     pub(super) async fn record(
         &self,
         server: &ServerId,
         permission: &PermissionType,
         verdict: Verdict,
         until_ms: Option<u64>,
-        by: &str,
-    ) -> Result<(), Refusal> {
+        decider: &Decider,
+    ) -> Result<Vec<Change>, Refusal> {
         let (server, permission) = (server.clone(), permission.clone());
-        let by = Principal::Operator(Arc::from(by));
-        let trace = TraceId::mint(fresh());
+        let by = Principal::Operator(Arc::from(decider.by.as_str()));
+        let trace = decider.trace.clone();
         let decided = self.0.record(by, trace, move |ledger| {
             let change = permissions::record(
                 ledger.grants,
@@ -54,7 +55,7 @@ impl Records {
             );
             Ok(change.into_iter().collect())
         });
-        decided.await.map(drop)
+        decided.await
     }
 }
 

@@ -21,12 +21,16 @@ use crate::link::Link;
 const HEARING: Duration = Duration::from_secs(5);
 
 impl Shared {
-    /// Effects of a gate, in the audit log.
-    pub(super) fn told(&self, server: &ServerId, effects: Vec<Effect>) {
+    /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
+    /// with the decision itself.
+    pub(super) fn told(&self, server: &ServerId, effects: Vec<Effect>, trace: Option<&TraceId>) {
         for effect in effects {
             let (event_type, permission, by, until_ms, result) = match effect {
                 // What waits is in the operator's list.
                 Effect::Ask(_) | Effect::Withdraw(_) => continue,
+                Effect::Granted { by, .. } | Effect::Denied { by, .. } if is_person(&by) => {
+                    continue;
+                }
                 Effect::Granted {
                     permission,
                     by,
@@ -45,7 +49,7 @@ impl Shared {
                 }
             };
             let actor = match &by {
-                Some(by) if by != "policy" && by != "configuration" => audit::by_operator(),
+                Some(by) if is_person(by) => audit::by_operator(),
                 Some(_) | None => audit::by_kernel(),
             };
             let target = Target {
@@ -53,12 +57,12 @@ impl Shared {
                 ..Target::default()
             };
             let details = json!({
-                "permission": permission.as_str(), "risk_level": permission.risk().as_str(),
+                "permission_type": permission.as_str(), "risk_level": permission.risk().as_str(),
                 "decided_by": by.as_deref().unwrap_or("expiry"),
                 "expires_at": until_ms.map(rfc3339_ms)
             });
             tracing::info!(%server, %permission, by = by.as_deref(), "{}", event_type.as_str());
-            let trace = TraceId::mint(fresh());
+            let trace = trace.map_or_else(|| TraceId::mint(fresh()), TraceId::clone);
             let event = audit::event(event_type, actor, target, &trace, result, details);
             self.audit.tell(event);
         }
@@ -99,6 +103,11 @@ impl Shared {
         };
         say(&link, method, &gate.decision(request, words)).await;
     }
+}
+
+/// Whether somebody decided, and not a rule.
+fn is_person(by: &str) -> bool {
+    by != "policy" && by != "configuration"
 }
 
 fn later(link: &Link) -> bool {

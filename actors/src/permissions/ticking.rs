@@ -47,7 +47,7 @@ impl Shared {
         };
         for (server, effects) in ended {
             self.publish(&server);
-            self.told(&server, effects);
+            self.told(&server, effects, None);
         }
         next
     }

@@ -8,6 +8,7 @@ use mgp_engine::audit::commit::Refused;
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::catalog::Tool;
 use mgp_engine::moment::Moment;
+use mgp_engine::validators::Validator;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{Denial, Refusal};
@@ -186,6 +187,10 @@ impl CallNote {
             if !names.is_empty() {
                 add("validator_applied", names.join(",").into());
             }
+            let unknown = tool.duties.validators.unknown();
+            if !unknown.is_empty() {
+                add("validator_unknown", unknown.join(",").into());
+            }
         }
         details
     }
@@ -240,10 +245,25 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
     } else {
         add("reason", refusal.to_string().into());
     }
-    if let Refusal::Denied(denial) = refusal
-        && let Denial::Validator { validator, .. } = &**denial
-    {
-        add("validator", validator.as_str().into());
+    if let Refusal::Denied(denial) = refusal {
+        if let Denial::Validator {
+            validator,
+            path,
+            rule,
+            ..
+        } = &**denial
+        {
+            add("validator", validator.as_str().into());
+            add("at", path.as_str().into());
+            add("rule", rule.as_str().into());
+        } else if let Denial::UnsafeCode {
+            violations, path, ..
+        } = &**denial
+        {
+            add("validator", Validator::CodeSafety.name().into());
+            add("at", path.as_str().into());
+            add("violations", violations.clone().into());
+        }
     }
     why
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mgp_actors::approvals::Decider;
 use mgp_actors::request::{Outcome, Request};
 use mgp_actors::time::unix_ms;
 use mgp_engine::calendar::parse_rfc3339;
@@ -31,8 +32,13 @@ impl Operator {
         let approve: Approve = read(request)?;
         let until_ms = approve.for_ms.map(|ms| unix_ms().saturating_add(ms));
         let Approve { id, only, .. } = approve;
-        let by = who(request);
-        super::json(&self.approvals.approve(&id, &only, until_ms, &by).await?)
+        let decider = decider(request);
+        super::json(
+            &self
+                .approvals
+                .approve(&id, &only, until_ms, &decider)
+                .await?,
+        )
     }
 
     /// `mgp/approvals/deny`: answered when the decision is on disk.
@@ -41,8 +47,8 @@ impl Operator {
     /// Nothing waits under that name, or nothing came of the decision.
     pub async fn deny(&self, request: &Request) -> Outcome {
         let Deny { id, only, later } = read(request)?;
-        let by = who(request);
-        super::json(&self.approvals.deny(&id, &only, later, &by).await?)
+        let decider = decider(request);
+        super::json(&self.approvals.deny(&id, &only, later, &decider).await?)
     }
 
     /// `mgp/permission/grant` of later drafts: each permission of a question with its own answer.
@@ -67,17 +73,17 @@ impl Operator {
         if parts.is_empty() {
             return Err(Refusal::BadParams("`grants` names no permission".into()));
         }
-        let (id, by) = (&decision.request_id, who(request));
+        let (id, decider) = (&decision.request_id, decider(request));
         for (verdict, only) in parts {
             let decided = match verdict {
-                Verdict::Approved => self.approvals.approve(id, &only, until_ms, &by).await,
-                Verdict::Deferred => self.approvals.deny(id, &only, true, &by).await,
-                Verdict::Denied => self.approvals.deny(id, &only, false, &by).await,
+                Verdict::Approved => self.approvals.approve(id, &only, until_ms, &decider).await,
+                Verdict::Deferred => self.approvals.deny(id, &only, true, &decider).await,
+                Verdict::Denied => self.approvals.deny(id, &only, false, &decider).await,
             };
             decided?;
         }
         super::json(&json!({
-            "request_id": id, "grants": decision.grants, "approved_by": by,
+            "request_id": id, "grants": decision.grants, "approved_by": decider.by,
             "expires_at": decision.expires_at
         }))
     }
@@ -89,9 +95,9 @@ impl Operator {
     pub async fn revoke_permission(&self, request: &Request) -> Outcome {
         let Revoke { server, permission } = read(request)?;
         let id = self.find(&server)?.id.clone();
-        let (mut had, mut permissions, by) = (false, Vec::new(), who(request));
+        let (mut had, mut permissions, decider) = (false, Vec::new(), decider(request));
         for permission in PermissionType::read(&permission) {
-            let revoked = self.permissions.revoke(&id, &permission, &by);
+            let revoked = self.permissions.revoke(&id, &permission, &decider);
             had |= revoked.await?;
             permissions.push(permission.to_string());
         }
@@ -103,7 +109,9 @@ impl Operator {
     }
 }
 
-/// Who decides, as the door knows it.
-fn who(request: &Request) -> String {
-    request.caller.agent.to_string()
+fn decider(request: &Request) -> Decider {
+    Decider {
+        by: request.caller.agent.to_string(),
+        trace: request.trace.id.clone(),
+    }
 }

@@ -16,7 +16,7 @@ async fn agent(kernel: &Kernel) -> Agent {
 }
 
 /// The last events, as the operator sees them.
-async fn events(kernel: &Kernel) -> Vec<Value> {
+pub(crate) async fn events(kernel: &Kernel) -> Vec<Value> {
     let output = kernel.mgp(&["audit", "tail", "-n", "1000", "--json"]).await;
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -49,13 +49,13 @@ fn log_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn whole_log(folder: &Path) -> String {
+pub(crate) fn whole_log(folder: &Path) -> String {
     let read = |f: PathBuf| std::fs::read_to_string(f).unwrap();
     log_files(folder).into_iter().map(read).collect()
 }
 
 /// The form of MGP §6.3, member by member.
-fn has_the_form(event: &Value) {
+pub(crate) fn has_the_form(event: &Value) {
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let at = text(&event["timestamp"]);
     assert!(

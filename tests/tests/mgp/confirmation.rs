@@ -7,7 +7,7 @@ use mgp_tests::harness::mgp::{NINE, declaration, declaring};
 use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, agent, agent_of, kernel, reached, tool};
+use crate::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
 
 const FORM: &str = r#"{"elicitation":{"form":{}}}"#;
 
@@ -212,4 +212,29 @@ async fn the_operator_says_what_is_asked_about() {
         agent(&known).await.call("blast", json!({})).await.text(),
         "{}"
     );
+}
+
+/// MGP-057: whom the operator granted the tool is not asked; a tool that wants a yes each time asks all
+/// the same.
+#[tokio::test]
+async fn a_grant_is_permission() {
+    let kernel = kernel(&tools(), "").await;
+    let mut agent = agent(&kernel).await;
+    let mut operator = operator(&kernel).await;
+    for tool in ["blast", "sure"] {
+        let grant = json!({
+            "entry_type": "tool_grant", "agent_id": "agent.anonymous", "server_id": "it",
+            "tool_name": tool, "permission": "allow",
+        });
+        operator.request("mgp/access/grant", grant).await.result();
+    }
+    assert_eq!(agent.call("blast", json!({})).await.text(), "{}");
+    let id = agent
+        .start("tools/call", json!({"name": "sure", "arguments": {}}))
+        .await;
+    let asked = question(&kernel).await;
+    kernel
+        .mgp(&["approve", asked["id"].as_str().unwrap()])
+        .await;
+    assert_eq!(agent.answer_to(&id).await.text(), "{}");
 }

@@ -416,7 +416,10 @@ async fn decisions_are_audited() {
             !found.is_empty()
         })
         .await;
-        assert_eq!(found[0]["details"]["permission"], permission, "{found:?}");
+        assert_eq!(
+            found[0]["details"]["permission_type"], permission,
+            "{found:?}"
+        );
         assert_eq!(found[0]["target"]["server_id"], "it");
     }
 }

@@ -1,7 +1,9 @@
 //! When records are put on disk, and who waits for it.
 //!
-//! Every record is written at once, so that no end of the kernel loses it; only a power cut loses what
-//! was not yet synced. Decisions wait for that always; calls wait, or are synced together within a window.
+//! A record that is written is lost to no end of the kernel, and one that is synced to no power cut.
+//! Decisions wait until they are synced; calls wait too, or are synced together within a window. Records
+//! that nobody waits for may be gathered for a moment before they are written: whoever writes says for
+//! how long, and tells of a record here when it is written.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,8 +20,8 @@ pub const WINDOW: Duration = Duration::from_millis(50);
 pub enum Calls {
     /// A call is answered once its record is on disk.
     BeforeReply,
-    /// A call is answered at once; its record is on disk this much later at most, and lost to a power
-    /// cut before.
+    /// A call is answered at once. Once its record is written, a sync that takes it along begins this
+    /// much later at most.
     Window(Duration),
 }
 

@@ -1,6 +1,8 @@
 //! Keeps secrets and what people typed out of the log. Every event passes here before it is sealed,
 //! since nothing can be taken out of a chain afterwards.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 /// Longest text within details, in bytes.
@@ -9,6 +11,9 @@ pub const TEXT_MAX: usize = 1_024;
 pub const ARGUMENTS_MAX: usize = 16 << 10;
 /// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
 pub const SECRET_MIN: usize = 6;
+/// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
+/// configuration in force are.
+pub const SECRETS_MAX: usize = 4_096;
 const MASK: &str = "[redacted]";
 
 /// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
@@ -63,17 +68,26 @@ impl Redaction {
         key: &[u8; blake3::KEY_LEN],
         secrets: impl IntoIterator<Item = String>,
     ) -> Self {
-        let mut secrets: Vec<String> = secrets
-            .into_iter()
-            .filter(|s| s.len() >= SECRET_MIN)
-            .collect();
-        // A secret that holds another is masked whole.
-        secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
-        Self {
+        let mut rules = Self {
             arguments,
             key: blake3::derive_key("mgp 2026-11 audit arguments", key),
-            secrets,
-        }
+            secrets: Vec::new(),
+        };
+        rules.learn(secrets);
+        rules
+    }
+
+    /// These values are secrets now. Those before stay secret too: servers that were started with them
+    /// may still run, and up to [`SECRETS_MAX`] altogether there is room.
+    pub fn learn(&mut self, secrets: impl IntoIterator<Item = String>) {
+        let mut known: BTreeSet<String> = secrets.into_iter().collect();
+        known.retain(|s| s.len() >= SECRET_MIN);
+        let room = SECRETS_MAX.saturating_sub(known.len());
+        let before = std::mem::take(&mut self.secrets);
+        known.extend(before.into_iter().take(room));
+        self.secrets = known.into_iter().collect();
+        // A secret that holds another is masked whole.
+        self.secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
     }
 
     /// What is kept of the arguments of a call: members to add to details that were scrubbed.
@@ -242,6 +256,19 @@ mod tests {
             cut.len() < TEXT_MAX + 40 && cut.ends_with("bytes more)"),
             "{cut}"
         );
+    }
+
+    /// What a new configuration holds is masked as well, and what the old one held still is.
+    #[test]
+    fn what_was_learnt_later_is_masked_too() {
+        let mut rules = rules(Arguments::Digest);
+        rules.learn(["correct-horse".to_owned(), "short".to_owned()]);
+        let text = "hunter2-hunter2 correct-horse short";
+        assert_eq!(rules.text(text), "[redacted] [redacted] short");
+        let many = (0..SECRETS_MAX).map(|n| format!("number-{n}"));
+        rules.learn(many);
+        assert_eq!(rules.secrets.len(), SECRETS_MAX);
+        assert_eq!(rules.text("number-4095"), "[redacted]");
     }
 
     proptest! {

@@ -1,0 +1,436 @@
+//! Who did what to whom, in which request, and how it ended: each kind of event, from what causes it to
+//! its place in the log.
+
+use std::collections::BTreeSet;
+
+use mgp_tests::harness::mgp::{NINE, declaration, declaring};
+use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
+use serde_json::{Value, json};
+
+use crate::audit::{events, has_the_form, whole_log};
+use crate::made::{NEWEST, agent, kernel, operator, tool};
+use crate::permissions::{id, needing, question};
+
+/// Everybody at an open HTTP door.
+const ANYBODY: &str = "agent.anonymous";
+
+/// The events of a trace, once there are so many; each in the form of the document.
+async fn of_trace(kernel: &Kernel, trace: &str, count: usize) -> Vec<Value> {
+    let mut found = Vec::new();
+    wait_until(
+        &format!("{count} events of {trace}"),
+        DEADLINE,
+        async || {
+            found = events(kernel).await;
+            found.retain(|event| event["trace_id"] == trace);
+            found.len() >= count
+        },
+    )
+    .await;
+    assert_eq!(found.len(), count, "{found:#?}");
+    found.iter().for_each(has_the_form);
+    found
+}
+
+/// Types and results, in their order.
+fn told(events: &[Value]) -> Vec<(&str, &str)> {
+    let each = events
+        .iter()
+        .map(|e| (e["event_type"].as_str(), e["result"].as_str()));
+    each.map(|(kind, result)| (kind.unwrap_or_default(), result.unwrap_or_default()))
+        .collect()
+}
+
+async fn count(kernel: &Kernel, kind: &str) -> usize {
+    let all = events(kernel).await;
+    all.iter().filter(|e| e["event_type"] == kind).count()
+}
+
+async fn traced(agent: &mut Agent, method: &str, mut params: Value, trace: &str) {
+    params["trace_id"] = json!(trace);
+    agent.request(method, params).await.result();
+}
+
+/// MGP-076, MGP-094, MGP-095: each change of access has one event: who, whom, what, why, and in which
+/// request; what changes nothing has none.
+#[tokio::test]
+async fn each_change_of_access_is_written_down() {
+    let kernel = kernel(&[tool("make", json!({}))], "").await;
+    let mut operator = operator(&kernel).await;
+    let of_tool = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
+        "tool_name": "make"});
+    let of_server = json!({"entry_type": "server_grant", "agent_id": ANYBODY, "server_id": "it"});
+    let with = |entry: &Value, permission: &str| {
+        let mut params = entry.clone();
+        params["permission"] = json!(permission);
+        params["justification"] = json!("as agreed");
+        params["granted_by"] = json!("the owner");
+        params
+    };
+    let grant = "mgp/access/grant";
+    for (trace, entry, permission, tool) in [
+        ("first", &of_tool, "deny", json!("make")),
+        ("second", &of_tool, "allow", json!("make")),
+        ("third", &of_server, "allow", Value::Null),
+    ] {
+        traced(&mut operator, grant, with(entry, permission), trace).await;
+        let event = of_trace(&kernel, trace, 1).await.remove(0);
+        assert_eq!(
+            told(std::slice::from_ref(&event)),
+            [("ACCESS_GRANTED", "SUCCESS")]
+        );
+        assert_eq!(event["actor"]["type"], "operator", "{event}");
+        let target = &event["target"];
+        assert_eq!(
+            [
+                &target["agent_id"],
+                &target["server_id"],
+                &target["tool_name"]
+            ],
+            [&json!(ANYBODY), &json!("it"), &tool]
+        );
+        let details = &event["details"];
+        assert_eq!(details["permission"], permission, "{event}");
+        assert_eq!(details["justification"], "as agreed", "{event}");
+        assert_eq!(details["granted_by"], "the owner", "{event}");
+    }
+    for (trace, entry, tool) in [
+        ("fourth", &of_tool, json!("make")),
+        ("fifth", &of_server, Value::Null),
+    ] {
+        traced(&mut operator, "mgp/access/revoke", entry.clone(), trace).await;
+        let event = of_trace(&kernel, trace, 1).await.remove(0);
+        assert_eq!(
+            told(std::slice::from_ref(&event)),
+            [("ACCESS_REVOKED", "SUCCESS")]
+        );
+        assert_eq!(event["actor"]["type"], "operator", "{event}");
+        let target = &event["target"];
+        assert_eq!(
+            (&target["agent_id"], &target["tool_name"]),
+            (&json!(ANYBODY), &tool)
+        );
+        assert_eq!(event["details"]["revoked"].as_array().unwrap().len(), 1);
+    }
+    traced(&mut operator, "mgp/access/revoke", of_tool, "sixth").await;
+    assert_eq!(count(&kernel, "ACCESS_REVOKED").await, 2);
+    assert_eq!(count(&kernel, "ACCESS_GRANTED").await, 3);
+}
+
+/// MGP-046, MGP-091, MGP-092, MGP-093: each decision on a permission has one event, of the request in
+/// which a person made it, or of the policy that did; and none when a server is merely started again.
+#[tokio::test]
+async fn each_decision_on_a_permission_is_written_down() {
+    let needs = needing(&["shell.execute", "camera"]);
+    let keys = "permission_policy = \"auto_approve\"\n";
+    let asks = Program::fixture(&["--mgp", &needs]).entry("it");
+    let easy = Program::fixture(&["--mgp", &needing(&["memory.read"])]).entry("easy");
+    let easy = easy.replacen("[[servers]]\n", &format!("[[servers]]\n{keys}"), 1);
+    let kernel = Kernel::start(&format!("{asks}{easy}")).await;
+    let mut operator = operator(&kernel).await;
+    let asked = id(&question(&kernel).await);
+    for (method, permission, trace) in [
+        ("mgp/approvals/approve", "shell.execute", "yes"),
+        ("mgp/approvals/deny", "camera", "no"),
+    ] {
+        let params = json!({"id": asked, "only": [permission]});
+        traced(&mut operator, method, params, trace).await;
+    }
+    kernel.connected(&["it", "easy"]).await;
+    let revoke = json!({"server": "it", "permission": "shell.execute"});
+    traced(&mut operator, "mgp/permission/revoke", revoke, "back").await;
+    let again = json!({"server": "easy", "permission": "memory.read"});
+    traced(&mut operator, "mgp/permission/revoke", again, "easy").await;
+    for (trace, kind, result, permission) in [
+        ("yes", "PERMISSION_GRANTED", "SUCCESS", "shell.execute"),
+        ("no", "PERMISSION_DENIED", "DENIED", "camera"),
+        ("back", "PERMISSION_REVOKED", "SUCCESS", "shell.execute"),
+    ] {
+        let event = of_trace(&kernel, trace, 1).await.remove(0);
+        assert_eq!(told(std::slice::from_ref(&event)), [(kind, result)]);
+        assert_eq!(event["actor"]["type"], "operator", "{event}");
+        assert_eq!(event["target"]["server_id"], "it", "{event}");
+        assert_eq!(event["details"]["permission_type"], permission, "{event}");
+        assert!(event["details"]["decided_by"].is_string(), "{event}");
+    }
+    // What a policy gave was no decision of a person; that it is denied from now on is.
+    let both = of_trace(&kernel, "easy", 2).await;
+    assert_eq!(
+        told(&both),
+        [
+            ("PERMISSION_DENIED", "DENIED"),
+            ("PERMISSION_REVOKED", "SUCCESS")
+        ]
+    );
+    let by_policy =
+        |e: &&Value| e["event_type"] == "PERMISSION_GRANTED" && e["actor"]["type"] == "kernel";
+    let all = events(&kernel).await;
+    let of_policy: Vec<_> = all.iter().filter(by_policy).collect();
+    assert_eq!(of_policy.len(), 1, "{of_policy:#?}");
+    assert_eq!(of_policy[0]["details"]["decided_by"], "policy");
+    kernel.mgp_json(&["servers", "restart", "it"]).await;
+    kernel.connected(&["it"]).await;
+    for (kind, times) in [
+        ("PERMISSION_GRANTED", 2),
+        ("PERMISSION_DENIED", 2),
+        ("PERMISSION_REVOKED", 2),
+    ] {
+        assert_eq!(count(&kernel, kind).await, times, "{kind}");
+    }
+}
+
+/// MGP-057, MGP-064, MGP-065, MGP-079, MGP-090, MGP-098, MGP-099, MGP-114: what keeps a call in the
+/// kernel is written before the call itself, in its trace, with what was wrong.
+#[tokio::test]
+async fn why_a_call_stayed_in_the_kernel_is_written_down() {
+    let tools = [
+        tool(
+            "make",
+            json!({"risk_level": "safe", "validator": "sandbox"}),
+        ),
+        tool(
+            "run",
+            json!({"risk_level": "safe", "code_safety": {"level": "standard", "language": "python"}}),
+        ),
+        tool("odd", json!({"risk_level": "safe", "validator": "zzz"})),
+        tool("blast", json!({"risk_level": "dangerous"})),
+        tool("secret", json!({"risk_level": "safe"})),
+    ];
+    let kernel = kernel(&tools, "").await;
+    let form = declaring(
+        NEWEST,
+        r#"{"elicitation":{"form":{}}}"#,
+        &declaration(&NINE),
+    );
+    let mut client = Client::over_http(&kernel.server_url("it"), NEWEST, &form).await;
+    client.answers("elicitation/create", json!({"action": "decline"}));
+    let deny = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
+        "tool_name": "secret", "permission": "deny"});
+    traced(
+        &mut operator(&kernel).await,
+        "mgp/access/grant",
+        deny,
+        "denied",
+    )
+    .await;
+    let code = "import subprocess\neval('1')\n";
+    let failed = ("VALIDATION_FAILED", "BLOCKED");
+    let blocked = ("TOOL_BLOCKED", "BLOCKED");
+    for (name, arguments, expected) in [
+        (
+            "make",
+            json!({"command": "rm -rf /"}),
+            vec![failed, blocked],
+        ),
+        (
+            "odd",
+            json!({"url": "http://169.254.169.254/"}),
+            vec![failed, blocked],
+        ),
+        (
+            "run",
+            json!({"code": code}),
+            vec![("CODE_REJECTED", "BLOCKED"), blocked],
+        ),
+        ("blast", json!({}), vec![("TOOL_BLOCKED", "DENIED")]),
+        ("secret", json!({}), vec![("TOOL_BLOCKED", "DENIED")]),
+    ] {
+        let params = json!({"name": name, "arguments": arguments, "trace_id": name});
+        assert!(
+            client.request("tools/call", params).await.is_error(),
+            "{name}"
+        );
+        let written = of_trace(&kernel, name, expected.len()).await;
+        assert_eq!(told(&written), expected, "{name}");
+        for event in &written {
+            assert_eq!(event["actor"], json!({"type": "agent", "id": ANYBODY}));
+            assert_eq!(
+                event["target"],
+                json!({"server_id": "it", "tool_name": name})
+            );
+            let details = &event["details"];
+            assert!(details["risk_level"].is_string(), "{event}");
+            match name {
+                "make" => {
+                    assert_eq!(details["validator"], "sandbox");
+                    assert_eq!(details["at"], "/command");
+                    assert!(details["rule"].is_string(), "{event}");
+                }
+                "odd" => assert_eq!(details["validator_unknown"], "zzz", "{event}"),
+                "run" => {
+                    let wrong = ["Blocked import: 'subprocess'", "Blocked pattern: 'eval('"];
+                    assert_eq!(details["violations"], json!(wrong), "{event}");
+                }
+                "blast" => assert!(details["reason"].to_string().contains("did not say yes")),
+                _ => {}
+            }
+        }
+    }
+    // Who keeps to the strictest of validators may still be let through by a person.
+    client.answers(
+        "elicitation/create",
+        json!({"action": "accept", "content": {}}),
+    );
+    let params = json!({"name": "odd", "arguments": {"a": 1}, "trace_id": "fine"});
+    client.request("tools/call", params).await.result();
+    let fine = of_trace(&kernel, "fine", 1).await;
+    assert_eq!(told(&fine), [("TOOL_EXECUTED", "SUCCESS")]);
+    assert_eq!(fine[0]["details"]["validator_unknown"], "zzz");
+}
+
+/// MGP-085, MGP-086: a call can end in six ways, and the log says which; every event has the form of
+/// the document.
+#[tokio::test]
+async fn every_end_of_a_call_has_its_word() {
+    let entry = Program::fixture(&[]).entry("it");
+    let kernel = Kernel::start(&format!("{entry}call_timeout_secs = 1\n")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    let deny = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
+        "tool_name": "count", "permission": "deny"});
+    traced(
+        &mut operator(&kernel).await,
+        "mgp/access/grant",
+        deny,
+        "deny",
+    )
+    .await;
+    let error = json!({"key": "k", "error": {"code": -32050, "message": "no"}});
+    for (name, arguments, kind, result) in [
+        ("echo", json!({"text": "x"}), "TOOL_EXECUTED", "SUCCESS"),
+        ("fail", error, "TOOL_EXECUTED", "FAILURE"),
+        ("hang", json!({}), "TOOL_EXECUTED", "TIMEOUT"),
+        ("count", json!({}), "TOOL_BLOCKED", "DENIED"),
+        ("nowhere", json!({}), "TOOL_BLOCKED", "BLOCKED"),
+    ] {
+        let params = json!({"name": name, "arguments": arguments, "trace_id": result});
+        agent.request("tools/call", params).await;
+        assert_eq!(
+            told(&of_trace(&kernel, result, 1).await),
+            [(kind, result)],
+            "{name}"
+        );
+    }
+    let params = json!({"name": "slow", "arguments": {"ms": 900}, "trace_id": "CANCELLED"});
+    let under_way = agent.start("tools/call", params).await;
+    agent
+        .notify("notifications/cancelled", json!({"requestId": under_way}))
+        .await;
+    let ended = of_trace(&kernel, "CANCELLED", 1).await;
+    assert_eq!(told(&ended), [("TOOL_EXECUTED", "CANCELLED")]);
+    let all = events(&kernel).await;
+    all.iter().for_each(has_the_form);
+    let kinds: BTreeSet<_> = all.iter().map(|e| e["event_type"].to_string()).collect();
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
+}
+
+/// MGP-101, MGP-102, MGP-103: one trace goes from an agent through the kernel to its server, comes back
+/// in what the server reports of itself, and is that of all that is told of it.
+#[tokio::test]
+async fn one_trace_goes_all_the_way() {
+    let said = declaration(&["audit"]).to_string();
+    for era in ["legacy", "modern"] {
+        let server = Program::fixture(&["--era", era, "--mgp", &said]).entry("it");
+        let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
+        let kernel = Kernel::start(&format!("{server}{keeper}")).await;
+        kernel.connected(&["it", "keeper"]).await;
+        let mut agent = kernel.http_agent(None);
+        agent.initialize(NEWEST, "{}").await.result();
+        let trace = "5bd1c8a4-7a5e-4f0c-9d3b-0f6f6a2f8a11";
+        let params =
+            json!({"name": "it__notify", "arguments": {"kind": "audit"}, "trace_id": trace});
+        agent.request("tools/call", params).await.result();
+        let written = of_trace(&kernel, trace, 2).await;
+        let reported = written
+            .iter()
+            .find(|e| e["actor"]["type"] == "server")
+            .unwrap();
+        assert_eq!(reported["event_type"], "dev.cloto.mgp.server_reported");
+        assert_eq!(reported["actor"]["id"], "it", "whatever it says of itself");
+        assert_eq!(
+            reported["details"]["reported_type"],
+            "com.example.looked_up"
+        );
+        assert_eq!(reported["details"]["reported_details"], json!({"rows": 3}));
+        let done = written
+            .iter()
+            .find(|e| e["actor"]["type"] == "agent")
+            .unwrap();
+        assert_eq!(done["event_type"], "TOOL_EXECUTED", "{era}");
+        wait_until("the keeper hears of both", DEADLINE, async || {
+            let heard = agent.call("keeper__received", json!({})).await.result();
+            let frames = heard["structuredContent"]["frames"]
+                .as_array()
+                .unwrap()
+                .clone();
+            let both = |frame: &Value| {
+                let frame: Value = serde_json::from_str(frame.as_str().unwrap()).unwrap();
+                frame["method"] == "notifications/mgp.audit" && frame["params"]["trace_id"] == trace
+            };
+            frames.iter().filter(|frame| both(frame)).count() == 2
+        })
+        .await;
+    }
+}
+
+/// MGP-083, MGP-087: an audit server asks for what it missed; to others there is no such method.
+#[tokio::test]
+async fn an_audit_server_asks_for_what_it_missed() {
+    let said = declaration(&["audit"]).to_string();
+    let keeper = Program::fixture(&["--era", "legacy", "--mgp", &said]).entry("keeper");
+    let plain = Program::fixture(&["--era", "legacy"]).entry("plain");
+    let kernel = Kernel::start(&format!("{keeper}{plain}")).await;
+    kernel.connected(&["keeper", "plain"]).await;
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    let replay = |limit: u64, since: u64| {
+        let params = json!({"limit": limit, "since_seq": since});
+        json!({"method": "mgp/audit/replay", "params": params})
+    };
+    let first = agent.call("keeper__ask", replay(1, 0)).await.result();
+    let first = &first["structuredContent"];
+    assert_eq!(first["events"].as_array().unwrap().len(), 1, "{first}");
+    assert_eq!(
+        (&first["has_more"], &first["next_seq"]),
+        (&json!(true), &json!(1))
+    );
+    has_the_form(&first["events"][0]);
+    let rest = agent.call("keeper__ask", replay(100, 1)).await.result();
+    let rest = rest["structuredContent"]["events"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!(rest[0]["_mgp"]["seq"], 2, "{rest:?}");
+    let refused = agent.call("plain__ask", replay(1, 0)).await;
+    assert!(
+        refused.frame.contains("Method not found"),
+        "{}",
+        refused.frame
+    );
+}
+
+/// A secret of the configuration is in no record, whoever says it: not the one a kernel was started
+/// with, and not one it was given while it ran.
+#[tokio::test]
+async fn secrets_that_come_later_are_masked_too() {
+    let with = |secret: &str| Program::fixture(&[]).env("API_KEY", secret).entry("it");
+    let kernel = Kernel::start(&with("swordfish-the-first")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    agent.call("swordfish-the-first", json!({})).await.error();
+    kernel.rewrite(&with("swordfish-the-second"));
+    let mut owner = operator(&kernel).await;
+    let reload = owner.request("mgp/kernel/reload", json!({}));
+    reload.await.result();
+    kernel.connected(&["it"]).await;
+    for (name, trace) in [
+        ("swordfish-the-second", "new"),
+        ("swordfish-the-first", "old"),
+    ] {
+        let params = json!({"name": name, "arguments": {}, "trace_id": trace});
+        agent.request("tools/call", params).await.error();
+        let event = of_trace(&kernel, trace, 1).await.remove(0);
+        assert_eq!(event["target"]["tool_name"], "[redacted]", "{event}");
+    }
+    assert!(!whole_log(kernel.folder()).contains("swordfish"));
+}
