@@ -2,6 +2,7 @@
 
 mod code_safety;
 mod confirmation;
+mod escapes;
 mod identity;
 mod made;
 mod negotiation;
