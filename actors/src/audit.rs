@@ -5,9 +5,12 @@
 
 mod event;
 mod files;
+mod forwarding;
 mod head;
+mod heard;
 mod opening;
 mod queue;
+mod tail;
 mod writer;
 
 use std::sync::Arc;
@@ -21,6 +24,7 @@ use tokio::sync::oneshot;
 pub use self::event::{by_agent, by_kernel, by_operator, event};
 pub use self::files::Folder;
 pub use self::head::read as read_head;
+use self::heard::is_by;
 pub use self::opening::Opening;
 pub use self::queue::{CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
 use self::queue::{Entry, Ledger};
@@ -117,6 +121,13 @@ impl AuditHandle {
 }
 
 impl Place {
+    /// Writes down how the call ended, and waits for nothing: nobody is there to be answered.
+    pub fn put(self, note: impl Note) {
+        if let Some((ledger, charge)) = self.0 {
+            ledger.push(Entry::call(Box::new(note), None, charge));
+        }
+    }
+
     /// Writes down how the call ended. Resolves at once, or, when the settings say so, once it is on
     /// disk.
     ///

@@ -10,12 +10,14 @@ use mgp_engine::moment::Moment;
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp;
 use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::agent::Agent;
+use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
@@ -92,12 +94,14 @@ impl CatalogHandle {
         handle: Arc<ServerHandle>,
         supervisor: Mailbox<ServerMsg>,
         subscriptions: SubscriptionsHandle,
+        audit: AuditHandle,
     ) -> impl Upward + use<> {
         Up {
             handle,
             supervisor,
             subscriptions,
             directory: self.directory.clone(),
+            audit,
         }
     }
 
@@ -242,9 +246,14 @@ struct Up {
     supervisor: Mailbox<ServerMsg>,
     subscriptions: SubscriptionsHandle,
     directory: Arc<Directory>,
+    audit: AuditHandle,
 }
 
 impl Upward for Up {
+    fn reported(&self, server: &ServerId, params: Option<&str>) {
+        self.audit.heard(server, params);
+    }
+
     fn list_changed(&self, _server: &ServerId, what: List) {
         let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
     }
@@ -271,6 +280,12 @@ impl Upward for Up {
                 let task_ref = refer(Maker::Legacy { task });
                 self.directory.task_status(&task_ref, params);
             }
+        }
+    }
+
+    fn stepped(&self, link: u64, params: &str) {
+        if let Ok(step) = mcp::read(Some(params)) {
+            let _ = self.supervisor.tell(ServerMsg::Said(link, step));
         }
     }
 

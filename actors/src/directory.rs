@@ -11,7 +11,9 @@ use mgp_engine::tasks::TaskRef;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
-use mgp_protocol::mcp;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::{Splice, member, quoted};
 use mgp_sync::snapshot::Snapshot;
 
@@ -175,6 +177,44 @@ impl Directory {
                 agent.tell(frame.into(), Class::Kept);
             }
         }
+    }
+
+    /// Tells those who negotiated it, and may see the server, that it went from one state to another.
+    /// Who only listens is not told: the modern era has no such subscription.
+    pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
+        let mut frame: Option<Bytes> = None;
+        for agent in self.all() {
+            let hears = agent.caller().is_some_and(|caller| {
+                caller.mgp.features().contains(Features::LIFECYCLE) && self.shows(caller, server)
+            });
+            if hears && !agent.is_listening() {
+                let frame = frame.get_or_insert_with(|| {
+                    let params = serde_json::to_string(step).expect("a step is always JSON");
+                    jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
+                });
+                agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Who may do what right now.
+    #[must_use]
+    pub fn access(&self) -> Arc<Table> {
+        self.access.load()
+    }
+
+    /// True when the caller's view holds the server, and access control lets it know of it.
+    #[must_use]
+    pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
+        let in_view = match &caller.view {
+            View::All => true,
+            View::One(own) => own == server,
+        };
+        in_view
+            && self
+                .access
+                .load()
+                .sees(&caller.identity(), server, unix_ms())
     }
 
     /// Tells everyone who may see the server and wants this level.

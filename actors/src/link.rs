@@ -27,7 +27,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
-use mgp_protocol::mgp::negotiation::{Negotiated, PLAIN};
+use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
@@ -41,6 +41,7 @@ use crate::negotiation;
 use crate::request::Caller;
 
 pub use self::calls::{Call, Leave, Mirror};
+pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
 use self::turns::TurnQueue;
@@ -50,11 +51,16 @@ pub use self::wire::Wire;
 pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     /// One of its lists changed: `tools`, `prompts` or `resources`.
     fn list_changed(&self, server: &ServerId, what: List);
+    /// It says what it did; `params` as sent.
+    fn reported(&self, server: &ServerId, params: Option<&str>);
     /// A resource changed; `params` as sent.
     fn updated(&self, server: &ServerId, uri: &str, params: &str);
     /// A task of the server changed: `params` of its `notifications/tasks`, without the listen's name,
     /// or in the legacy era of its `notifications/tasks/status`.
     fn task_changed(&self, server: &ServerId, era: Era, params: &str);
+    /// The server says that it went from one state to another; `params` of its
+    /// `notifications/mgp.lifecycle`.
+    fn stepped(&self, link: u64, params: &str);
     /// A log record that belongs to no single call; `params` as sent.
     fn logged(&self, server: &ServerId, params: &str);
     /// The only agent whose folders the server may be shown outside any call.
@@ -217,6 +223,13 @@ impl Link {
             true => modern,
             false => self.mgp_in(Era::Legacy),
         }
+    }
+
+    /// The era in which this was negotiated with the server.
+    #[must_use]
+    pub fn era_of(&self, feature: Features) -> Option<Era> {
+        let negotiated = |era: &Era| self.mgp_in(*era).features().contains(feature);
+        [Era::Modern, Era::Legacy].into_iter().find(negotiated)
     }
 
     /// What of MGP may be said to the server in messages of this era.

@@ -4,16 +4,21 @@
 //! URI, a progress token) is spliced.
 
 mod access;
+mod audited;
 mod calls;
 mod checks;
 mod confirmation;
 mod forward;
+mod granting;
 mod listening;
 mod lists;
 mod own;
+mod rates;
+mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
+mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;
@@ -42,7 +47,8 @@ use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
 use crate::validation::Validation;
 
-pub use access::SiftedLists;
+pub use self::access::SiftedLists;
+pub use self::rates::Rates;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -65,6 +71,8 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// How many calls each agent may make.
+    pub rates: Rates,
     /// Who looks at arguments.
     pub validation: Validation,
     /// How a person's yes is had.

@@ -1,24 +1,31 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
 //! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
 
+mod audited;
 mod connect;
+mod farewell;
 mod handle;
 mod handshake;
+mod health;
 mod incarnation;
 mod lists;
 mod remote;
+mod steps;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
 use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
 use mgp_engine::moment::Moment;
 use mgp_engine::restart::{Exit, Restarts, Verdict};
 use mgp_engine::spec::ServerSpec;
+use mgp_protocol::mgp;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use self::farewell::StopOrder;
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists};
 use crate::audit::AuditHandle;
@@ -44,6 +51,8 @@ pub enum ServerMsg {
     },
     /// Drain and stop. Answered when the server has stopped.
     Stop(Why, Reply<()>),
+    /// The same, with this much time for what is under way.
+    StopWithin(Why, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
     /// Its entry in the configuration changed.
@@ -60,6 +69,8 @@ pub enum ServerMsg {
     Fetched(List, u64, Box<Fresh>),
     /// The connection is of no use any more.
     Broken(u64, String),
+    /// Over this connection it said that it went from one state to another.
+    Said(u64, mgp::Lifecycle),
     /// The backoff is over.
     TryAgain(u64),
     /// Tells its address to the actor that must know it: used by tests to break it.
@@ -152,7 +163,11 @@ impl Actor for ServerActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             ServerMsg::Start { by_operator } => self.start(state, by_operator),
-            ServerMsg::Stop(why, reply) => self.stop(state, why, Some(reply)),
+            ServerMsg::Stop(why, reply) => self.stop(state, why.into(), Some(reply)),
+            ServerMsg::StopWithin(why, time, reply) => {
+                let within = Some(time);
+                self.stop(state, StopOrder { why, within }, Some(reply));
+            }
             ServerMsg::Restart => self.restart(state),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
@@ -163,6 +178,7 @@ impl Actor for ServerActor {
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
             ServerMsg::Broken(link, why) => Self::broken(state, link, why),
+            ServerMsg::Said(link, step) => self.said(state, link, &step),
             ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
             ServerMsg::Panic => panic!("told to"),
         }
@@ -200,7 +216,8 @@ impl ServerActor {
         self.attempt(state);
     }
 
-    fn stop(&self, state: &mut ServerState, why: Why, reply: Option<Reply<()>>) {
+    fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
+        let why = order.why;
         state.asked_to_stop = true;
         state.start_again = false;
         state.stopping.extend(reply);
@@ -208,7 +225,7 @@ impl ServerActor {
         self.handle.vacate();
         self.step(state, Event::StopRequested(why), None);
         match &state.current {
-            Some(current) => current.stop(),
+            Some(current) => current.stop(order),
             None => self.stopped(state),
         }
     }
@@ -217,7 +234,7 @@ impl ServerActor {
         if state.current.is_none() {
             return self.start(state, true);
         }
-        self.stop(state, Why::OperatorRequest, None);
+        self.stop(state, Why::OperatorRequest.into(), None);
         state.start_again = true;
     }
 
@@ -228,7 +245,7 @@ impl ServerActor {
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {
-            self.stop(state, Why::ConfigurationChange, None);
+            self.stop(state, Why::ConfigurationChange.into(), None);
             state.start_again = true;
         } else if wanted {
             self.start(state, true);
@@ -272,6 +289,8 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
+        self.audit.forward(&link);
+        self.tell_connected(&link);
         self.subscriptions.server_back(&self.handle.id);
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
@@ -289,6 +308,8 @@ impl ServerActor {
         state.notes = std::mem::take(&mut lists.notes);
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
+        let tools = state.offer.tools().iter();
+        self.handle.offers(tools.map(|tool| tool.own_name.clone()));
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
@@ -317,10 +338,23 @@ impl ServerActor {
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
+        let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
         if state.asked_to_stop {
-            let why = state.why.map(|why| format!("stopped ({why})"));
-            self.step(state, Event::Drained, why);
+            if was_there {
+                let why = state.why.map_or("stopped", Why::as_str);
+                self.tell_disconnected(&Exit::Clean, why, None);
+            }
+            let why = state.why.unwrap_or(Why::OperatorRequest);
+            if state.start_again {
+                // Published with the attempt that follows at once.
+                self.advance(state, Event::RestartRequested(why));
+            } else {
+                self.step(state, Event::Drained, Some(format!("stopped ({why})")));
+            }
             return self.stopped(state);
+        }
+        if was_there || matches!(verdict, Verdict::Park { .. }) {
+            self.tell_disconnected(exit, &how, Some(&verdict));
         }
         match exit {
             Exit::Clean => {
@@ -400,6 +434,7 @@ impl ServerActor {
             Ok(step) => {
                 tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
                     reason = %step.reason, "lifecycle");
+                self.tell_agents(&step);
                 true
             }
             Err(illegal) => {

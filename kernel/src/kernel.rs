@@ -13,14 +13,14 @@ use std::time::Duration;
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
+use mgp_actors::audit::{AuditHandle, Folder};
 use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::{Confirmation, Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
@@ -32,6 +32,8 @@ use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::grants::Operation;
+use mgp_engine::health::HealthRules;
 use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
@@ -49,6 +51,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::cli::{Doors, UpOptions};
 use crate::config::KernelConfig;
 use crate::operator::Operator;
+use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::{self, Source};
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
@@ -68,13 +71,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let kept = Kept {
+    let mut kept = Kept {
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         roster: hold::roster(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
         audit: auditing::open(&options)?,
+        unaudited: Vec::new(),
     };
+    if kept.audit.is_on() {
+        let log = Folder::of(&options.data_dir);
+        kept.unaudited = kept.books.unaudited(&log)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
@@ -116,6 +124,8 @@ struct Kept {
     roster: Roster,
     books: Books,
     audit: AuditHandle,
+    /// Decisions that are not in the audit log.
+    unaudited: Vec<Operation>,
 }
 
 async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
@@ -183,8 +193,9 @@ async fn grow(
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
     };
-    let (access, _) = Actor::spawn(None, access, kept.books).await?;
+    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -212,12 +223,13 @@ async fn grow(
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let connector = Arc::new(connector(mark, kernel.health));
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
-        connector: Arc::new(connector(mark)),
+        connector: connector.clone(),
         audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
@@ -234,6 +246,7 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
         approvals: approvals.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
@@ -241,6 +254,7 @@ async fn grow(
         roster: roster.clone(),
         closing: closing.clone(),
     });
+    let pulse = pulse(&servers, &directory, connector, closing);
     let relay = Arc::new(Relay {
         shown,
         servers,
@@ -251,13 +265,14 @@ async fn grow(
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        rates: Rates::new(options.loaded.kernel.rates),
         validation: Validation::default(),
         confirmation: confirmation(kernel),
         audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
-    let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents,
         stateless: stateless(kept.seal, &belongings, routes.clone()),
@@ -271,6 +286,20 @@ async fn grow(
         reception,
         source,
         belongings,
+    })
+}
+
+fn pulse(
+    servers: &Arc<ServerTable>,
+    directory: &Arc<Directory>,
+    connector: Arc<Connector>,
+    closing: &CancellationToken,
+) -> Arc<Pulse> {
+    Arc::new(Pulse {
+        servers: servers.clone(),
+        directory: directory.clone(),
+        connector,
+        closing: closing.clone(),
     })
 }
 
@@ -310,13 +339,15 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     }
 }
 
-fn connector(mark: String) -> Connector {
+fn connector(mark: String, health: HealthRules) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
         folder: hold::folder(),
         drain: DRAIN,
+        hurry: OnceLock::new(),
+        health,
     }
 }
 

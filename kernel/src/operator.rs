@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::Shown;
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
@@ -48,6 +49,8 @@ pub struct Operator {
     pub shown: Arc<Snapshot<Shown>>,
     /// Who is connected.
     pub directory: Arc<Directory>,
+    /// What was done.
+    pub audit: AuditHandle,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
     /// The supervision tree.
@@ -116,6 +119,14 @@ impl Operator {
     pub async fn reload(&self) -> Outcome {
         let problems = self.tree.reload().await.map_err(broken)?;
         json(&json!({ "problems": problems }))
+    }
+
+    /// `mgp/audit/replay`.
+    ///
+    /// # Errors
+    /// When no log is kept or it cannot be read.
+    pub async fn replay(&self, request: &Request) -> Outcome {
+        json(&self.audit.replay(&read(request)?).await?)
     }
 
     /// `mgp/servers/list`.

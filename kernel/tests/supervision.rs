@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::AgentsActor;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::{Exchange, Way};
@@ -146,8 +147,11 @@ async fn parts() -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: AuditHandle::off(),
     };
-    let (access, _) = Actor::spawn(None, access, books).await.unwrap();
+    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
+        .await
+        .unwrap();
     let shown = Arc::new(Snapshot::new(Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
@@ -194,6 +198,8 @@ async fn parts() -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             mark,
             folder: std::env::temp_dir(),
             drain: Duration::from_secs(5),
+            hurry: std::sync::OnceLock::new(),
+            health: mgp_engine::health::HealthRules::default(),
         }),
     };
     (parts, access, pillars)

@@ -11,7 +11,7 @@ use mgp_engine::audit::reader::Reader;
 use mgp_engine::audit::record::{EVENT_MAX, Record};
 use mgp_engine::audit::verify::{Report, Verifier};
 
-use super::head;
+use mgp_protocol::ids::ServerId;
 
 /// More than the longest line, so that a file's last record is found in its end.
 const END: u64 = 2 * EVENT_MAX as u64;
@@ -32,6 +32,11 @@ impl Folder {
     #[must_use]
     pub fn head(&self) -> PathBuf {
         self.0.with_extension("head")
+    }
+
+    /// Where it is kept how far a server was told.
+    pub(super) fn told(&self, server: &ServerId) -> PathBuf {
+        self.0.join(format!("told-{server}"))
     }
 
     /// The path of a file.
@@ -116,14 +121,5 @@ impl Folder {
             Reader::new(&bytes).for_each(|item| verifier.take(number, &item));
         }
         Ok(verifier.finish())
-    }
-
-    /// Looks at the whole log with the head that is kept beside it.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or the head is none.
-    pub fn examine(&self) -> io::Result<Report> {
-        let known = head::read(&self.head())?;
-        self.verify(known, None)
     }
 }

@@ -78,7 +78,11 @@ impl Opening {
             });
         }
         let number = segments.last().map_or(1, |s| s.number);
-        let ledger = Ledger::new(self.calls == Calls::BeforeReply);
+        let ledger = Ledger::new(
+            self.calls == Calls::BeforeReply,
+            self.folder.clone(),
+            found.head.sequence,
+        );
         let handle = AuditHandle(Some(ledger.clone()));
         let writer = Writer {
             open: Open {

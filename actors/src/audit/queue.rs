@@ -8,8 +8,10 @@ use std::time::Duration;
 use mgp_engine::audit::commit::{Kind, Refused};
 use mgp_engine::audit::redact::Redaction;
 use mgp_sync::credit::{Charge, Credit};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+use super::files::Folder;
+use super::heard::Heard;
 use super::{NotWritten, Note};
 
 /// Calls that are under way or wait to be written. One more is refused: it could not be written down.
@@ -74,6 +76,12 @@ pub(super) struct Ledger {
     examined: AtomicBool,
     /// A call is answered once its record is on disk.
     pub(super) calls_wait: bool,
+    /// Where it is written.
+    pub(super) folder: Folder,
+    /// The last record that is written.
+    pub(super) written: watch::Sender<u64>,
+    /// What servers say of themselves.
+    pub(super) heard: Heard,
 }
 
 #[derive(Default)]
@@ -108,7 +116,7 @@ pub(super) struct Taken {
 }
 
 impl Ledger {
-    pub(super) fn new(calls_wait: bool) -> Arc<Self> {
+    pub(super) fn new(calls_wait: bool, folder: Folder, last: u64) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
             more: Condvar::new(),
@@ -119,6 +127,9 @@ impl Ledger {
             broken: AtomicBool::new(false),
             examined: AtomicBool::new(false),
             calls_wait,
+            folder,
+            written: watch::Sender::new(last),
+            heard: Heard::default(),
         })
     }
 

@@ -153,6 +153,8 @@ impl Writer {
             self.open.lines.clear();
             // One large group does not keep its memory for good.
             self.open.lines.shrink_to(1 << 20);
+            let last = self.chain.head().sequence;
+            self.ledger.written.send_replace(last);
         }
         Ok(())
     }
@@ -166,9 +168,8 @@ impl Writer {
     fn sync(&mut self) -> io::Result<()> {
         self.open.file.sync_data()?;
         for sequence in self.commit.synced() {
-            let next = self.waiting.pop_front();
-            debug_assert_eq!(next.as_ref().map(|w| w.0), Some(sequence));
-            if let Some((_, written)) = next {
+            // What was only told has a number, and nobody who waits.
+            if let Some((_, written)) = self.waiting.pop_front_if(|(next, _)| *next == sequence) {
                 let _ = written.send(Ok(()));
             }
         }

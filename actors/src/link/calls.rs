@@ -118,7 +118,32 @@ impl Link {
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
     pub async fn ask_in(self: &Arc<Self>, era: Era, method: &str, params: Option<&str>) -> Outcome {
+        self.ask_by(Exchange::new(Way::Nowhere), era, method, params)
+            .await
+    }
+
+    /// The same without the time limit of calls: who asks has one of its own.
+    ///
+    /// # Errors
+    /// As [`Self::ask_in`].
+    pub async fn ask_unhurried(
+        self: &Arc<Self>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
         let exchange = Exchange::new(Way::Nowhere);
+        exchange.take_time();
+        self.ask_by(exchange, era, method, params).await
+    }
+
+    async fn ask_by(
+        self: &Arc<Self>,
+        exchange: Arc<Exchange>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
         let call = Call {
             caller: None,
             exchange: &exchange,

@@ -61,7 +61,7 @@ pub(super) fn without_meta(params: &str) -> Cow<'_, str> {
 }
 
 /// The code of an error object.
-pub(super) fn code(error: &str) -> Option<i64> {
+pub(crate) fn code(error: &str) -> Option<i64> {
     #[derive(Deserialize)]
     struct Coded {
         code: i64,

@@ -24,10 +24,14 @@ impl Upward for Heard {
     fn list_changed(&self, _server: &ServerId, what: List) {
         self.0.lock().unwrap().push(format!("{what:?}"));
     }
+    fn reported(&self, _server: &ServerId, _params: Option<&str>) {}
     fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
         self.0.lock().unwrap().push(format!("{uri} {params}"));
     }
     fn task_changed(&self, _server: &ServerId, _era: Era, _params: &str) {}
+    fn stepped(&self, _link: u64, params: &str) {
+        self.0.lock().unwrap().push(params.to_owned());
+    }
     fn logged(&self, _server: &ServerId, _params: &str) {}
     fn only_rooted(&self, _server: &ServerId) -> Option<Arc<Agent>> {
         None

@@ -1,6 +1,7 @@
 //! `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::access::Principal;
@@ -12,9 +13,10 @@ use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
 use super::access::not_granted;
+use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
-use super::{Relay, checks, progress_token, required, text, token_in};
+use super::{Relay, checks, granting, progress_token, required, text, token_in};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -30,12 +32,17 @@ impl Relay {
     /// # Errors
     /// Any refusal of a call.
     pub async fn call_tool(&self, request: &Request) -> Outcome {
+        self.audited(request, |seen| self.call_tool_seen(request, seen))
+            .await
+    }
+
+    async fn call_tool_seen(&self, request: &Request, seen: Arc<Seen>) -> Outcome {
         let generation = self.shown.load().catalog.generation();
         let mut admitted = false;
-        let outcome = match self.call_tool_once(request, &mut admitted).await {
+        let outcome = match self.call_tool_once(request, &seen, &mut admitted).await {
             // The headers were made from an older definition of the tool; nothing was done yet.
             Err(Refusal::Peer(error)) if is_mismatch(&error) && self.moves_on(generation).await => {
-                self.call_tool_once(request, &mut admitted).await
+                self.call_tool_once(request, &seen, &mut admitted).await
             }
             outcome => outcome,
         };
@@ -53,10 +60,16 @@ impl Relay {
         false
     }
 
-    async fn call_tool_once(&self, request: &Request, admitted: &mut bool) -> Outcome {
+    async fn call_tool_once(&self, request: &Request, seen: &Seen, admitted: &mut bool) -> Outcome {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        seen.asks_for(&name, request, call.arguments.map(RawValue::get));
+        self.rates.call(&request.caller.agent)?;
+        if let Some(method) = granting::method(&request.caller, &name) {
+            let answer = self.administer_by_tool(request, method, call.arguments);
+            return Box::pin(answer).await;
+        }
         let route = {
             let shown = self.shown.load();
             shown
@@ -65,6 +78,7 @@ impl Relay {
                 .cloned()
                 .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
         };
+        seen.is_of(&route);
         let (tool, unknown) = (Some(&*route.own_name), not_granted(&name));
         let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
         *admitted = true;
@@ -85,7 +99,7 @@ impl Relay {
                 arguments: Some((&route.param_headers, arguments)),
             },
         };
-        let result = self.forward(request, outgoing).await?;
+        let result = self.retrying(request, outgoing).await?;
         match self.announced(request, &route.server, &result)? {
             Some(task) => Ok(task),
             None => checks::result(&name, &route, result),

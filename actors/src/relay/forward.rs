@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::access::Admitted;
 use super::tasks::{only_as_task, through_task};
+use super::tracing::traced;
 use super::{Relay, progress_token};
 use crate::levels;
 use crate::link::{Call, Leave, Link, Mirror};
@@ -118,6 +119,7 @@ pub(super) async fn along(
         if let Some((said, instead)) = redeclared {
             splice.replace(said, instead);
         }
+        traced(request, link, era, outgoing.params, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await
@@ -225,6 +227,7 @@ pub(super) async fn send(
         if let Some(token) = token {
             splice.replace(token.get(), id.to_string());
         }
+        traced(request, link, era, params, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await

@@ -12,6 +12,7 @@ use mgp_engine::risk;
 use mgp_engine::spec::TrustLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
 use mgp_protocol::mgp::servers::{Server, Spoken as SpokenMgp};
 use mgp_protocol::refusal::Refusal;
@@ -45,6 +46,10 @@ pub struct ServerHandle {
     tenancy: Mutex<Option<Tenancy>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
+    /// How it was found the last time it was asked, since it was connected.
+    health: Mutex<Option<Health>>,
+    /// Its own names of the tools it last offered.
+    tools: Mutex<Arc<[Arc<str>]>>,
     life: tokio::sync::Mutex<()>,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
@@ -94,6 +99,8 @@ impl ServerHandle {
             tenancy: Mutex::new(None),
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
+            health: Mutex::new(None),
+            tools: Mutex::new(Arc::new([])),
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
@@ -193,6 +200,32 @@ impl ServerHandle {
         supervisor.clone().ok_or(AskError::Stopped)
     }
 
+    /// How it was found the last time it was asked; `None` while it has not been asked.
+    #[must_use]
+    pub fn health(&self) -> Option<Health> {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its own names of the tools it last offered, whether it is connected or not.
+    #[must_use]
+    pub fn tools(&self) -> Arc<[Arc<str>]> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        tools.clone()
+    }
+
+    pub(super) fn offers(&self, tools: impl Iterator<Item = Arc<str>>) {
+        let tools = tools.collect();
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
+    }
+
+    pub(super) fn is_well(&self, health: Health) {
+        self.set_health(Some(health));
+    }
+
+    fn set_health(&self, health: Option<Health>) {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
     fn not_ready(&self) -> Refusal {
         let status = self.status.borrow();
         Refusal::NotReady {
@@ -214,6 +247,10 @@ impl ServerHandle {
             id: self.id.to_string(),
             state: status.state.to_string(),
             reason: Some(status.reason),
+            health: link
+                .as_ref()
+                .and(self.health())
+                .map(|h| h.as_str().to_owned()),
             since_ms: ms(moment().since(status.since)),
             next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
             restarts: status.restarts,
@@ -259,6 +296,7 @@ impl ServerHandle {
     }
 
     pub(super) fn fill(&self, link: Arc<Link>) {
+        self.set_health(None);
         let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(self.link.fill(link));
     }

@@ -1,7 +1,7 @@
 //! One life of a server: from its start to its end, in one task.
 
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
@@ -14,6 +14,7 @@ use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
 use tokio::task::JoinHandle;
 
+use super::farewell::StopOrder;
 use super::handshake::{Fragile, Spoken, Trouble};
 use super::lists::Lists;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
@@ -47,6 +48,7 @@ pub(super) struct Incarnation {
 #[derive(Debug, Default)]
 struct Orders {
     stop: Flag,
+    how_to_stop: OnceLock<StopOrder>,
     failed: Mutex<Option<String>>,
     kill: Flag,
     pid: Arc<AtomicI32>,
@@ -75,6 +77,7 @@ impl Incarnation {
                 actor.handle.clone(),
                 me.clone(),
                 actor.subscriptions.clone(),
+                actor.audit.clone(),
             )),
             me,
         };
@@ -87,7 +90,9 @@ impl Incarnation {
     }
 
     /// Ends it: calls under way may finish first.
-    pub(super) fn stop(&self) {
+    pub(super) fn stop(&self, order: impl Into<StopOrder>) {
+        // The first order is under way already when a second one comes.
+        let _ = self.orders.how_to_stop.set(order.into());
         self.orders.stop.raise();
     }
 
@@ -317,9 +322,15 @@ impl Life {
                 }
             }
         }
-        let end = self.ordered().await;
-        if matches!(end, End::Stopped) {
-            link.drain(self.connector.drain).await;
+        let end = tokio::select! {
+            end = self.ordered() => end,
+            end = self.tended(link) => end,
+        };
+        if let (End::Stopped, Some(order)) = (&end, self.orders.how_to_stop.get()) {
+            tokio::select! {
+                () = self.farewell(link, *order) => {}
+                () = self.orders.kill.raised() => return End::Failed(self.failure()),
+            }
         }
         end
     }

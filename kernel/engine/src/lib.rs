@@ -29,6 +29,7 @@ pub mod parked;
 pub mod permissions;
 pub mod pins;
 pub mod questions;
+pub mod rates;
 pub mod reload;
 pub mod restart;
 pub mod retries;

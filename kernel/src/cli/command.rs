@@ -10,7 +10,7 @@ Exit codes:
   1  it failed; the message says what to do
   2  the command line or the arguments of a tool are wrong
   3  no kernel is running
-  4  the tool answered, and its answer is an error
+  4  the tool answered, and its answer is an error; or the audit log is damaged
   130  interrupted
 
 Files:
@@ -80,12 +80,23 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Show what was done, and whether the log of it is whole.
+    #[command(subcommand)]
+    Audit(Audit),
     /// Show what waits for your answer.
     Pending,
     /// Say yes to what waits.
     Approve(Approve),
     /// Say no to what waits.
     Deny(Deny),
+    /// Let an agent use a server or a tool, or deny it.
+    Grant(Grant),
+    /// Take a grant or a denial back.
+    Revoke(Revoke),
+    /// Show what is granted and denied.
+    Grants(Grants),
+    /// Say whether an agent may use a server or a tool, and by which rule.
+    Explain(Explain),
     /// Watches over the kernel's children.
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -305,6 +316,36 @@ pub struct Call {
     pub out: PathBuf,
 }
 
+/// `mgp audit …`.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Show the last events.
+    Tail(Tail),
+    /// Look at every record of the log, with or without a running kernel.
+    #[command(after_help = "\
+Names each record that was changed, removed, moved or put in.
+Exits with 0 when the log is whole, with 4 when it is not.
+
+Examples:
+  mgp audit verify
+  mgp audit verify --data-dir /backup/mgp --json")]
+    Verify,
+}
+
+/// `mgp audit tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp audit tail
+  mgp audit tail -f --json | jq 'select(.result != \"SUCCESS\")'")]
+pub struct Tail {
+    /// Go on with new events as they come.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many of the last events.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub lines: u64,
+}
+
 /// `mgp approve`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -337,6 +378,66 @@ pub struct Deny {
     /// Not now: it goes on without, and the question stays open.
     #[arg(long)]
     pub later: bool,
+}
+
+/// `mgp grant`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grant agent.local files
+  mgp grant agent.local files/delete --deny --because 'only by hand'
+  mgp grant agent.local files/write --expires 1h")]
+pub struct Grant {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL, by the server's own name for it.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
+    /// Deny instead.
+    #[arg(long)]
+    pub deny: bool,
+    /// When it ends: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; never when not given.
+    #[arg(long, value_name = "TIME", value_parser = super::access::end)]
+    pub expires: Option<u64>,
+    /// Why, for those who read it later.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+}
+
+/// `mgp revoke`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp revoke agent.local files
+  mgp revoke agent.local files/delete")]
+pub struct Revoke {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL: exactly as it was granted or denied.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
+}
+
+/// `mgp grants`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grants
+  mgp grants --agent agent.local --json")]
+pub struct Grants {
+    /// Only of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+}
+
+/// `mgp explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp explain agent.local files/delete
+  mgp explain agent.local files")]
+pub struct Explain {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
 }
 
 /// `mgp __demo-server`.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
+use mgp_engine::health::HealthRules;
+use mgp_engine::rates::RateRules;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
@@ -33,6 +35,8 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[health]`: how often servers are asked how they are.
+    pub health: HealthRules,
     /// `[audit]`: what was done, written down.
     pub audit: Audit,
     /// `[access]`: who may call what.
@@ -41,6 +45,8 @@ pub struct KernelConfig {
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
     pub limits: ServerLimits,
+    /// `[limits]`: how many calls an agent may make.
+    pub rates: RateRules,
     /// `[validation]`: what holds for the tools of all servers.
     pub tools: ToolRules,
     /// `[confirmation]`: a person's yes to dangerous calls.
@@ -217,6 +223,9 @@ impl Default for Log {
 
 const DAY: u64 = 86_400;
 
+/// More calls than a kernel can make in a day.
+const MOST_CALLS: u64 = 1_000_000_000_000;
+
 impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
@@ -228,11 +237,19 @@ impl KernelConfig {
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        read_health(root.own("health"), &mut self.health);
         self.audit.read(root.own("audit"));
         self.access.read(root.own("access"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
+        let rates = &mut self.rates;
+        limits.count(
+            "agent_calls_per_minute",
+            0..=MOST_CALLS,
+            &mut rates.per_minute,
+        );
+        limits.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
         let confirmation = root.own("confirmation");
@@ -328,6 +345,12 @@ impl Lists {
         section.count("page_size", 1..=10_000, &mut self.page_size);
         section.finish();
     }
+}
+
+fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
+    section.secs("interval_secs", 0..=DAY, &mut rules.interval);
+    section.count("misses", 1..=100, &mut rules.misses);
+    section.finish();
 }
 
 impl Access {

@@ -30,7 +30,7 @@ pub struct Replay {
 }
 
 /// Answer of `mgp/audit/replay`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Replayed {
     /// Oldest first, each with its `seq`.
     pub events: Vec<Box<RawValue>>,
@@ -92,6 +92,9 @@ impl EventType {
     ];
     /// A call is tried again (MGP §14.6).
     pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    /// A server's own words of what it did; what they say is in the details.
+    pub const SERVER_REPORTED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.server_reported"));
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.
@@ -404,6 +407,7 @@ mod tests {
         }
         for own in [
             EventType::TOOL_RETRIED,
+            EventType::SERVER_REPORTED,
             EventType::LOG_TRIMMED,
             EventType::LOG_DAMAGED,
         ] {

@@ -2,6 +2,7 @@
 //! drafts name the server that is meant, and ask its kernel.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Number;
 use serde_json::value::RawValue;
 
 use crate::mcp::methods;
@@ -33,7 +34,7 @@ pub struct Pong {
     pub timestamp: Option<String>,
     /// Seconds since its start.
     #[serde(default)]
-    pub uptime_secs: Option<f64>,
+    pub uptime_secs: Option<Number>,
     /// Who it says it is.
     #[serde(default)]
     pub server_id: Option<String>,
@@ -119,7 +120,7 @@ mod tests {
             "uptime_secs":3600,"server_id":"mind.cerebras"}"#;
         let pong: Pong = read(Some(whole)).unwrap();
         assert_eq!(pong.status, Health::Degraded);
-        assert_eq!(pong.uptime_secs, Some(3600.0));
+        assert_eq!(pong.uptime_secs, Some(3600.into()));
         assert_eq!(pong.server_id.as_deref(), Some("mind.cerebras"));
         let status = |text: &str| read::<Pong>(Some(text)).map(|pong| pong.status);
         assert_eq!(status("{}").unwrap(), Health::Healthy);

@@ -94,6 +94,9 @@ pub struct Server {
     pub state: String,
     /// Why it is in this state.
     pub reason: Option<String>,
+    /// How it was found when it was last asked: `healthy`, `degraded` or `unhealthy`.
+    #[serde(default)]
+    pub health: Option<String>,
     /// How long it has been in this state, in milliseconds.
     pub since_ms: u64,
     /// When the kernel tries again, in milliseconds from now.
