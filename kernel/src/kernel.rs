@@ -20,6 +20,8 @@ use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
@@ -223,6 +225,13 @@ async fn grow(
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), kept.audit.clone());
+    let pins = PinsHandle::new(
+        options.data_dir.join("pins"),
+        approvals.clone(),
+        kept.audit.clone(),
+        servers.clone(),
+    );
     let connector = Arc::new(connector(mark, kernel.health));
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
@@ -230,6 +239,8 @@ async fn grow(
         directory: directory.clone(),
         guard: guard.clone(),
         connector: connector.clone(),
+        permissions: permissions.clone(),
+        pins: pins.clone(),
         audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
@@ -248,6 +259,7 @@ async fn grow(
         directory: directory.clone(),
         audit: kept.audit.clone(),
         approvals: approvals.clone(),
+        permissions: permissions.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
@@ -261,6 +273,8 @@ async fn grow(
         access,
         sifted: SiftedLists::default(),
         approvals,
+        permissions: permissions.clone(),
+        pins,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),

@@ -168,6 +168,9 @@ impl Table {
             "mgp/approvals/list" => ready(operator.pending()),
             "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
             "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),
+            "mgp/permission/revoke" => {
+                Box::pin(async move { operator.revoke_permission(&request).await })
+            }
             "mgp/permission/grant" => {
                 Box::pin(async move { operator.grant_permissions(&request).await })
             }

@@ -87,7 +87,7 @@ pub enum Command {
     Pending,
     /// Say yes to what waits.
     Approve(Approve),
-    /// Say no to what waits.
+    /// Say no to what waits, or take a permission back from a server.
     Deny(Deny),
     /// Let an agent use a server or a tool, or deny it.
     Grant(Grant),
@@ -368,10 +368,14 @@ pub struct Approve {
 #[command(after_help = "Examples:
   mgp deny tobami
   mgp deny tobami --only shell.execute
-  mgp deny tobami --later    # it goes on without, and the question stays")]
+  mgp deny tobami --later    # it goes on without, and the question stays
+  mgp deny files network.outbound    # takes back what server files has")]
 pub struct Deny {
-    /// The name of the question, as `mgp pending` shows it.
+    /// The name of the question, as `mgp pending` shows it; or a server.
     pub id: String,
+    /// The permission to take back from the server.
+    #[arg(conflicts_with_all = ["only", "later"])]
+    pub permission: Option<String>,
     /// Only this part of the question; may be given several times.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,

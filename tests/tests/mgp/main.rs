@@ -1,6 +1,7 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
 mod access;
+mod approvals;
 mod audit;
 mod code_safety;
 mod confirmation;
@@ -13,6 +14,9 @@ mod lifecycle;
 mod made;
 mod negotiation;
 mod oauth;
+mod permissions;
+mod pins;
 mod retries;
 mod scene;
+mod security;
 mod validators;
