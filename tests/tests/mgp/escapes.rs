@@ -217,26 +217,16 @@ async fn a_hidden_tool_is_reached_by_no_name() {
 #[tokio::test]
 async fn a_hidden_server_is_reached_by_no_method() {
     let mut scene = Scene::new().await;
-    let hidden = format!("mcpk://shut/{}", "test%3A%2F%2Fwatched-resource");
-    let prompt = json!({"type": "ref/prompt", "name": "shut__test_prompt_with_arguments"});
-    let argument = json!({"name": "arg1", "value": FORBIDDEN});
-    let asked = [
-        (
-            "prompts/get",
-            json!({"name": "shut__test_simple_prompt", "arguments": {"x": FORBIDDEN}}),
-        ),
-        ("resources/read", json!({"uri": hidden})),
-        ("resources/subscribe", json!({"uri": hidden})),
-        (
-            "completion/complete",
-            json!({"ref": prompt, "argument": argument}),
-        ),
-    ];
     for speech in SPEECHES {
         let url = scene.kernel.url().to_owned();
-        for (method, params) in &asked {
-            let answer = scene.bob_asks(speech, &url, method, params.clone()).await;
-            assert!(is_refused(&answer), "{speech:?} {method}: {answer}");
+        // What is closed is asked for in the words for what is not there, and answered in them.
+        for (method, closed) in of_server("shut") {
+            let params = closed.to_string().replace("shut", "nosuch");
+            let params = serde_json::from_str(&params).unwrap();
+            let absent = scene.bob_asks(speech, &url, method, params).await;
+            let answer = scene.bob_asks(speech, &url, method, closed).await;
+            let said = answer.to_string().replace("shut", "nosuch");
+            assert_eq!(said, absent.to_string(), "{speech:?} {method}");
         }
         for list in [
             "tools/list",
@@ -261,7 +251,31 @@ async fn a_hidden_server_is_reached_by_no_method() {
         let said = closed.to_string().replace("shut", "nosuch");
         assert_eq!(said, absent.to_string(), "{speech:?}");
     }
+    let seen = scene.seen_by("shut").await;
+    for word in [
+        "prompts/get",
+        "resources/read",
+        "resources/subscribe",
+        "completion/complete",
+    ] {
+        assert!(!seen.contains(word), "{word} reached it: {seen}");
+    }
     scene.nothing_came_through().await;
+}
+
+/// What can be asked of a server besides its tools.
+fn of_server(server: &str) -> [(&'static str, Value); 4] {
+    let resource = json!({"uri": format!("mcpk://{server}/test%3A%2F%2Fwatched-resource")});
+    let prompt = json!({"name": format!("{server}__test_simple_prompt"), "arguments": {}});
+    let of_prompt = format!("{server}__test_prompt_with_arguments");
+    let completed = json!({"ref": {"type": "ref/prompt", "name": of_prompt},
+        "argument": {"name": "arg1", "value": FORBIDDEN}});
+    [
+        ("prompts/get", prompt),
+        ("resources/read", resource.clone()),
+        ("resources/subscribe", resource),
+        ("completion/complete", completed),
+    ]
 }
 
 /// MGP-075: a grant that has ended opens nothing more, not even to who used it a moment before.
