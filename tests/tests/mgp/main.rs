@@ -7,6 +7,7 @@ mod code_safety;
 mod confirmation;
 mod errors;
 mod events;
+mod escapes;
 mod health;
 mod identity;
 mod kills;
