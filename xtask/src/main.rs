@@ -75,6 +75,10 @@ fn steps(quick: bool) -> Vec<Step> {
         left_out(Step::new(PEERS, install()).optional()),
         Step::new("tests", tests(quick)).counted(),
         left_out(Step::new("model checks", model_checks()).counted()),
+        Step::new(
+            "requirement rows",
+            cargo(&["run", "--quiet", "-p", "xtask", "--", "rows"]),
+        ),
     ]
 }
 

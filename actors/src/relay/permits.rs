@@ -1,7 +1,8 @@
 //! What the server of a tool may do, and whether the tool is the one that was approved (MGP §3, §4.3).
 
-use mgp_engine::catalog::Tool;
+use mgp_engine::catalog::{Tool, View};
 use mgp_engine::permissions::Lacking;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::Relay;
@@ -65,8 +66,34 @@ impl Relay {
         };
         match reason {
             Some(reason) => Refusal::Denied(Box::new(Denial::Disabled { tool: name, reason })),
-            None => Refusal::UnknownTool(name),
+            None => match self.away(caller, &name) {
+                Some(refusal) => refusal,
+                None => Refusal::UnknownTool(name),
+            },
         }
+    }
+
+    /// A server that is not connected offers nothing, and who speaks MGP hears that it is so (MGP-193):
+    /// of servers it may know, and of tools that are not denied to it.
+    fn away(&self, caller: &Caller, name: &str) -> Option<Refusal> {
+        if !caller.mgp.says_codes() {
+            return None;
+        }
+        let servers = self.servers.load();
+        let of_it = |id: &ServerId| match &caller.view {
+            View::One(one) => (one == id).then_some(name),
+            View::All => {
+                let rest = name.strip_prefix(id.as_str())?;
+                rest.strip_prefix(':').or_else(|| rest.strip_prefix("__"))
+            }
+        };
+        let mut named = servers
+            .iter()
+            .filter_map(|(id, handle)| Some((id, handle, of_it(id)?)));
+        let (id, handle, own) = named.find(|(_, handle, _)| handle.link().is_none())?;
+        let unknown = Refusal::UnknownTool(name.to_owned());
+        self.admit(caller, id, Some(own), unknown).ok()?;
+        Some(handle.not_ready())
     }
 }
 

@@ -230,7 +230,8 @@ impl ServerHandle {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
     }
 
-    fn not_ready(&self) -> Refusal {
+    /// Why it takes no calls now.
+    pub(crate) fn not_ready(&self) -> Refusal {
         let status = self.status.borrow();
         Refusal::NotReady {
             server: self.id.clone(),

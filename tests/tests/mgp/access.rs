@@ -194,6 +194,30 @@ async fn a_denied_tool_is_as_one_that_does_not_exist() {
     );
 }
 
+/// MGP-188: with `reveal`, who speaks MGP reads that a tool is denied to it; everybody else, and
+/// everybody without it, reads what is said of a tool that is not there.
+#[tokio::test]
+async fn a_denial_is_revealed_where_the_operator_wants_it() {
+    for reveal in [true, false] {
+        let kernel = kernel_of_two(&format!("[access]\nreveal = {reveal}\n")).await;
+        let mut owner = owner(&kernel).await;
+        decide(&mut owner, "one/echo", "deny").await;
+        for version in [NEWEST, MODERN] {
+            let mut mgp = Client::over_http(kernel.url(), version, &speaks_mgp(version)).await;
+            let no = mgp.call("one__echo", json!({"text": "x"})).await;
+            let expected = if reveal { 1001 } else { 4001 };
+            assert_eq!(no.code(), expected, "{version} {}", no.frame);
+            let told = &no.error()["data"]["_mgp"];
+            assert_eq!(told["retryable"], false, "{version}");
+            let mut plain = Client::over_http(kernel.url(), version, "{}").await;
+            let no = plain.call("one__echo", json!({"text": "x"})).await;
+            let unknown = plain.call("nosuch", json!({"text": "x"})).await;
+            assert_eq!(words(&no, "one__echo"), words(&unknown, "nosuch"));
+        }
+        assert!(!echoed(&mut owner, "one").await);
+    }
+}
+
 /// MGP-080, MGP-081: an agent that is denied a server sees nothing of it: not its lists, not its
 /// instructions, not its door.
 #[tokio::test]

@@ -65,7 +65,7 @@ async fn what_an_agent_gets_wrong_is_said_in_its_words() {
     }
 }
 
-/// MGP-203, MGP-193, MGP-195: a server that answers against its own word, that goes away, and that is
+/// MGP-193, MGP-203: a server that answers against its own word, that goes away, and that is
 /// not there.
 #[tokio::test]
 async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
@@ -88,8 +88,32 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
     );
     kernel.connected(&["it"]).await;
     kernel.mgp_json(&["servers", "stop", "it"]).await;
-    let (code, _) = told(&mgp.call("it:echo", json!({"text": "a"})).await);
-    assert!([2000, 4001].contains(&code), "{code}");
+    let (code, away) = told(&mgp.call("it:echo", json!({"text": "a"})).await);
+    let state = &away["details"]["state"];
+    assert_eq!((code, state), (2000, &json!("disconnected")), "{away}");
+    assert_eq!(away["retryable"], false, "an operator stopped it");
+    assert_eq!(told(&mgp.call("other:echo", json!({})).await).0, 4001);
+    let unknown = mcp.call("it:echo", json!({"text": "a"})).await;
+    assert_eq!(plain(&unknown), Some(-32602), "it is listed no more");
+}
+
+/// MGP-195: a server that is down for a moment is said to be back soon, and when.
+#[tokio::test]
+async fn a_restarting_server_is_said_to_be_one() {
+    let kernel = kernel_with("backoff_base_ms = 30000\n", &[]).await;
+    let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
+    let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
+    mgp.call("it:crash", json!({"code": 3})).await.error();
+    let mut refused = (0, Value::Null);
+    wait_until("it waits for its next start", DEADLINE, async || {
+        refused = told(&mgp.call("it:count", json!({})).await);
+        refused.0 == 2002
+    })
+    .await;
+    let after = refused.1["retry_after_ms"].as_u64().unwrap();
+    assert!((1..=30_000).contains(&after), "{refused:?}");
+    assert_eq!(refused.1["retryable"], true);
+    assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
 }
 
 /// MGP-194: a server that is stopping takes no new calls.

@@ -1,5 +1,6 @@
 //! Tools that are not what they were when they were approved.
 
+use mgp_tests::harness::mgp::speaks_mgp;
 use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ async fn a_changed_tool_is_told_of() {
     assert!(pending(&kernel).await.is_empty());
 }
 
-/// Rug pull, `block`: a tool that changes is gone for agents until a person has read it; the operator
+/// Rug pull, `block`; MGP-202: a tool that changes is gone for agents until a person has read it; the operator
 /// is told why.
 #[tokio::test]
 async fn a_changed_tool_is_gone_until_it_is_approved() {
@@ -66,6 +67,12 @@ async fn a_changed_tool_is_gone_until_it_is_approved() {
     let refused = agent.call(DYNAMIC, json!({})).await.error();
     let unknown = agent.call("it:nonesuch", json!({})).await.error();
     assert_eq!(refused["code"], unknown["code"], "{refused}");
+    let version = "2025-11-25";
+    let mut owner = Client::over_socket(&kernel.socket(), version, &speaks_mgp(version)).await;
+    let told = owner.call(DYNAMIC, json!({})).await.error();
+    assert_eq!(told["code"], 4002, "{told}");
+    let unknown = owner.call("it:nonesuch", json!({})).await;
+    assert_eq!(unknown.code(), 4001);
     let told = kernel.mgp(&["tools", "call", DYNAMIC]).await;
     assert!(!told.status.success());
     let asked = question(&kernel).await;
