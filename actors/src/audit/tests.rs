@@ -1,7 +1,7 @@
 use super::*;
 use mgp_engine::audit::commit::Calls;
 use mgp_engine::audit::record::Record;
-use mgp_engine::audit::redact::Arguments;
+use mgp_engine::audit::redact::{Arguments, Redaction};
 use mgp_engine::audit::segments::Retention;
 use mgp_engine::audit::verify::Fault;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};

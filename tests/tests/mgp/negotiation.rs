@@ -125,7 +125,11 @@ async fn all_four_patterns_work_with_one_configuration() {
                     }
                     let unknown = client.call(&tool("nothing"), json!({})).await;
                     assert_eq!(unknown.code(), if speaks { 4001 } else { -32602 }, "{cell}");
-                    no_mgp_methods(&received(&mut client, &tool("received")).await);
+                    let mut frames = received(&mut client, &tool("received")).await;
+                    // Who keeps an audit log hears what was done, and that is no call.
+                    let heard = |f: &String| f.contains("\"notifications/mgp.audit\"");
+                    frames.retain(|frame| !(server.ends_with("speaks") && heard(frame)));
+                    no_mgp_methods(&frames);
                 }
                 assert!(client.heard("notifications/mgp.audit").is_empty());
             }
