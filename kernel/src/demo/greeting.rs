@@ -19,8 +19,8 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
     );
     if let Some(http) = &doors.http {
         text += &format!(
-            "\nOr over HTTP, at http://{}/mcp:\n\n  {}\n",
-            http.address,
+            "\nOr over HTTP, at {}:\n\n  {}\n",
+            http.url(),
             curl(http)
         );
     }
@@ -40,9 +40,9 @@ fn curl(http: &HttpDoor) -> String {
     };
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
     format!(
-        "curl -s http://{}/mcp {token}-H 'Content-Type: application/json' \
+        "curl -s {} {token}-H 'Content-Type: application/json' \
          -H 'Accept: application/json, text/event-stream' -d '{initialize}'",
-        http.address
+        http.url()
     )
 }
 
@@ -72,6 +72,7 @@ mod tests {
             socket: "/tmp/it's here/mgp.sock".into(),
             http: Some(HttpDoor {
                 address: "127.0.0.1:7332".parse().unwrap(),
+                secure: false,
                 token: Some("abc".into()),
                 token_file: Some("/tmp/it's here/token".into()),
             }),

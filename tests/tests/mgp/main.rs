@@ -8,6 +8,7 @@ mod health;
 mod identity;
 mod lifecycle;
 mod made;
+mod mtls;
 mod negotiation;
 mod oauth;
 mod retries;
