@@ -67,7 +67,11 @@ pub struct Manners {
 
 impl HttpDoor {
     /// Answers one HTTP request.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Reply> {
+    pub async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<Reply> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }

@@ -290,7 +290,9 @@ mod tests {
         assert_eq!(pass.agent.to_string(), "agent.alice");
         // Both are good no longer than either.
         let soon = crate::time::unix_ms() + 60_000;
-        let both = shown(with("Bearer mgp_alice"), "alice", soon).await.unwrap();
+        let both = shown(with("Bearer mgp_alice"), "alice", soon)
+            .await
+            .unwrap();
         assert!(!both.is_lasting() && !both.is_withdrawn());
         for other in ["Bearer secret", "Bearer mgp_alice"] {
             let refused = shown(with(other), "bob", u64::MAX).await;

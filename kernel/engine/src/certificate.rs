@@ -23,7 +23,9 @@ pub enum NoAgent {
     #[error("the certificate names no agent; give it the alternative name URI:{URI}<name>")]
     Nameless,
     /// It could be several.
-    #[error("the certificate names more than one agent; give it one alternative name URI:{URI}<name>")]
+    #[error(
+        "the certificate names more than one agent; give it one alternative name URI:{URI}<name>"
+    )]
     Several,
     /// Nobody can be called so.
     #[error("the certificate names no agent: {0}")]

@@ -9,7 +9,8 @@ use super::section::Section;
 /// Reads the section; `folder` is the file's, for relative paths. What the files hold is read later.
 pub(super) fn read(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<Papers>) {
     let whole = section.whole();
-    let [cert, key, client_ca] = ["cert", "key", "client_ca"].map(|key| path(&mut section, key, folder));
+    let [cert, key, client_ca] =
+        ["cert", "key", "client_ca"].map(|key| path(&mut section, key, folder));
     let client_auth = section.span("client_auth");
     let mut required = true;
     let ways = [("required", true), ("optional", false)];
@@ -21,7 +22,8 @@ pub(super) fn read(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut O
         }
         (None, None, None) if client_auth.is_none() => {}
         (Some(_) | None, _, _) => {
-            let words = "[http.tls] wants both: `cert`, the door's certificate, and `key`, its private key";
+            let words =
+                "[http.tls] wants both: `cert`, the door's certificate, and `key`, its private key";
             section.refuse(whole, words);
         }
     }

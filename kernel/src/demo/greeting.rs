@@ -18,11 +18,7 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
          \x20 {mgp} tools call {SERVER}:ask_me\n"
     );
     if let Some(http) = &doors.http {
-        text += &format!(
-            "\nOr over HTTP, at {}:\n\n  {}\n",
-            http.url(),
-            curl(http)
-        );
+        text += &format!("\nOr over HTTP, at {}:\n\n  {}\n", http.url(), curl(http));
     }
     text += &format!(
         "\nA client's configuration:\n\n  {}\n",

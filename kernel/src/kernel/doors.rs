@@ -217,7 +217,8 @@ fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
     };
     let port = at.port();
     let scheme = if secure { "https" } else { "http" };
-    let own = || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
+    let own =
+        || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
     let place = Place {
         resources: match &config.resource {
             Some(resource) => vec![resource.clone()],

@@ -41,11 +41,12 @@ impl HttpClient {
     /// When `url` is none.
     #[must_use]
     pub fn new(url: &str) -> Self {
-        let trusting_nobody = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring knows the default versions")
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth();
+        let trusting_nobody =
+            ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("ring knows the default versions")
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
         Self::over_tls(url, trusting_nobody)
     }
 

@@ -234,7 +234,11 @@ fn environment(folder: &Path) -> impl Iterator<Item = (&'static str, String)> {
 /// The address of the HTTP door in what the kernel says at its start.
 fn door(said: &str) -> Option<String> {
     let at = said.find("://127.0.0.1:")?;
-    let scheme = if said[..at].ends_with("https") { "https" } else { "http" };
+    let scheme = if said[..at].ends_with("https") {
+        "https"
+    } else {
+        "http"
+    };
     let (_, rest) = said.split_once("://127.0.0.1:")?;
     let (port, _) = rest.split_once("/mcp")?;
     let port: u16 = port.parse().ok()?;
