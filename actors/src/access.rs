@@ -5,12 +5,14 @@
 //! next call, and only then acknowledged. Those that come while the disk is busy share the next sync.
 
 mod books;
+mod events;
+mod recovery;
 mod state;
 
 use std::sync::Arc;
 
 use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::grants::{Authority, Change, GrantId, Grants};
+use mgp_engine::grants::{Authority, Change, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
@@ -18,6 +20,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 pub use self::books::{Books, Unusable};
 pub use self::state::AccessState;
+use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::mailbox::{Letter, Mailbox, Reply};
 
@@ -119,6 +122,13 @@ impl AccessHandle {
     }
 }
 
+/// Sixteen bytes nobody can guess.
+fn fresh() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    bytes
+}
+
 fn unreachable(error: crate::mailbox::AskError) -> Refusal {
     Refusal::Broken(format!("access control: {error}"))
 }
@@ -165,18 +175,30 @@ pub struct AccessActor {
     pub table: Arc<Snapshot<Table>>,
     /// Who is told when what they see changes.
     pub directory: Arc<Directory>,
+    /// Where decisions are written down.
+    pub audit: AuditHandle,
 }
 
 impl Actor for AccessActor {
     type Msg = Letter<AccessMsg>;
     type State = AccessState;
-    type Arguments = Books;
+    /// What was decided, and what of it is not in the audit log.
+    type Arguments = (Books, Vec<Operation>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<Self::Msg>,
-        books: Books,
+        (books, unaudited): Self::Arguments,
     ) -> Result<AccessState, ActorProcessingErr> {
+        for operation in unaudited {
+            tracing::warn!(
+                sequence = operation.place.sequence,
+                "a decision was not in the audit log, and is now"
+            );
+            let trace = TraceId::mint(fresh());
+            let event = events::recovered(&operation, books.grants(), &trace);
+            self.audit.decided(event).await?;
+        }
         Ok(AccessState::new(
             books,
             Mailbox::new(myself),
@@ -196,8 +218,8 @@ impl Actor for AccessActor {
                 by,
                 trace,
                 reply,
-            } => state.record(decide, by, trace, reply),
-            AccessMsg::Look(look) => state.look(look),
+            } => state.record(self, decide, by, trace, reply),
+            AccessMsg::Look(look) => state.look(self, look),
             AccessMsg::Defaults(defaults, reply) => {
                 state.set_defaults(self, defaults);
                 reply.send(());

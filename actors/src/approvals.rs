@@ -111,6 +111,19 @@ impl Asked {
         }
     }
 
+    /// All of it is decided: it is in the list no more.
+    pub fn close(&self) {
+        let open = {
+            let mut table = self.shared.table();
+            table.ways.remove(&self.id);
+            table.engine.close(&self.id)
+        };
+        if open.is_some() {
+            tracing::info!(id = %self.id, "waits for the operator no more");
+            self.shared.changed();
+        }
+    }
+
     /// Some of it is decided: only these parts are still open.
     pub fn narrow(&self, parts: &[String]) {
         self.shared.table().engine.narrow(&self.id, parts);
@@ -120,13 +133,7 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        {
-            let mut table = self.shared.table();
-            table.engine.close(&self.id);
-            table.ways.remove(&self.id);
-        }
-        tracing::info!(id = %self.id, "waits for nobody any more");
-        self.shared.changed();
+        self.close();
     }
 }
 

@@ -11,6 +11,7 @@ use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
+use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -21,6 +22,8 @@ use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
+use crate::permissions::PermissionsHandle;
+use crate::request::Answering;
 use crate::server::{ServerHandle, ServerMsg};
 use crate::subscriptions::SubscriptionsHandle;
 
@@ -94,9 +97,11 @@ impl CatalogHandle {
         handle: Arc<ServerHandle>,
         supervisor: Mailbox<ServerMsg>,
         subscriptions: SubscriptionsHandle,
+        permissions: PermissionsHandle,
         audit: AuditHandle,
     ) -> impl Upward + use<> {
         Up {
+            permissions,
             handle,
             supervisor,
             subscriptions,
@@ -246,6 +251,7 @@ struct Up {
     supervisor: Mailbox<ServerMsg>,
     subscriptions: SubscriptionsHandle,
     directory: Arc<Directory>,
+    permissions: PermissionsHandle,
     audit: AuditHandle,
 }
 
@@ -296,6 +302,11 @@ impl Upward for Up {
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>> {
         let mut rooted = self.directory.rooted(server, 2);
         rooted.pop().filter(|_| rooted.is_empty())
+    }
+
+    fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision> {
+        let (permissions, server) = (self.permissions.clone(), server.clone());
+        Box::pin(async move { permissions.asked(&server, &ask).await })
     }
 
     fn unusable(&self, link: u64) {

@@ -27,6 +27,8 @@ pub mod negotiation;
 pub mod oauth;
 pub mod parked;
 pub mod pass;
+pub mod permissions;
+pub mod pins;
 pub mod question;
 pub mod relay;
 pub mod request;

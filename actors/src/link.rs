@@ -28,6 +28,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
+use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
@@ -38,7 +39,7 @@ use tokio::sync::oneshot;
 use crate::agent::Agent;
 use crate::exchange::Exchange;
 use crate::negotiation;
-use crate::request::Caller;
+use crate::request::{Answering, Caller};
 
 pub use self::calls::{Call, Leave, Mirror};
 pub(crate) use self::envelope::code;
@@ -65,6 +66,8 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn logged(&self, server: &ServerId, params: &str);
     /// The only agent whose folders the server may be shown outside any call.
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
+    /// The server asks for permissions while it runs; resolves when that is decided.
+    fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
     /// No new call is to go over the connection.
     fn unusable(&self, link: u64);
     /// The connection is of no use any more.

@@ -9,9 +9,11 @@ mod calls;
 mod checks;
 mod confirmation;
 mod forward;
+mod granting;
 mod listening;
 mod lists;
 mod own;
+mod permits;
 mod rates;
 mod retrying;
 pub(crate) mod rounds;
@@ -40,6 +42,8 @@ use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
+use crate::permissions::PermissionsHandle;
+use crate::pins::PinsHandle;
 use crate::request::{Caller, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
@@ -60,6 +64,10 @@ pub struct Relay {
     pub approvals: ApprovalsHandle,
     /// Who may call what.
     pub access: AccessHandle,
+    /// What servers may do.
+    pub permissions: PermissionsHandle,
+    /// What tools were when they were approved.
+    pub pins: PinsHandle,
     /// Lists for those who may not see everything.
     pub sifted: SiftedLists,
     /// Who wants to hear about which resource.

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 use self::farewell::StopOrder;
 use self::incarnation::Incarnation;
-use self::lists::{Fresh, Lists};
+use self::lists::{Fresh, Lists, Watch};
 use crate::audit::AuditHandle;
 use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
@@ -35,6 +35,8 @@ use crate::guard::GuardHandle;
 use crate::levels;
 use crate::link::{Link, List};
 use crate::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
+use crate::permissions::PermissionsHandle;
+use crate::pins::PinsHandle;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::time::moment;
 
@@ -67,6 +69,10 @@ pub enum ServerMsg {
     ListChanged(List),
     /// A list was fetched again.
     Fetched(List, u64, Box<Fresh>),
+    /// An attempt waits for the operator, who knows what under these names.
+    Waits(u64, Vec<String>),
+    /// The operator has said something of tools that changed.
+    Pinned,
     /// The connection is of no use any more.
     Broken(u64, String),
     /// Over this connection it said that it went from one state to another.
@@ -95,6 +101,10 @@ pub struct ServerActor {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// What it may do.
+    pub permissions: PermissionsHandle,
+    /// What its tools were when they were approved.
+    pub pins: PinsHandle,
     /// Where its coming and going is written down.
     pub audit: AuditHandle,
 }
@@ -177,6 +187,8 @@ impl Actor for ServerActor {
             ServerMsg::Ended(attempt, exit, how) => self.ended(state, attempt, &exit, how),
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
+            ServerMsg::Waits(attempt, names) => self.waits(state, attempt, &names),
+            ServerMsg::Pinned => self.pinned(state),
             ServerMsg::Broken(link, why) => Self::broken(state, link, why),
             ServerMsg::Said(link, step) => self.said(state, link, &step),
             ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
@@ -319,7 +331,33 @@ impl ServerActor {
             state.notes.push(format!("and {more} more"));
         }
         state.notes.extend(state.offer.odd().take(ODD_MAX));
-        self.catalog.offer(state.offer.clone(), state.fetched, link)
+        self.permissions
+            .tools_need(&self.handle.id, &state.offer.permissions());
+        self.show(state, link)
+    }
+
+    /// What agents may see of it: not the tools that changed and wait for the operator.
+    fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
+        let blocked = self.pins.blocked(&self.handle.id);
+        let shown = state.offer.clone().without(&blocked);
+        self.catalog.offer(shown, state.fetched, link)
+    }
+
+    fn pinned(&self, state: &mut ServerState) {
+        let current = state.current.as_ref();
+        if let Some(link) = current.and_then(|current| current.link.clone()) {
+            drop(self.show(state, &link));
+        }
+    }
+
+    fn waits(&self, state: &ServerState, attempt: u64, names: &[String]) {
+        let current = state.current.as_ref();
+        if current.is_none_or(|current| current.attempt != attempt) || state.asked_to_stop {
+            return;
+        }
+        let mut status = self.status(state, Some(waiting_words(names)));
+        status.waiting = true;
+        self.handle.publish(status);
     }
 
     fn broken(state: &mut ServerState, link: u64, why: String) {
@@ -361,7 +399,7 @@ impl ServerActor {
                 self.advance(state, Event::StopRequested(Why::ServerRequest));
                 self.advance(state, Event::Drained);
             }
-            Exit::Failed(_) => {
+            Exit::Failed(_) | Exit::Rejected(_) => {
                 self.advance(state, Event::Failed(how.clone()));
             }
         }
@@ -445,7 +483,11 @@ impl ServerActor {
     }
 
     fn publish(&self, state: &ServerState, reason: Option<String>) {
-        self.handle.publish(Status {
+        self.handle.publish(self.status(state, reason));
+    }
+
+    fn status(&self, state: &ServerState, reason: Option<String>) -> Status {
+        Status {
             state: state.lifecycle.state(),
             reason: reason.unwrap_or_else(|| state.lifecycle.reason().to_owned()),
             since: state.lifecycle.since(),
@@ -454,7 +496,8 @@ impl ServerActor {
             pid: state.current.as_ref().map(Incarnation::process),
             rejected: state.notes.clone(),
             trust: state.spec.mgp.trust_level,
-        });
+            waiting: false,
+        }
     }
 
     fn fetch(&self, state: &mut ServerState, list: List) {
@@ -471,8 +514,9 @@ impl ServerActor {
         }
         state.fetching.push((list, false));
         let (me, before) = (state.me.clone(), state.offer.clone());
+        let watch = self.watch(&state.spec);
         tokio::spawn(async move {
-            let lists = Lists::fetch_one(&link, list, before).await;
+            let lists = Lists::fetch_one(&link, list, before, &watch).await;
             let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
         });
     }
@@ -490,7 +534,23 @@ impl ServerActor {
         }
     }
 
+    /// How what it lists is held against its pins.
+    fn watch(&self, spec: &ServerSpec) -> Watch {
+        Watch {
+            pins: self.pins.clone(),
+            mode: spec.pin,
+        }
+    }
+
     pub(crate) fn log(&self) -> &ServerLog {
         &self.handle.log
+    }
+}
+
+fn waiting_words(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
     }
 }

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mgp_engine::catalog::Tool;
 use mgp_engine::code_safety::{self, Rejection};
 use mgp_engine::duties::CodeRules;
-use mgp_engine::validators::{Blocked, No};
+use mgp_engine::validators::{Blocked, No, is_light};
 use mgp_protocol::refusal::{Denial, Refusal};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-/// Arguments longer than this are judged elsewhere: a text that has to be looked at closely takes
-/// some 0.1 µs for each byte.
+/// Arguments longer than this are judged elsewhere, unless nothing in them needs a closer look: that
+/// takes some 0.1 µs for each byte.
 const SHORT: usize = 8 << 10;
 /// Judgements that may wait for a thread; each holds its arguments.
 const WAITING: usize = 64;
@@ -87,7 +87,7 @@ impl Validation {
         if duties.validators.chosen().is_empty() {
             return Ok(());
         }
-        if arguments.len() <= SHORT {
+        if arguments.len() <= SHORT || is_light(arguments) {
             let known = |code: &str| self.known(duties.code.as_deref(), code);
             match duties.judge(&tool.own_name, arguments, known) {
                 Ok(()) => return Ok(()),

@@ -3,6 +3,7 @@
 //! Everything said to a running kernel goes over its socket as MCP and MGP; there is no second,
 //! private way in.
 
+mod access;
 mod agents;
 mod approvals;
 mod arguments;
@@ -55,7 +56,11 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Audit(_)
         | Command::Pending
         | Command::Approve(_)
-        | Command::Deny(_)) => {
+        | Command::Deny(_)
+        | Command::Grant(_)
+        | Command::Revoke(_)
+        | Command::Grants(_)
+        | Command::Explain(_)) => {
             Context::new(cli.options).and_then(|context| dispatch(&context, command, parts))
         }
     };
@@ -88,6 +93,10 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Pending => approvals::pending(context),
         Command::Approve(approve) => approvals::approve(context, &approve),
         Command::Deny(deny) => approvals::deny(context, &deny),
+        Command::Grant(grant) => access::grant(context, &grant),
+        Command::Revoke(revoke) => access::revoke(context, &revoke),
+        Command::Grants(grants) => access::grants(context, grants.agent.as_deref()),
+        Command::Explain(explain) => access::explain(context, &explain),
         Command::Guard | Command::DemoServer(_) => unreachable!("these need no context"),
     }
 }

@@ -11,6 +11,7 @@ mod kernel;
 mod ledger;
 mod nearest;
 mod oauth;
+mod permissions;
 mod problem;
 mod reach;
 mod section;

@@ -19,6 +19,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
 use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -80,6 +82,8 @@ pub fn config(program: &Path) -> io::Result<Demo> {
             ..MgpDeclaration::default()
         },
         tools: Arc::default(),
+        permissions: Rules::default(),
+        pin: PinMode::default(),
     };
     let loaded = Loaded {
         kernel,

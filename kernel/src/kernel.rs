@@ -13,13 +13,15 @@ use std::time::Duration;
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
+use mgp_actors::audit::{AuditHandle, Folder};
 use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
@@ -32,6 +34,7 @@ use mgp_actors::validation::Validation;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::grants::Operation;
 use mgp_engine::health::HealthRules;
 use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
@@ -70,13 +73,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let kept = Kept {
+    let mut kept = Kept {
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         roster: hold::roster(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
         audit: auditing::open(&options)?,
+        unaudited: Vec::new(),
     };
+    if kept.audit.is_on() {
+        let log = Folder::of(&options.data_dir);
+        kept.unaudited = kept.books.unaudited(&log)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
@@ -118,6 +126,8 @@ struct Kept {
     roster: Roster,
     books: Books,
     audit: AuditHandle,
+    /// Decisions that are not in the audit log.
+    unaudited: Vec<Operation>,
 }
 
 async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
@@ -188,8 +198,9 @@ async fn grow(
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
     };
-    let (access, _) = Actor::spawn(None, access, kept.books).await?;
+    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -217,6 +228,13 @@ async fn grow(
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), kept.audit.clone());
+    let pins = PinsHandle::new(
+        options.data_dir.join("pins"),
+        approvals.clone(),
+        kept.audit.clone(),
+        servers.clone(),
+    );
     let connector = Arc::new(connector(mark, kernel.health));
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
@@ -224,6 +242,8 @@ async fn grow(
         directory: directory.clone(),
         guard: guard.clone(),
         connector: connector.clone(),
+        permissions: permissions.clone(),
+        pins: pins.clone(),
         audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
@@ -242,6 +262,7 @@ async fn grow(
         directory: directory.clone(),
         audit: kept.audit.clone(),
         approvals: approvals.clone(),
+        permissions: permissions.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
@@ -255,6 +276,8 @@ async fn grow(
         access,
         sifted: SiftedLists::default(),
         approvals,
+        permissions: permissions.clone(),
+        pins,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),

@@ -15,6 +15,7 @@ use mgp_actors::catalog::Shown;
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
 use mgp_actors::mailbox::{Kind, Reply};
+use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::request::{Outcome, Request};
 use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
@@ -53,6 +54,8 @@ pub struct Operator {
     pub audit: AuditHandle,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
+    /// What servers may do.
+    pub permissions: PermissionsHandle,
     /// The supervision tree.
     pub tree: TreeHandle,
     /// Where the kernel keeps what lasts.
@@ -234,7 +237,7 @@ impl Operator {
                 steps += 1;
                 progress(request, steps, &format!("{}: {}", now.state, now.reason));
                 let parked = now.state == State::Restarting && now.pid.is_none();
-                if parked || matches!(now.state, State::Connected | State::Error) {
+                if parked || now.waiting || matches!(now.state, State::Connected | State::Error) {
                     return;
                 }
             }

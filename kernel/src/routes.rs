@@ -15,6 +15,9 @@ use mgp_protocol::refusal::Refusal;
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 
+/// Prefix of the methods about who may do what, which agents may ask some of.
+const ACCESS: &str = "mgp/access/";
+
 /// The routing table of a kernel.
 #[derive(Debug)]
 pub struct Table {
@@ -40,11 +43,14 @@ impl Table {
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
+        let relay = self.relay.clone();
+        if request.method.starts_with(ACCESS) {
+            return Box::pin(async move { relay.administer(&request).await });
+        }
         if request.method.starts_with(PREFIX) {
             let answer = self.for_mgp(&request);
             return answer.unwrap_or_else(|| self.for_operator(request));
         }
-        let relay = self.relay.clone();
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
             (Era::Modern, "server/discover") => {
@@ -162,6 +168,9 @@ impl Table {
             "mgp/approvals/list" => ready(operator.pending()),
             "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
             "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),
+            "mgp/permission/revoke" => {
+                Box::pin(async move { operator.revoke_permission(&request).await })
+            }
             "mgp/permission/grant" => {
                 Box::pin(async move { operator.grant_permissions(&request).await })
             }

@@ -25,6 +25,8 @@ use mgp_actors::catalog::CatalogHandle;
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::GuardHandle;
 use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::subscriptions::SubscriptionsHandle;
 use mgp_engine::access::Defaults;
@@ -88,6 +90,10 @@ pub struct ServerParts {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// What each may do.
+    pub permissions: PermissionsHandle,
+    /// What tools were when they were approved.
+    pub pins: PinsHandle,
     /// Where its coming and going is written down.
     pub audit: AuditHandle,
 }
@@ -309,6 +315,8 @@ impl TreeActor {
             directory: parts.directory,
             guard: parts.guard,
             connector: parts.connector,
+            permissions: parts.permissions,
+            pins: parts.pins,
             audit: parts.audit,
         };
         let autostart = spec.autostart;

@@ -10,11 +10,15 @@ use std::time::Duration;
 
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::AgentsActor;
+use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::{Exchange, Way};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::{ConfigFile, Kind};
@@ -100,7 +104,7 @@ impl Kernel {
         };
         let loaded = config::read(vec![file], &|_| None);
         assert!(loaded.is_usable(), "{loaded:?}");
-        let (parts, access, pillars) = parts().await;
+        let (parts, access, pillars) = parts(folder.path()).await;
         let actor = TreeActor {
             parts,
             servers: Arc::new(ServerTable::new(BTreeMap::new())),
@@ -132,22 +136,24 @@ fn entries(servers: &[&str]) -> String {
 }
 
 /// What supervisors need, and the actors behind it.
-async fn parts() -> (ServerParts, AccessHandle, Vec<ActorCell>) {
+async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let mark = format!("test-{}", std::process::id());
     let open = Defaults {
         kernel: DefaultPolicy::OptOut,
         servers: HashMap::new(),
     };
-    let books = tempfile::tempdir().unwrap();
-    let books = Books::open(&books.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
+    let books = Books::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
     let table = Table::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
+        audit: AuditHandle::off(),
     };
-    let (access, _) = Actor::spawn(None, access, books).await.unwrap();
+    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
+        .await
+        .unwrap();
     let shown = Arc::new(Snapshot::new(Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
@@ -182,12 +188,24 @@ async fn parts() -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         access.get_cell(),
     ];
     let access = AccessHandle::new(Mailbox::new(access), table, false);
+    let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
+    let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let audit = AuditHandle::off();
+    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone());
+    let pins = PinsHandle::new(
+        folder.join("pins"),
+        approvals,
+        audit,
+        Arc::new(ServerTable::new(BTreeMap::new())),
+    );
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown, directory.clone()),
-        subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
+        permissions,
+        pins,
+        subscriptions,
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
-        audit: mgp_actors::audit::AuditHandle::off(),
+        audit: AuditHandle::off(),
         connector: Arc::new(Connector {
             client: Client::new(Tls::system()),
             version: "test".into(),

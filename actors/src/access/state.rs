@@ -11,10 +11,10 @@ use mgp_engine::grants::{
 };
 use mgp_engine::node_key::NodeKey;
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::mgp::audit::TraceId;
+use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
-use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look};
+use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
 use crate::journal::Journal;
 use crate::mailbox::{Mailbox, Reply};
 use crate::time::unix_ms;
@@ -40,6 +40,7 @@ enum Waiting {
 #[derive(Default)]
 struct Batch {
     entries: Vec<Vec<u8>>,
+    events: Vec<Event>,
     agents: BTreeSet<AgentId>,
     told: Vec<(Vec<Change>, Asker)>,
 }
@@ -98,7 +99,14 @@ impl AccessState {
     }
 
     /// Takes a decision, at once or when the disk is free.
-    pub(super) fn record(&mut self, decide: Decide, by: Principal, trace: TraceId, reply: Asker) {
+    pub(super) fn record(
+        &mut self,
+        actor: &AccessActor,
+        decide: Decide,
+        by: Principal,
+        trace: TraceId,
+        reply: Asker,
+    ) {
         if self.waiting.len() >= WAITING_MAX {
             return reply.send(Err(Refusal::Broken(format!(
                 "{WAITING_MAX} decisions wait for the disk already; try again"
@@ -106,20 +114,20 @@ impl AccessState {
         }
         let asked = Waiting::Record(decide, by, trace, reply);
         self.waiting.push_back(asked);
-        self.go_on();
+        self.go_on(actor);
     }
 
     /// Looks something up; what is on its way to the disk is waited for.
-    pub(super) fn look(&mut self, look: Look) {
+    pub(super) fn look(&mut self, actor: &AccessActor, look: Look) {
         // Beyond the bound it is dropped, which its asker hears.
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(Waiting::Look(look));
         }
-        self.go_on();
+        self.go_on(actor);
     }
 
     /// Decides what waits, as far as it shares a sync.
-    fn go_on(&mut self) {
+    fn go_on(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
             return;
         }
@@ -141,7 +149,7 @@ impl AccessState {
         if batch.entries.is_empty() {
             return;
         }
-        self.commit(&mut batch);
+        self.commit(actor, &mut batch);
         self.batch = Some(batch);
     }
 
@@ -187,6 +195,7 @@ impl AccessState {
             change: change.clone(),
         };
         let subjects = self.grants.subjects(change);
+        let event = events::of(&operation, &self.grants, by, trace);
         match self.grants.apply(&operation) {
             Ok(Applied::Appended) => {}
             Ok(other) => return Err(Refusal::Broken(format!("not the next one: {other:?}"))),
@@ -194,7 +203,7 @@ impl AccessState {
         }
         let signed = Signed::new(operation, &self.key);
         batch.entries.push(signed.to_bytes());
-        tracing::info!(by = by.name(), trace = trace.as_str(), sequence, "decided");
+        batch.events.push(event);
         let agents = subjects.into_iter().filter_map(|subject| match subject {
             Subject::Agent(agent) => Some(agent),
             Subject::Server(_) => None,
@@ -204,13 +213,21 @@ impl AccessState {
     }
 
     /// Puts a batch on disk and into the audit log, off this actor.
-    fn commit(&self, batch: &mut Batch) {
-        let (journal, me) = (self.journal.clone(), self.me.clone());
+    fn commit(&self, actor: &AccessActor, batch: &mut Batch) {
+        let (journal, audit, me) = (self.journal.clone(), actor.audit.clone(), self.me.clone());
         let entries = std::mem::take(&mut batch.entries);
+        let events = std::mem::take(&mut batch.events);
         tokio::spawn(async move {
-            let written = journal.append_all(entries).await;
-            let written = written.map_err(|error| error.to_string());
-            let _ = me.remind(AccessMsg::Committed(written));
+            let written = async {
+                let appended = journal.append_all(entries).await;
+                appended.map_err(|error| error.to_string())?;
+                // Asked for in their order, and waited for together.
+                let told =
+                    futures_util::future::join_all(events.into_iter().map(|e| audit.decided(e)));
+                let told: Result<(), _> = told.await.into_iter().collect();
+                told.map_err(|error| error.to_string())
+            };
+            let _ = me.remind(AccessMsg::Committed(written.await));
         });
     }
 
@@ -237,7 +254,7 @@ impl AccessState {
                 self.broken = Some(why);
             }
         }
-        self.go_on();
+        self.go_on(actor);
     }
 
     /// Other default policies.
@@ -299,14 +316,12 @@ impl AccessState {
     }
 
     fn ledger(&self) -> Ledger<'_> {
-        let mut fresh = [0; 16];
-        getrandom::fill(&mut fresh).expect("the system has randomness");
         Ledger {
             grants: &self.grants,
             authority: &self.authority,
             defaults: self.table.defaults(),
             now_ms: unix_ms(),
-            fresh: GrantId(fresh),
+            fresh: GrantId(fresh()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A link whose server is the test itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mgp::negotiation::PLAIN;
+use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_transports::lines::{self, QueueLimits};
 use mgp_transports::log::ServerLog;
 use serde_json::{Value, json};
@@ -15,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 
 use super::{Link, List, Peer, Upward, Wire};
 use crate::agent::Agent;
+use crate::request::Answering;
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]
@@ -35,6 +38,14 @@ impl Upward for Heard {
     fn logged(&self, _server: &ServerId, _params: &str) {}
     fn only_rooted(&self, _server: &ServerId) -> Option<Arc<Agent>> {
         None
+    }
+    fn permission_asked(&self, _server: &ServerId, ask: Ask) -> Answering<Decision> {
+        Box::pin(std::future::ready(Decision {
+            request_id: ask.request_id,
+            grants: BTreeMap::new(),
+            approved_by: None,
+            expires_at: None,
+        }))
     }
     fn unusable(&self, _link: u64) {}
     fn broken(&self, _server: &ServerId, _link: u64, _why: String) {}

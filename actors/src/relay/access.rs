@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use mgp_engine::access::{Audience, Pass, Principal, Table, Told, told};
-use mgp_engine::catalog::{Kind, Sifted, View};
+use mgp_engine::catalog::{Form, Kind, Sifted, View};
 use mgp_engine::cursor::BadCursor;
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, prompts, resources, tools};
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::{Relay, text};
@@ -151,17 +151,21 @@ impl Relay {
         kind: Kind,
         cursor: Option<&str>,
     ) -> Result<Bytes, BadCursor> {
-        let (view, era) = (&caller.view, caller.version.era());
+        let view = &caller.view;
+        let form = Form {
+            era: caller.version.era(),
+            told: caller.mgp.features().contains(Features::TOOL_SECURITY),
+        };
         let (table, principal) = (self.access.table(), caller.identity());
         let audience = table.audience(&principal);
         if audience == Audience::All {
-            return shown.catalog.page(view, kind, cursor, era);
+            return shown.catalog.page(view, kind, cursor, form);
         }
         let place = Place {
             catalog: shown.catalog.generation(),
             view: view.clone(),
             kind,
-            era,
+            form,
             audience,
         };
         let list = self.sifted.get(&place).or_else(|| {
@@ -170,8 +174,8 @@ impl Relay {
             Some(made)
         });
         match list {
-            Some(list) => list.page(cursor, era),
-            None => shown.catalog.page(view, kind, cursor, era),
+            Some(list) => list.page(cursor, form),
+            None => shown.catalog.page(view, kind, cursor, form),
         }
     }
 }
@@ -189,8 +193,8 @@ fn sift(shown: &Shown, place: &Place, table: &Table, principal: &Principal) -> O
         table.pass(&decision).is_some()
     };
     let audience = format!("{:?}", place.audience);
-    let (view, kind, era) = (&place.view, place.kind, place.era);
-    shown.catalog.sift(view, kind, era, &audience, keep)
+    let (view, kind, form) = (&place.view, place.kind, place.form);
+    shown.catalog.sift(view, kind, form, &audience, keep)
 }
 
 /// Which list it is, and for whom.
@@ -199,7 +203,7 @@ struct Place {
     catalog: u64,
     view: View,
     kind: Kind,
-    era: Era,
+    form: Form,
     audience: Audience,
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_engine::access::Principal;
@@ -16,7 +17,7 @@ use super::access::not_granted;
 use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
-use super::{Relay, checks, progress_token, required, text, token_in};
+use super::{Relay, checks, granting, progress_token, required, text, token_in};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -32,21 +33,27 @@ impl Relay {
     /// # Errors
     /// Any refusal of a call.
     pub async fn call_tool(&self, request: &Request) -> Outcome {
-        self.audited(request, |seen| self.call_tool_seen(request, seen))
-            .await
+        let admitted = AtomicBool::new(false);
+        let seen = |seen| self.call_tool_seen(request, seen, &admitted);
+        let outcome = self.audited(request, seen).await;
+        // The log knows that it was denied; its caller may not.
+        outcome.map_err(|refusal| self.denied(refusal, admitted.load(Ordering::Relaxed)))
     }
 
-    async fn call_tool_seen(&self, request: &Request, seen: Arc<Seen>) -> Outcome {
+    async fn call_tool_seen(
+        &self,
+        request: &Request,
+        seen: Arc<Seen>,
+        admitted: &AtomicBool,
+    ) -> Outcome {
         let generation = self.shown.load().catalog.generation();
-        let mut admitted = false;
-        let outcome = match self.call_tool_once(request, &seen, &mut admitted).await {
+        match self.call_tool_once(request, &seen, admitted).await {
             // The headers were made from an older definition of the tool; nothing was done yet.
             Err(Refusal::Peer(error)) if is_mismatch(&error) && self.moves_on(generation).await => {
-                self.call_tool_once(request, &seen, &mut admitted).await
+                self.call_tool_once(request, &seen, admitted).await
             }
             outcome => outcome,
-        };
-        outcome.map_err(|refusal| self.denied(refusal, admitted))
+        }
     }
 
     /// True as soon as a newer catalog is published.
@@ -60,25 +67,35 @@ impl Relay {
         false
     }
 
-    async fn call_tool_once(&self, request: &Request, seen: &Seen, admitted: &mut bool) -> Outcome {
+    async fn call_tool_once(
+        &self,
+        request: &Request,
+        seen: &Seen,
+        admitted: &AtomicBool,
+    ) -> Outcome {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
         seen.asks_for(&name, request, call.arguments.map(RawValue::get));
         self.rates.call(&request.caller.agent)?;
+        if let Some(method) = granting::method(&request.caller, &name) {
+            let answer = self.administer_by_tool(request, method, call.arguments);
+            return Box::pin(answer).await;
+        }
         let route = {
             let shown = self.shown.load();
             shown
                 .catalog
                 .tool(&request.caller.view, &name)
                 .cloned()
-                .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
+                .ok_or_else(|| self.absent(&request.caller, name.clone()))?
         };
         seen.is_of(&route);
         let (tool, unknown) = (Some(&*route.own_name), not_granted(&name));
         let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
-        *admitted = true;
+        admitted.store(true, Ordering::Relaxed);
         checks::arguments(&name, &route, call.arguments)?;
+        let leave = self.permit(leave, &name, &route)?;
         let arguments = call.arguments.map_or("{}", RawValue::get);
         self.validation.judge(&route, arguments).await?;
         self.confirmed(request, &name, &route, arguments).await?;

@@ -12,7 +12,6 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
-use super::access::Admitted;
 use super::tasks::{only_as_task, through_task};
 use super::tracing::traced;
 use super::{Relay, progress_token};
@@ -26,7 +25,7 @@ use crate::request::{Outcome, Request};
 pub(super) struct Outgoing<'a> {
     pub(super) server: &'a ServerId,
     /// Leave of its caller, asked again right before it goes.
-    pub(super) leave: Option<&'a Admitted<'a>>,
+    pub(super) leave: Option<&'a dyn Leave>,
     /// The tool that is called, when one is.
     pub(super) tool: Option<&'a Tool>,
     pub(super) method: &'a str,
@@ -105,7 +104,7 @@ pub(super) async fn along(
         exchange: &request.exchange,
         token: outgoing.token.map(RawValue::get),
         era,
-        leave: outgoing.leave.map(|leave| leave as &dyn Leave),
+        leave: outgoing.leave,
         mirror: outgoing.mirror(&headers),
     };
     let redeclared = match era {
@@ -219,7 +218,7 @@ pub(super) async fn send(
         exchange: &request.exchange,
         token: token.map(RawValue::get),
         era,
-        leave: outgoing.leave.map(|leave| leave as &dyn Leave),
+        leave: outgoing.leave,
         mirror: outgoing.mirror(&headers),
     };
     link.call(call, |id| {

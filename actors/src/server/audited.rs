@@ -43,7 +43,7 @@ impl ServerActor {
         }
         let result = match exit {
             Exit::Clean => Outcome::Success,
-            Exit::Failed(_) => Outcome::Failure,
+            Exit::Failed(_) | Exit::Rejected(_) => Outcome::Failure,
         };
         let said = self.of_server(EventType::ServerDisconnected, result, details);
         self.audit.tell(said);

@@ -76,6 +76,8 @@ pub struct Status {
     pub rejected: Vec<String>,
     /// Trust given by the operator.
     pub trust: TrustLevel,
+    /// It waits for the operator, and nobody waits for it meanwhile.
+    pub waiting: bool,
 }
 
 impl ServerHandle {
@@ -91,6 +93,7 @@ impl ServerHandle {
             pid: None,
             rejected: Vec::new(),
             trust: TrustLevel::default(),
+            waiting: false,
         };
         Arc::new(Self {
             id,
@@ -127,11 +130,12 @@ impl ServerHandle {
         if let Some(link) = self.link.get() {
             return Ok(link);
         }
-        if !comes_up(self.state()) {
+        let comes = |status: &Status| comes_up(status.state) && !status.waiting;
+        if !comes(&self.status()) {
             return Err(self.not_ready());
         }
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|s| !comes_up(s.state));
+        let settled = status.wait_for(|status| !comes(status));
         tokio::select! {
             biased;
             link = self.link.filled() => Ok(link),
@@ -231,7 +235,11 @@ impl ServerHandle {
         Refusal::NotReady {
             server: self.id.clone(),
             state: status.state.as_str(),
-            reason: Some(status.reason.clone()),
+            // The names of questions are the operator's.
+            reason: Some(match status.waiting {
+                true => "it waits for the operator's approval".into(),
+                false => status.reason.clone(),
+            }),
             retry_after_ms: status.next_try.map(|at| ms(at.since(moment()))),
         }
     }

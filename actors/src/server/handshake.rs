@@ -47,6 +47,8 @@ pub(crate) enum Spoken {
 pub(super) enum Trouble {
     /// In words.
     Failed(String),
+    /// It may not run; in words, why.
+    Rejected(String),
     /// The server must be started anew and be spoken to like this.
     Again(Spoken),
 }

@@ -42,6 +42,7 @@ pub struct Duties {
     pub code: Option<Arc<CodeRules>>,
     /// What could not be understood and was taken in its strictest sense; for the operator.
     pub odd: Vec<String>,
+    runs: bool,
     side_effects: Vec<String>,
     read_only_hint: Option<bool>,
     code_arguments: Vec<String>,
@@ -95,6 +96,7 @@ impl Duties {
             validators,
             code: code.map(|policy| Arc::new(CodeRules::new(policy))),
             odd,
+            runs: Call::runs_commands(name, &said.side_effects),
             side_effects: said.side_effects,
             read_only_hint: read_only_hint(definition),
             code_arguments: arguments.formatted,
@@ -115,6 +117,7 @@ impl Duties {
     ) -> Result<(), No<R>> {
         let call = Call {
             tool,
+            runs: Some(self.runs),
             side_effects: &self.side_effects,
             read_only_hint: self.read_only_hint,
             roots: &self.rules.roots,

@@ -53,6 +53,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::permissions::Rules;
+    use crate::pins::PinMode;
     use crate::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
 
     fn spec(id: &str, url: &str) -> ServerSpec {
@@ -68,6 +70,8 @@ mod tests {
             default_policy: None,
             mgp: MgpDeclaration::default(),
             tools: Arc::default(),
+            permissions: Rules::default(),
+            pin: PinMode::default(),
         }
     }
 

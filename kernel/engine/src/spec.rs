@@ -11,6 +11,8 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 
 use crate::duties::ToolRules;
+use crate::permissions::Rules;
+use crate::pins::PinMode;
 
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,10 @@ pub struct ServerSpec {
     pub mgp: MgpDeclaration,
     /// The operator's word on its tools.
     pub tools: Arc<ToolRules>,
+    /// How its permissions are decided.
+    pub permissions: Rules,
+    /// What a tool of its comes to that is not what it was.
+    pub pin: PinMode,
 }
 
 impl ServerSpec {

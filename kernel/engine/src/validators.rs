@@ -12,6 +12,7 @@ mod network;
 mod paths;
 mod patterns;
 mod programs;
+mod quiet;
 mod readonly;
 mod roles;
 mod sandbox;
@@ -19,6 +20,8 @@ mod sql;
 mod views;
 
 use serde_json::{Value, json};
+
+pub use quiet::is_light;
 
 use arguments::{Arguments, Leaf};
 use roles::Role;
@@ -182,6 +185,8 @@ impl Validators {
 pub struct Call<'a> {
     /// The tool's own name on its server.
     pub tool: &'a str,
+    /// Whether it runs commands, where that is known; else its name and effects tell.
+    pub runs: Option<bool>,
     /// `security.side_effects`, as the server declares them.
     pub side_effects: &'a [String],
     /// `annotations.readOnlyHint`, if the server gives it.
@@ -193,6 +198,19 @@ pub struct Call<'a> {
     pub code_arguments: &'a [String],
     /// The `arguments` of the call, as JSON text.
     pub args: &'a str,
+}
+
+impl Call<'_> {
+    /// Whether a tool of this name and these effects runs commands.
+    #[must_use]
+    pub fn runs_commands(tool: &str, side_effects: &[String]) -> bool {
+        roles::runs_commands(&roles::words(tool)) || side_effects.iter().any(|e| e == "process")
+    }
+
+    fn runs(&self) -> bool {
+        self.runs
+            .unwrap_or_else(|| Self::runs_commands(self.tool, self.side_effects))
+    }
 }
 
 /// Why a call is not forwarded.
@@ -319,7 +337,9 @@ fn judge_code<R>(
     args: &Arguments,
     judge: &impl Fn(&str) -> Result<(), R>,
 ) -> Result<(), No<R>> {
-    let marked = |leaf: &Leaf| leaf.role == Role::Code || call.code_arguments.contains(&leaf.key);
+    let marked = |leaf: &Leaf| {
+        leaf.role == Role::Code || call.code_arguments.iter().any(|name| **name == *leaf.key)
+    };
     let unmarked = |leaf: &Leaf| {
         use Role::{Args, Command, Other, Prose, Sql};
         matches!(leaf.role, Args | Command | Other | Prose | Sql)

@@ -3,7 +3,7 @@
 use mgp_engine::calendar::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
-use mgp_protocol::mgp::permission::Verdict;
+use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
@@ -45,12 +45,38 @@ pub(super) fn approve(context: &Context, approve: &Approve) -> Result<(), Failur
 }
 
 pub(super) fn deny(context: &Context, deny: &Deny) -> Result<(), Failure> {
+    if let Some(permission) = &deny.permission {
+        return take_back(context, &deny.id, permission);
+    }
     let params = approvals::Deny {
         id: deny.id.clone(),
         only: deny.only.clone(),
         later: deny.later,
     };
     decide(context, approvals::Deny::METHOD, &params)
+}
+
+/// Takes a permission back from a server that has it.
+fn take_back(context: &Context, server: &str, permission: &str) -> Result<(), Failure> {
+    let params = Revoke {
+        server: server.to_owned(),
+        permission: permission.to_owned(),
+    };
+    let answer = context.with_kernel(Opening::default(), async |client| {
+        let mut progress = Progress::of("deciding");
+        client.request(Revoke::METHOD, &params, &mut progress).await
+    })?;
+    if context.json {
+        return say(answer.get());
+    }
+    let Revoked {
+        permissions, had, ..
+    } = read(&answer)?;
+    let permissions = permissions.join(", ");
+    say(plain(&match had {
+        true => format!("{server} may not use {permissions} any more"),
+        false => format!("{server} did not have {permissions}, and will not"),
+    }))
 }
 
 fn decide(context: &Context, method: &str, params: &impl Serialize) -> Result<(), Failure> {

@@ -87,8 +87,16 @@ pub enum Command {
     Pending,
     /// Say yes to what waits.
     Approve(Approve),
-    /// Say no to what waits.
+    /// Say no to what waits, or take a permission back from a server.
     Deny(Deny),
+    /// Let an agent use a server or a tool, or deny it.
+    Grant(Grant),
+    /// Take a grant or a denial back.
+    Revoke(Revoke),
+    /// Show what is granted and denied.
+    Grants(Grants),
+    /// Say whether an agent may use a server or a tool, and by which rule.
+    Explain(Explain),
     /// Watches over the kernel's children.
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -360,16 +368,80 @@ pub struct Approve {
 #[command(after_help = "Examples:
   mgp deny tobami
   mgp deny tobami --only shell.execute
-  mgp deny tobami --later    # it goes on without, and the question stays")]
+  mgp deny tobami --later    # it goes on without, and the question stays
+  mgp deny files network.outbound    # takes back what server files has")]
 pub struct Deny {
-    /// The name of the question, as `mgp pending` shows it.
+    /// The name of the question, as `mgp pending` shows it; or a server.
     pub id: String,
+    /// The permission to take back from the server.
+    #[arg(conflicts_with_all = ["only", "later"])]
+    pub permission: Option<String>,
     /// Only this part of the question; may be given several times.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,
     /// Not now: it goes on without, and the question stays open.
     #[arg(long)]
     pub later: bool,
+}
+
+/// `mgp grant`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grant agent.local files
+  mgp grant agent.local files/delete --deny --because 'only by hand'
+  mgp grant agent.local files/write --expires 1h")]
+pub struct Grant {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL, by the server's own name for it.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
+    /// Deny instead.
+    #[arg(long)]
+    pub deny: bool,
+    /// When it ends: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; never when not given.
+    #[arg(long, value_name = "TIME", value_parser = super::access::end)]
+    pub expires: Option<u64>,
+    /// Why, for those who read it later.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+}
+
+/// `mgp revoke`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp revoke agent.local files
+  mgp revoke agent.local files/delete")]
+pub struct Revoke {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL: exactly as it was granted or denied.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
+}
+
+/// `mgp grants`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grants
+  mgp grants --agent agent.local --json")]
+pub struct Grants {
+    /// Only of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+}
+
+/// `mgp explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp explain agent.local files/delete
+  mgp explain agent.local files")]
+pub struct Explain {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
 }
 
 /// `mgp __demo-server`.

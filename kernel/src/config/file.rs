@@ -65,7 +65,13 @@ fn read_table<'t>(
         None => Vec::new(),
     };
     root.finish();
-    let KernelConfig { limits, tools, .. } = &*kernel;
+    let KernelConfig {
+        limits,
+        tools,
+        permissions,
+        pin,
+        ..
+    } = &*kernel;
     read_entries(
         ledger,
         &entries,
@@ -74,6 +80,8 @@ fn read_table<'t>(
             env,
             limits,
             tools,
+            permissions,
+            pin: *pin,
         },
     )
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use mgp_engine::duties::ToolRules;
 use mgp_engine::health::HealthRules;
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
 use mgp_engine::rates::RateRules;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::mgp::access::DefaultPolicy;
@@ -15,6 +17,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::audit::Audit;
 use super::oauth::OAuth;
+use super::permissions::{read_permissions, read_pins};
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::{read_confirmation, read_validation};
@@ -52,6 +55,10 @@ pub struct KernelConfig {
     pub tools: ToolRules,
     /// `[confirmation]`: a person's yes to dangerous calls.
     pub confirmation: Confirmation,
+    /// `[permissions]`: how permissions of servers are decided.
+    pub permissions: Rules,
+    /// `[pins]`: what a changed tool comes to.
+    pub pin: PinMode,
 }
 
 /// `[http]`.
@@ -258,6 +265,8 @@ impl KernelConfig {
         read_validation(root.own("validation"), folder, &mut self.tools);
         let confirmation = root.own("confirmation");
         read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
+        read_permissions(root.own("permissions"), &mut self.permissions);
+        read_pins(root.own("pins"), &mut self.pin);
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_engine::duties::ToolRules;
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
 use mgp_engine::spec::{
     MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
 };
@@ -12,6 +14,7 @@ use toml::Spanned;
 
 use super::Env;
 use super::kernel::POLICIES;
+use super::permissions::read_gate;
 use super::reach::read_reach;
 use super::section::Section;
 use super::tools::{read_each, read_rules};
@@ -29,6 +32,10 @@ pub(super) struct Background<'b> {
     pub(super) limits: &'b ServerLimits,
     /// `[validation]`.
     pub(super) tools: &'b ToolRules,
+    /// `[permissions]`.
+    pub(super) permissions: &'b Rules,
+    /// `[pins]`.
+    pub(super) pin: PinMode,
 }
 
 /// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
@@ -51,6 +58,8 @@ pub(super) fn read_server(
     let mut tools = background.tools.clone();
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, background.folder);
     read_each(&mut entry, &mut tools);
+    let (mut permissions, mut pin) = (background.permissions.clone(), background.pin);
+    read_gate(&mut entry, &mut permissions, &mut pin);
     entry.finish();
     Some(ServerSpec {
         id,
@@ -61,6 +70,8 @@ pub(super) fn read_server(
         default_policy,
         mgp,
         tools: Arc::new(tools),
+        permissions,
+        pin,
     })
 }
 

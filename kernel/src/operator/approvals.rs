@@ -6,7 +6,7 @@ use mgp_actors::request::{Outcome, Request};
 use mgp_actors::time::unix_ms;
 use mgp_engine::calendar::parse_rfc3339;
 use mgp_protocol::mgp::approvals::{Approve, Deny, Pending};
-use mgp_protocol::mgp::permission::{Given, Grant, Verdict};
+use mgp_protocol::mgp::permission::{Given, Grant, PermissionType, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 
@@ -80,6 +80,26 @@ impl Operator {
             "request_id": id, "grants": decision.grants, "approved_by": by,
             "expires_at": decision.expires_at
         }))
+    }
+
+    /// `mgp/permission/revoke`: answered when it is on disk and in force.
+    ///
+    /// # Errors
+    /// Unknown server, or it could not be written down.
+    pub async fn revoke_permission(&self, request: &Request) -> Outcome {
+        let Revoke { server, permission } = read(request)?;
+        let id = self.find(&server)?.id.clone();
+        let (mut had, mut permissions, by) = (false, Vec::new(), who(request));
+        for permission in PermissionType::read(&permission) {
+            let revoked = self.permissions.revoke(&id, &permission, &by);
+            had |= revoked.await?;
+            permissions.push(permission.to_string());
+        }
+        super::json(&Revoked {
+            server,
+            permissions,
+            had,
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 //! Code is judged before it leaves the kernel (MGP §7).
 
+use mgp_tests::harness::mgp::speaks_mgp;
 use serde_json::{Value, json};
 
-use crate::made::{agent, agent_of, kernel, operator, reached, tool};
+use crate::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
 
 const QUIET: &str = "[confirmation]\nenabled = false\n";
 
@@ -103,6 +104,11 @@ async fn a_rejection_names_everything_that_is_wrong() {
     let rejected = old.call("run", json!({"code": code})).await;
     assert_eq!(rejected.code(), -32602);
     assert_eq!(rejected.error()["data"]["status"], "rejected");
+    let mut knows = agent_of(&kernel, NEWEST, &speaks_mgp(NEWEST)).await;
+    let rejected = knows.call("run", json!({"code": code})).await;
+    assert_eq!(rejected.code(), 1011);
+    let details = &rejected.error()["data"]["_mgp"]["details"];
+    assert_eq!(details["violations"].as_array().unwrap().len(), 2);
     assert_eq!(reached(&mut new, "run").await, 0);
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_tests::harness::envelope::MODERN;
+use mgp_tests::harness::mgp::{NINE, declaration, declaring};
 use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
@@ -91,6 +92,10 @@ async fn a_no_is_a_no() {
         }
         client.close().await;
     }
+    let knows = declaring(NEWEST, FORM, &declaration(&NINE));
+    let mut client = Client::over_http(&kernel.server_url("it"), NEWEST, &knows).await;
+    client.answers("elicitation/create", json!({"action": "decline"}));
+    assert_eq!(client.call("blast", json!({})).await.code(), 1000);
     assert_eq!(reached(&mut agent(&kernel).await, "blast").await, 0);
     assert!(
         pending(&kernel).await.is_empty(),

@@ -61,7 +61,7 @@ async fn what_a_server_declares_is_shown() {
         "permissions_required": ["shell"], "server_id": "mind", "trust_level": "god"});
     for era in ["legacy", "modern"] {
         let flags = ["--era", era, "--mgp", &said.to_string()];
-        let kernel = kernel_with("", &flags).await;
+        let kernel = kernel_with("[permissions]\npolicy = \"auto_approve\"\n", &flags).await;
         let server = reported(&kernel, "it").await;
         assert_eq!(server["trust_level"], "sandboxed", "{server:#}");
         let want = json!({"version": "0.2.0", "extensions": ["security", "audit"],

@@ -1,8 +1,9 @@
 //! Arguments are looked at before a call leaves the kernel (MGP §4.5, §8.2).
 
+use mgp_tests::harness::mgp::speaks_mgp;
 use serde_json::{Value, json};
 
-use crate::made::{agent, agent_of, kernel, reached, tool};
+use crate::made::{NEWEST, agent, agent_of, kernel, reached, tool};
 
 const ATTACKS: &str = include_str!("../../../kernel/engine/tests/validators/attacks.txt");
 const HARMLESS: &str = include_str!("../../../kernel/engine/tests/validators/harmless.txt");
@@ -94,6 +95,12 @@ async fn a_blocked_call_says_why_and_does_not_arrive() {
     );
     assert!(data["rule"].is_string() && data["hint"].is_string());
     assert!(data.get("_mgp").is_none());
+    let mut knows = agent_of(&kernel, NEWEST, &speaks_mgp(NEWEST)).await;
+    let blocked = knows.call("make", json!({"command": "rm -rf /"})).await;
+    assert_eq!(blocked.code(), 1010);
+    let told = &blocked.error()["data"]["_mgp"];
+    assert_eq!(told["retryable"], false);
+    assert_eq!(told["details"]["validator"], "sandbox");
     assert_eq!(reached(&mut new, "make").await, 0);
     let fine = new.call("make", json!({"command": "ls src"})).await;
     assert_eq!(fine.text(), r#"{"command":"ls src"}"#);

@@ -1,6 +1,6 @@
 //! What one server offers: its four lists, read and bounded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -145,6 +145,25 @@ impl Offer {
     pub fn making_tasks(mut self, makes_tasks: bool) -> Self {
         self.makes_tasks = makes_tasks;
         self
+    }
+
+    /// The same offer without the tools of these names.
+    #[must_use]
+    pub fn without(mut self, hidden: &BTreeSet<String>) -> Self {
+        if !hidden.is_empty() {
+            let tools = self.tools.items.iter();
+            let shown = tools.filter(|tool| !hidden.contains(&*tool.own_name));
+            self.tools.items = shown.cloned().collect();
+        }
+        self
+    }
+
+    /// What calls of its tools need, each once, as the server spells it.
+    #[must_use]
+    pub fn permissions(&self) -> Vec<String> {
+        let tools = self.tools.items.iter();
+        let all: BTreeSet<&String> = tools.flat_map(|tool| &tool.duties.permissions).collect();
+        all.into_iter().cloned().collect()
     }
 
     /// How long its list of one kind may be kept; `None` when there is no such list, which is no

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 
 use super::list::List;
-use super::{Catalog, Kind, View};
+use super::{Catalog, Form, Kind, View};
 use crate::cursor::BadCursor;
 use crate::uris::{self, WRAPPED};
 
@@ -21,8 +20,8 @@ impl Sifted {
     ///
     /// # Errors
     /// [`BadCursor`], as of the whole list.
-    pub fn page(&self, cursor: Option<&str>, era: Era) -> Result<Bytes, BadCursor> {
-        self.0.page(cursor, era)
+    pub fn page(&self, cursor: Option<&str>, form: impl Into<Form>) -> Result<Bytes, BadCursor> {
+        self.0.page(cursor, form.into().era)
     }
 
     /// Bytes of all pages together.
@@ -41,11 +40,11 @@ impl Catalog {
         &self,
         view: &View,
         kind: Kind,
-        era: Era,
+        form: impl Into<Form>,
         audience: &str,
         keep: impl Fn(&ServerId, Option<&str>) -> bool,
     ) -> Option<Sifted> {
-        let list = self.front(view)?.list(kind, era);
+        let list = self.front(view)?.list(kind, form.into());
         let kept = |key: &str| {
             let owner = self.owner(view, kind, key);
             owner.is_some_and(|(server, tool)| keep(server, tool))

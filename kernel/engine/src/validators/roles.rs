@@ -55,6 +55,10 @@ const IS_A_NUMBER: [&str; 18] = [
 
 /// By the last word that says something, since it names the thing: `file_path`, `hostUrl`.
 pub(super) fn of_key(key: &str) -> Role {
+    // Most keys are one word in small letters.
+    if key.bytes().all(|c| c.is_ascii_lowercase()) {
+        return of_word(key);
+    }
     let words = words(key);
     if let [.., what, last] = words.as_slice()
         && last == "code"

@@ -92,6 +92,12 @@ impl EventType {
     ];
     /// A call is tried again (MGP §14.6).
     pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    /// A tool's definition is not the one that was approved.
+    pub const TOOL_CHANGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_changed"));
+    /// A person approved a changed tool as it is now.
+    pub const TOOL_APPROVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_approved"));
+    /// A person did not.
+    pub const TOOL_DENIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_denied"));
     /// A server's own words of what it did; what they say is in the details.
     pub const SERVER_REPORTED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.server_reported"));
