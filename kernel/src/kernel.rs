@@ -215,7 +215,7 @@ async fn grow(
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
     let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
     let belongings = belongings(kernel, &directory, &tasks);
-    let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
+    let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
@@ -404,12 +404,14 @@ async fn roster(
     options: &UpOptions,
     before: Roster,
     belongings: &Arc<Belongings>,
+    audit: &AuditHandle,
 ) -> Result<(RosterHandle, ActorCell), ractor::SpawnErr> {
     let rostered = Rostered::new(before);
     let actor = RosterActor {
         file: hold::roster_file(&options.data_dir),
         rostered: rostered.clone(),
         belongings: belongings.clone(),
+        audit: audit.clone(),
     };
     let (actor, _) = Actor::spawn(None, actor, ()).await?;
     let cell = actor.get_cell();
