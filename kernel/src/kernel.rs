@@ -3,6 +3,7 @@
 mod auditing;
 mod doors;
 mod hold;
+mod users;
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
