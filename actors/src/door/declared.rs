@@ -8,10 +8,10 @@ use hyper::body::Incoming;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::negotiation::with_client;
 use mgp_transports::http::body::collect;
 use serde_json::value::RawValue;
 
+use crate::negotiation::with_client;
 use crate::stateless;
 
 /// Longest message looked at; a handshake has a few hundred bytes. Of a longer one nothing is read.
