@@ -15,6 +15,7 @@ pub mod cursor;
 pub mod env;
 pub mod freshness;
 pub mod grants;
+pub mod index;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;
