@@ -114,7 +114,8 @@ impl<'a> Scene<'a> {
                 (Strategy::Semantic, scores)
             }
             (Strategy::Hybrid, Some(like)) => {
-                let both = self.with_company(self.together(&words, &like));
+                let words = self.standing_out(words, search);
+                let both = self.with_company(together(&words, &like));
                 let score = |score: f32| score.max(0.0) / (score.max(0.0) + HALF_BY_BOTH);
                 (Strategy::Hybrid, both.into_iter().map(score).collect())
             }
@@ -214,20 +215,39 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Both, each as how far a tool stands out. Only what words speak for a tool counts: that they do
-    /// not is no reason against it.
-    fn together(&self, words: &[f32], like: &[Option<f32>]) -> Vec<f32> {
+    /// Words as how far a tool stands out by them: half by those of the whole, half by those of the
+    /// part that fits it best.
+    fn standing_out(&self, words: Vec<f32>, search: &Search<'_>) -> Vec<f32> {
+        let mut whole = self.in_spreads(words);
+        if search.request.parts.is_empty() {
+            return whole;
+        }
+        let mut best = vec![0.0_f32; whole.len()];
+        for part in &search.request.parts {
+            let mut words = vec![0.0; whole.len()];
+            for term in part {
+                self.add(*term, 1.0, &mut words);
+            }
+            for (best, words) in best.iter_mut().zip(self.in_spreads(words)) {
+                *best = best.max(words);
+            }
+        }
+        for (whole, best) in whole.iter_mut().zip(self.in_spreads(best)) {
+            *whole = (*whole + best) / 2.0;
+        }
+        whole
+    }
+
+    fn in_spreads(&self, mut words: Vec<f32>) -> Vec<f32> {
         let seen = words.iter().zip(&self.seen);
         let seen = seen.filter(|(_, seen)| **seen).map(|(words, _)| *words);
         let (_, spread) = mean_and_spread(seen);
         let most = words.iter().fold(0.0_f32, |most, words| most.max(*words));
         let spread = spread.max(most / SPREADS_MAX);
-        let (mean, like_spread) = mean_and_spread(like.iter().flatten().copied());
-        let both = words.iter().zip(like).map(|(words, like)| {
-            let like = like.map_or(0.0, |like| (like - mean) / like_spread);
-            WORDS * words / spread + like
-        });
-        both.collect()
+        for words in &mut words {
+            *words /= spread;
+        }
+        words
     }
 
     fn with_company(&self, mut scores: Vec<f32>) -> Vec<f32> {
@@ -249,6 +269,16 @@ impl<'a> Scene<'a> {
         }
         scores
     }
+}
+
+/// Both. Only what words speak for a tool counts: that they do not is no reason against it.
+fn together(words: &[f32], like: &[Option<f32>]) -> Vec<f32> {
+    let (mean, spread) = mean_and_spread(like.iter().flatten().copied());
+    let both = words.iter().zip(like).map(|(words, like)| {
+        let like = like.map_or(0.0, |like| (like - mean) / spread);
+        WORDS * words + like
+    });
+    both.collect()
 }
 
 /// The spread is 1 where there is none, so that it can be divided by.

@@ -66,6 +66,8 @@ impl Strategy {
 pub struct Request {
     meanings: Vec<String>,
     pub(super) words: Vec<(Term, String)>,
+    /// Of its parts.
+    pub(super) parts: Vec<Vec<Term>>,
 }
 
 impl Request {
@@ -83,12 +85,11 @@ impl Request {
         stems.sort_unstable();
         stems.dedup();
         let words = stems.into_iter().map(|stem| (Term::of(&stem), stem));
+        let parts = clauses::of(&meaning);
         Ok(Self {
             words: words.collect(),
-            meanings: [meaning.clone()]
-                .into_iter()
-                .chain(clauses::of(&meaning))
-                .collect(),
+            parts: parts.iter().map(|part| terms(part)).collect(),
+            meanings: [meaning].into_iter().chain(parts).collect(),
         })
     }
 
@@ -97,6 +98,15 @@ impl Request {
     pub fn meanings(&self) -> &[String] {
         &self.meanings
     }
+}
+
+/// The words of a part, each once.
+fn terms(part: &str) -> Vec<Term> {
+    let stems = stems(part, WORDS_MAX);
+    let mut terms: Vec<Term> = stems.iter().map(|stem| Term::of(stem)).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
 }
 
 /// What results must be.
