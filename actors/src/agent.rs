@@ -24,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
 use crate::link::Link;
+use crate::negotiation;
 use crate::relay::progress_token;
 use crate::request::{Back, Caller, Request};
 use crate::streams::{GET, Lane, Streams};
@@ -80,9 +81,11 @@ pub struct Agent {
     /// Its number.
     pub connection: ConnectionId,
     /// Who it is, as the door knows.
-    pub id: AgentId,
+    id: AgentId,
     /// Came in over the owner-only socket.
-    pub operator: bool,
+    operator: bool,
+    /// The agent that the owner speaks as, on this connection.
+    stands_for: OnceLock<AgentId>,
     outward: Outward,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
@@ -134,6 +137,7 @@ impl Agent {
             connection: next_connection(),
             id,
             operator,
+            stands_for: OnceLock::new(),
             outward,
             caller: OnceLock::new(),
             ready: Flag::default(),
@@ -196,6 +200,31 @@ impl Agent {
         found.map(|(_, id)| id.as_str())
     }
 
+    /// Who it is, as the door knows.
+    #[must_use]
+    pub fn id(&self) -> &AgentId {
+        self.stands_for.get().unwrap_or(&self.id)
+    }
+
+    /// True for the owner who speaks as nobody else.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.operator && self.stands_for.get().is_none()
+    }
+
+    /// The owner speaks as one of the agents from now on, and can do no more than that one.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] for others than the owner, and after anything that was said as owner.
+    pub fn stand_for(&self, agent: AgentId) -> Result<(), Refusal> {
+        let late =
+            || Refusal::BadRequest("who this connection is for is said first, and once".into());
+        if !self.operator || self.caller().is_some() {
+            return Err(late());
+        }
+        self.stands_for.set(agent).map_err(|_| late())
+    }
+
     /// Takes the agent's `initialize`; the first one counts.
     ///
     /// # Errors
@@ -205,13 +234,15 @@ impl Agent {
         view: View,
         hello: &Initialize<'_>,
     ) -> Result<Arc<Caller>, Refusal> {
+        let version = Version::negotiate(&hello.protocol_version);
         let caller = Arc::new(Caller {
             connection: self.connection,
-            agent: self.id.clone(),
-            operator: self.operator,
+            agent: self.id().clone(),
+            operator: self.is_operator(),
             view,
-            version: Version::negotiate(&hello.protocol_version),
+            version,
             capabilities: ClientCapabilities::read(hello.capabilities),
+            mgp: negotiation::with_client(hello.capabilities, version.era()),
             back: Back::Standing(self.clone()),
         });
         self.caller.set(caller.clone()).map_err(|_| {
@@ -385,14 +416,15 @@ impl Agent {
         }
     }
 
-    /// Asks the client something for a server, on the stream of the request that caused it.
+    /// Asks the client something, for a server or for the kernel itself, on the stream of the request
+    /// that caused it.
     ///
     /// # Errors
     /// [`Unanswered`] says why there is no answer.
     pub async fn ask(
         &self,
         exchange: &Exchange,
-        link: &Arc<Link>,
+        link: Option<&Arc<Link>>,
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
@@ -400,7 +432,9 @@ impl Agent {
         let token = params.and_then(progress_token);
         let asked = Asked {
             answer: sender,
-            heeds: token.map(|token| (Arc::downgrade(link), token.get().into())),
+            heeds: token
+                .zip(link)
+                .map(|(token, link)| (Arc::downgrade(link), token.get().into())),
         };
         let id = self.asked.insert(asked).map_err(|refused| match refused {
             Refused::Full(_) => Unanswered::Overloaded,

@@ -5,20 +5,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::catalog::{Catalog, Offer, changes};
+use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
 use mgp_engine::moment::Moment;
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::agent::Agent;
+use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
+use crate::permissions::PermissionsHandle;
+use crate::request::Answering;
 use crate::server::{ServerHandle, ServerMsg};
 use crate::subscriptions::SubscriptionsHandle;
 
@@ -92,12 +97,16 @@ impl CatalogHandle {
         handle: Arc<ServerHandle>,
         supervisor: Mailbox<ServerMsg>,
         subscriptions: SubscriptionsHandle,
+        permissions: PermissionsHandle,
+        audit: AuditHandle,
     ) -> impl Upward + use<> {
         Up {
+            permissions,
             handle,
             supervisor,
             subscriptions,
             directory: self.directory.clone(),
+            audit,
         }
     }
 
@@ -220,8 +229,16 @@ impl CatalogActor {
             peers: state.peers.clone(),
             fetched: state.fetched.clone(),
         }));
-        for (view, kind) in changed {
-            self.directory.list_changed(&view, kind);
+        for (view, kind) in &changed {
+            let of = |(changed, of_kind): &(View, Kind)| match changed {
+                View::One(server) if of_kind == kind => Some(server.clone()),
+                View::One(_) | View::All => None,
+            };
+            let servers: Vec<_> = match view {
+                View::One(server) => vec![server.clone()],
+                View::All => changed.iter().filter_map(of).collect(),
+            };
+            self.directory.list_changed(view, *kind, &servers);
         }
         state.waiting.drain(..).for_each(|reply| reply.send(()));
     }
@@ -234,9 +251,15 @@ struct Up {
     supervisor: Mailbox<ServerMsg>,
     subscriptions: SubscriptionsHandle,
     directory: Arc<Directory>,
+    permissions: PermissionsHandle,
+    audit: AuditHandle,
 }
 
 impl Upward for Up {
+    fn reported(&self, server: &ServerId, params: Option<&str>) {
+        self.audit.heard(server, params);
+    }
+
     fn list_changed(&self, _server: &ServerId, what: List) {
         let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
     }
@@ -266,6 +289,12 @@ impl Upward for Up {
         }
     }
 
+    fn stepped(&self, link: u64, params: &str) {
+        if let Ok(step) = mcp::read(Some(params)) {
+            let _ = self.supervisor.tell(ServerMsg::Said(link, step));
+        }
+    }
+
     fn logged(&self, server: &ServerId, params: &str) {
         self.directory.logged(server, params);
     }
@@ -273,6 +302,11 @@ impl Upward for Up {
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>> {
         let mut rooted = self.directory.rooted(server, 2);
         rooted.pop().filter(|_| rooted.is_empty())
+    }
+
+    fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision> {
+        let (permissions, server) = (self.permissions.clone(), server.clone());
+        Box::pin(async move { permissions.asked(&server, &ask).await })
     }
 
     fn unusable(&self, link: u64) {

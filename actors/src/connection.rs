@@ -13,6 +13,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::{self, ErrorObject, INVALID_REQUEST, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::door;
+use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{self, LineSink, QueueLimits};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -24,8 +25,9 @@ use crate::agent::{Agent, Outward, send_line};
 use crate::agents::Reception;
 use crate::attempts::Outlet;
 use crate::mailbox::{Alive, Kind};
-use crate::request::{Back, Caller, Outcome, Request, answer_frame};
+use crate::request::{Back, Caller, Outcome, Request, answer_frame, identity};
 use crate::stateless::{self, Arrival};
+use crate::trace::Trace;
 
 /// Longest message an agent may send.
 pub const MAX_FRAME: usize = 8 << 20;
@@ -147,11 +149,17 @@ impl Inbound {
 
     fn message(&self, text: &ByteString) {
         match jsonrpc::parse_text(text) {
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request {
+                id,
+                method,
+                params,
+                trace,
+            }) => {
+                let trace = Trace::of(params.map(RawValue::get), trace);
                 let params = params.map(|p| text.slice_ref(p.get()));
                 match stateless::is_modern(params.as_deref()) {
-                    true => self.modern(id, method.as_ref(), params),
-                    false => self.request(id, method.as_ref(), params),
+                    true => self.modern(id, method.as_ref(), params, trace),
+                    false => self.request(id, method.as_ref(), params, trace),
                 }
             }
             Ok(Message::Notification { method, params }) => {
@@ -180,12 +188,12 @@ impl Inbound {
         }
     }
 
-    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>) {
-        let version = self
-            .agent
-            .caller()
-            .map_or(Version::LATEST_LEGACY, |c| c.version);
-        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), version));
+    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
+        let dialect = match self.agent.caller() {
+            Some(caller) => caller.dialect(),
+            None => Version::LATEST_LEGACY.into(),
+        };
+        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), dialect));
         match method {
             "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
             "mgp/door/open" => match self.open(params.as_deref()) {
@@ -212,6 +220,7 @@ impl Inbound {
                                 exchange,
                                 method,
                                 params,
+                                trace,
                             },
                         );
                     }
@@ -222,17 +231,22 @@ impl Inbound {
     }
 
     /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
-    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>) {
+    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
         let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
+        let dialect = match &begun {
+            Ok(stated) => stated.dialect(),
+            Err(_) => Version::MODERN.into(),
+        };
         let begun = begun.and_then(|stated| {
             stated.check_version()?;
             let arrival = Arrival {
-                agent: self.agent.id.clone(),
-                operator: self.agent.operator,
+                agent: self.agent.id().clone(),
+                operator: self.agent.is_operator(),
                 view: self.view.get().cloned().unwrap_or(View::All),
                 id: id.clone(),
                 method: method.into(),
                 params,
+                trace,
                 outlet: Outlet::Line(self.sink.clone()),
             };
             let running = self.reception.stateless.open(arrival, stated)?;
@@ -241,7 +255,7 @@ impl Inbound {
         });
         let mut running = match begun {
             Ok(running) => running,
-            Err(refusal) => return self.send(refusal.answer(id.as_json(), Version::MODERN)),
+            Err(refusal) => return self.send(refusal.answer(id.as_json(), dialect)),
         };
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         run(
@@ -250,7 +264,7 @@ impl Inbound {
                 agent.done(&id);
                 // A request that was taken back has no answer (CMCP-054).
                 if !matches!(outcome, Err(Refusal::Cancelled)) {
-                    send_line(&sink, answer_frame(id.as_json(), &outcome, Version::MODERN));
+                    send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
                 }
             },
         );
@@ -261,11 +275,12 @@ impl Inbound {
         self.agent.caller().cloned().unwrap_or_else(|| {
             Arc::new(Caller {
                 connection: self.agent.connection,
-                agent: self.agent.id.clone(),
-                operator: self.agent.operator,
+                agent: self.agent.id().clone(),
+                operator: self.agent.is_operator(),
                 view: View::All,
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
+                mgp: PLAIN,
                 back: Back::Standing(self.agent.clone()),
             })
         })
@@ -273,18 +288,39 @@ impl Inbound {
 
     fn open(&self, params: Option<&str>) -> Result<(), Refusal> {
         let open: door::Open = mcp::read(params)?;
+        if let Some(name) = &open.agent {
+            self.stand_for(name)?;
+        }
         let view = match open.server {
             None => View::All,
             Some(id) => {
                 View::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
             }
         };
-        if !self.reception.routes.knows(&view) {
+        let who = identity(self.agent.id(), self.agent.is_operator());
+        if !self.reception.routes.knows(&view, &who) {
             return Err(Refusal::UnknownServer(view.to_string()));
         }
         self.view
             .set(view)
             .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
+    }
+
+    /// The owner speaks as one of the agents.
+    fn stand_for(&self, name: &str) -> Result<(), Refusal> {
+        if name == AgentId::LOCAL {
+            return self.agent.stand_for(AgentId::new(AgentId::LOCAL));
+        }
+        let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
+        self.agent.stand_for(id.clone())?;
+        // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
+        if !self.reception.rostered.knows(&id) {
+            let name = &id.as_str()[AgentId::PREFIX.len()..];
+            return Err(Refusal::BadParams(format!(
+                "no agent {name}; `mgp agents list` shows the known ones, `mgp agents add {name}` makes it"
+            )));
+        }
+        Ok(())
     }
 
     fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {
@@ -294,26 +330,26 @@ impl Inbound {
     }
 
     fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
-        let version = caller.version;
+        let dialect = caller.dialect();
         let welcome = self.reception.routes.welcome(caller);
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         // Under way like any other request, so that it is answered although the client has hung up.
         let _ = agent.open(&id, None);
         run(welcome, move |outcome| {
             agent.done(&id);
-            send_line(&sink, answer_frame(id.as_json(), &outcome, version));
+            send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
         });
     }
 
     fn answer(&self, id: RequestId, request: Request) {
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        let (version, exchange) = (request.caller.version, request.exchange.clone());
+        let (dialect, exchange) = (request.caller.dialect(), request.exchange.clone());
         let answering = self.reception.routes.answer(request);
         run(answering, move |outcome| {
             agent.done(&id);
             // A request that was taken back has no answer (CMCP-054).
             if !exchange.is_cancelled() {
-                send_line(&sink, answer_frame(id.as_json(), &outcome, version));
+                send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
         });
     }

@@ -4,28 +4,46 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use mgp_engine::access::Table;
 use mgp_engine::catalog::{Kind, View};
 use mgp_engine::levels::Level;
 use mgp_engine::tasks::TaskRef;
 use mgp_protocol::dialect::Version;
-use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
-use mgp_protocol::mcp;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::Agent;
 use crate::exchange::Class;
+use crate::request::Caller;
 use crate::tasks::Given;
+use crate::time::unix_ms;
 
 /// The connected agents. Bounded by the doors: connections and sessions have their limits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Directory {
     /// Whose the tasks of 2025-11-25 are.
     pub given: Given,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
+    /// Who may hear of which server.
+    access: Arc<Snapshot<Table>>,
 }
 
 impl Directory {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new(access: Arc<Snapshot<Table>>) -> Self {
+        Self {
+            given: Given::default(),
+            agents: RwLock::default(),
+            access,
+        }
+    }
+
     /// An agent came.
     pub fn enter(&self, agent: Arc<Agent>) {
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
@@ -45,6 +63,15 @@ impl Directory {
         agents.get(&connection).cloned()
     }
 
+    /// Ends every connection of an agent that may not go on.
+    pub fn end_of(&self, id: &AgentId) {
+        for agent in self.all() {
+            if agent.id() == id {
+                agent.disconnect();
+            }
+        }
+    }
+
     /// How many are connected.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -60,30 +87,65 @@ impl Directory {
         self.len() == 0
     }
 
+    /// Judges whether the server as a whole is open to a caller right now.
+    pub fn opening(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+        let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
+        move |caller| table.opens(&caller.identity(), &server, now)
+    }
+
+    /// Judges whether a caller knows of the server right now.
+    fn seeing(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+        let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
+        move |caller| table.sees(&caller.identity(), &server, now)
+    }
+
     fn all(&self) -> Vec<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.values().cloned().collect()
     }
 
-    /// Tells every agent with this view that a list changed: one change, one notification.
-    pub fn list_changed(&self, view: &View, kind: Kind) {
-        let method = match kind {
-            Kind::Tools => "notifications/tools/list_changed",
-            Kind::Prompts => "notifications/prompts/list_changed",
-            Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
+    /// Tells every agent with this view that a list changed, when it knows of one of the servers that
+    /// changed it: one change, one notification.
+    pub fn list_changed(&self, view: &View, kind: Kind, servers: &[ServerId]) {
+        let (table, now) = (self.access.load(), unix_ms());
+        let concerns = |caller: &Caller| {
+            let who = caller.identity();
+            servers.iter().any(|server| table.sees(&who, server, now))
         };
-        let frame = Bytes::from(jsonrpc::notification(method, None));
+        let frame = Bytes::from(jsonrpc::notification(changed(kind), None));
         for agent in self.all() {
-            if agent.follows(kind) && agent.caller().is_some_and(|c| c.view == *view) {
+            let concerned = |c: &Arc<Caller>| c.view == *view && concerns(c);
+            if agent.follows(kind) && agent.caller().is_some_and(concerned) {
                 agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells the agents to whom other things are open from now on that their lists changed.
+    pub fn access_changed(&self, before: &Table, after: &Table) {
+        for agent in self.all() {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let identity = caller.identity();
+            if before.audience(&identity) != after.audience(&identity) {
+                for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
+                    if agent.follows(kind) {
+                        let frame = jsonrpc::notification(changed(kind), None);
+                        agent.tell(frame.into(), Class::Kept);
+                    }
+                }
             }
         }
     }
 
     /// Tells those who listen for it how a task stands now, under the name each of them has for it.
     pub fn task_changed(&self, task: &TaskRef, params: &str) {
+        let sees = self.seeing(&task.server);
         for agent in self.all() {
-            if let Some(id) = agent.follows_task(task) {
+            if let Some(id) = agent.follows_task(task)
+                && agent.caller().is_some_and(|caller| sees(caller))
+            {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {
                     splice.replace(own, quoted(id));
@@ -97,11 +159,13 @@ impl Directory {
 
     /// Tells the clients of 2025-11-25 that were given a task how it stands now.
     pub fn task_status(&self, task: &TaskRef, params: &str) {
+        let sees = self.seeing(&task.server);
         for agent in self.all() {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             if caller.version == Version::V2025_11_25
+                && sees(caller)
                 && let Some(id) = self.given.name(task, &caller.principal())
             {
                 let mut splice = Splice::new(params);
@@ -115,6 +179,44 @@ impl Directory {
         }
     }
 
+    /// Tells those who negotiated it, and may see the server, that it went from one state to another.
+    /// Who only listens is not told: the modern era has no such subscription.
+    pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
+        let mut frame: Option<Bytes> = None;
+        for agent in self.all() {
+            let hears = agent.caller().is_some_and(|caller| {
+                caller.mgp.features().contains(Features::LIFECYCLE) && self.shows(caller, server)
+            });
+            if hears && !agent.is_listening() {
+                let frame = frame.get_or_insert_with(|| {
+                    let params = serde_json::to_string(step).expect("a step is always JSON");
+                    jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
+                });
+                agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Who may do what right now.
+    #[must_use]
+    pub fn access(&self) -> Arc<Table> {
+        self.access.load()
+    }
+
+    /// True when the caller's view holds the server, and access control lets it know of it.
+    #[must_use]
+    pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
+        let in_view = match &caller.view {
+            View::All => true,
+            View::One(own) => own == server,
+        };
+        in_view
+            && self
+                .access
+                .load()
+                .sees(&caller.identity(), server, unix_ms())
+    }
+
     /// Tells everyone who may see the server and wants this level.
     pub fn logged(&self, server: &ServerId, params: &str) {
         let level = mcp::read::<mcp::Message<'_>>(Some(params))
@@ -122,13 +224,14 @@ impl Directory {
             .and_then(|m| m.level.parse().ok())
             .unwrap_or(Level::Info);
         let own = View::One(server.clone());
+        let open = self.opening(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
         for agent in self.all() {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             let shows = caller.view == View::All || caller.view == own;
-            if shows && !agent.is_listening() && level.passes(agent.level()) {
+            if shows && open(caller) && !agent.is_listening() && level.passes(agent.level()) {
                 let place = &mut rendered[usize::from(caller.view == View::All)];
                 let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
                 agent.tell(frame.clone(), Class::Lossy);
@@ -141,12 +244,14 @@ impl Directory {
     #[must_use]
     pub fn rooted(&self, server: &ServerId, most: usize) -> Vec<Arc<Agent>> {
         let own = View::One(server.clone());
+        let open = self.opening(server);
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
             agent.is_ready()
                 && !agent.is_listening()
                 && agent
                     .caller()
+                    .filter(|caller| open(caller))
                     .is_some_and(|c| c.capabilities.roots && (c.view == View::All || c.view == own))
         });
         rooted.take(most).cloned().collect()
@@ -157,14 +262,24 @@ impl Directory {
     #[must_use]
     pub fn floor(&self, server: &ServerId) -> Option<Level> {
         let own = View::One(server.clone());
+        let open = self.opening(server);
         let mut agents = self.all();
         agents.retain(|a| {
             !a.is_listening()
                 && a.caller()
+                    .filter(|caller| open(caller))
                     .is_some_and(|c| c.view == View::All || c.view == own)
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
+    }
+}
+
+fn changed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tools => "notifications/tools/list_changed",
+        Kind::Prompts => "notifications/prompts/list_changed",
+        Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
     }
 }
 

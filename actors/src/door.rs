@@ -25,9 +25,12 @@ use mgp_transports::sse;
 use self::answer::{plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
 use crate::agents::Reception;
+use crate::oauth::WELL_KNOWN;
+use crate::pass::Pass;
+use crate::request::identity;
 use crate::session::{Session, Sessions};
 
-pub use self::auth::Auth;
+pub use self::auth::{Auth, Tokens};
 pub use self::old_style::OldStyle;
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
@@ -67,18 +70,63 @@ impl HttpDoor {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }
+        if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
+            return self.metadata(request.method(), request.headers(), path);
+        }
         let Some((way, view)) = address(request.uri().path()) else {
             let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
             return refusal(StatusCode::NOT_FOUND, words);
         };
-        let agent = match self.auth.judge(request.headers()) {
-            Ok(agent) => agent,
-            Err(words) => return auth::challenge(words),
+        let pass = match self.auth.judge(request.headers(), &view).await {
+            Ok(pass) => pass,
+            Err(unwelcome) => return self.auth.refuse(&unwelcome, request.headers(), &view),
         };
-        if !self.reception.routes.knows(&view) {
+        let agent = pass.agent.clone();
+        let who = identity(&agent, false);
+        if !self.reception.routes.knows(&view, &who) {
             let words = format!("no server {view}; `mgp servers list` shows the known ones");
             return refusal(StatusCode::NOT_FOUND, &words);
         }
+        if pass.is_lasting() {
+            return self.enter(way, request, view, agent).await;
+        }
+        let entering = self.clone().enter(way, request, view, agent);
+        let mut response = tokio::select! {
+            biased;
+            () = pass.clone().over() => return self.shut_out(&pass),
+            response = entering => response,
+        };
+        if pass.is_over() {
+            return self.shut_out(&pass);
+        }
+        response.body_mut().until(pass.over());
+        response
+    }
+
+    /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
+    /// that shows everything without. Which servers there are is not told.
+    fn metadata(&self, method: &Method, headers: &http::HeaderMap, path: &str) -> Response<Reply> {
+        if *method != Method::GET {
+            return not_allowed("GET");
+        }
+        let view = match address(path) {
+            Some((Way::Streamable, view)) => Some(view),
+            Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
+            None => path.trim_matches('/').is_empty().then_some(View::All),
+        };
+        match view.and_then(|view| self.auth.metadata(headers, &view)) {
+            Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
+            None => refusal(StatusCode::NOT_FOUND, "no such resource"),
+        }
+    }
+
+    async fn enter(
+        self: Arc<Self>,
+        way: Way,
+        request: Request<Incoming>,
+        view: View,
+        agent: AgentId,
+    ) -> Response<Reply> {
         match (way, request.method()) {
             (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
             (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
@@ -90,6 +138,17 @@ impl HttpDoor {
             (Way::OldEndpoint, &Method::POST) => self.old_style.post(&self, request, &agent).await,
             (Way::OldEndpoint, _) => not_allowed("POST"),
         }
+    }
+
+    /// The pass ended while its request was under way. What the request opened meanwhile, after
+    /// everything else of a withdrawn pass was ended, ends here.
+    fn shut_out(&self, pass: &Pass) -> Response<Reply> {
+        if pass.is_withdrawn() {
+            self.sessions.end_of(&pass.agent);
+            self.reception.directory.end_of(&pass.agent);
+        }
+        let words = "the credentials ended while the request was under way";
+        auth::Unwelcome::Invalid(words.into()).answer(None)
     }
 
     /// Opens the session's standing stream, or goes on with a broken one.

@@ -35,6 +35,7 @@ pub struct Exchange {
     missing: OnceLock<Box<RawValue>>,
     cancelled: Flag,
     ended: Flag,
+    fallen_back: AtomicBool,
 }
 
 /// Where messages that belong to a request go.
@@ -72,6 +73,7 @@ impl Exchange {
             missing: OnceLock::new(),
             cancelled: Flag::default(),
             ended: Flag::default(),
+            fallen_back: AtomicBool::new(false),
         })
     }
 
@@ -207,6 +209,17 @@ impl Exchange {
     /// The agent took the request back: nothing more is sent for it.
     pub fn cancel(&self) {
         self.cancelled.raise();
+    }
+
+    /// From now on it is done by another tool than was called. True the first time; there is no third.
+    pub fn falls_back(&self) -> bool {
+        !self.fallen_back.swap(true, Ordering::Relaxed)
+    }
+
+    /// True when another tool does it.
+    #[must_use]
+    pub fn has_fallen_back(&self) -> bool {
+        self.fallen_back.load(Ordering::Relaxed)
     }
 
     /// True once the agent took it back.

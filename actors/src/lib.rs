@@ -4,9 +4,13 @@
 //! catalog, registers in its server link's pending table and awaits the answer; no mailbox lies on
 //! its way.
 
+pub mod access;
 pub mod agent;
 pub mod agents;
+pub mod approvals;
 pub mod attempts;
+pub mod audit;
+pub mod belongings;
 pub mod catalog;
 pub mod connection;
 pub mod directory;
@@ -14,14 +18,21 @@ pub mod door;
 pub mod errand;
 pub mod exchange;
 pub mod guard;
+pub mod journal;
 pub mod levels;
 pub mod link;
 pub mod listener;
 pub mod mailbox;
+pub mod negotiation;
+pub mod oauth;
 pub mod parked;
+pub mod pass;
+pub mod permissions;
+pub mod pins;
 pub mod question;
 pub mod relay;
 pub mod request;
+pub mod roster;
 pub mod server;
 pub mod session;
 pub mod stateless;
@@ -29,3 +40,5 @@ pub mod streams;
 pub mod subscriptions;
 pub mod tasks;
 pub mod time;
+pub mod trace;
+pub mod validation;

@@ -27,6 +27,8 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
+use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, Pass};
@@ -36,9 +38,11 @@ use tokio::sync::oneshot;
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
-use crate::request::Caller;
+use crate::negotiation;
+use crate::request::{Answering, Caller};
 
-pub use self::calls::{Call, Mirror};
+pub use self::calls::{Call, Leave, Mirror};
+pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
 use self::turns::TurnQueue;
@@ -48,15 +52,22 @@ pub use self::wire::Wire;
 pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     /// One of its lists changed: `tools`, `prompts` or `resources`.
     fn list_changed(&self, server: &ServerId, what: List);
+    /// It says what it did; `params` as sent.
+    fn reported(&self, server: &ServerId, params: Option<&str>);
     /// A resource changed; `params` as sent.
     fn updated(&self, server: &ServerId, uri: &str, params: &str);
     /// A task of the server changed: `params` of its `notifications/tasks`, without the listen's name,
     /// or in the legacy era of its `notifications/tasks/status`.
     fn task_changed(&self, server: &ServerId, era: Era, params: &str);
+    /// The server says that it went from one state to another; `params` of its
+    /// `notifications/mgp.lifecycle`.
+    fn stepped(&self, link: u64, params: &str);
     /// A log record that belongs to no single call; `params` as sent.
     fn logged(&self, server: &ServerId, params: &str);
     /// The only agent whose folders the server may be shown outside any call.
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
+    /// The server asks for permissions while it runs; resolves when that is decided.
+    fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
     /// No new call is to go over the connection.
     fn unusable(&self, link: u64);
     /// The connection is of no use any more.
@@ -87,6 +98,8 @@ pub struct Peer {
     pub info: Option<Box<str>>,
     /// Hints for models.
     pub instructions: Option<Box<str>>,
+    /// What of MGP may be said to it.
+    pub mgp: Negotiated,
 }
 
 /// One live connection to one server, which may be spoken to in one era or in both.
@@ -108,6 +121,8 @@ pub struct Link {
     wire: Wire,
     legacy: OnceLock<Peer>,
     modern: OnceLock<Peer>,
+    /// MGP is offered to it.
+    offers_mgp: bool,
     /// The `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
     upward: Arc<dyn Upward>,
@@ -146,7 +161,8 @@ struct InFlight {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection that has not shaken hands yet. `version` is this program's, told to the server.
+    /// A connection that has not shaken hands yet. `version` is this program's, told to the server;
+    /// without `offers_mgp` nothing of MGP is said on it, whatever the server declares.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -155,6 +171,7 @@ impl Link {
         log: ServerLog,
         upward: Arc<dyn Upward>,
         version: &str,
+        offers_mgp: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -171,7 +188,8 @@ impl Link {
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
-            own_meta: envelope::meta(version).into(),
+            offers_mgp,
+            own_meta: envelope::meta(version, offers_mgp).into(),
             limits,
             log,
             wire,
@@ -193,6 +211,33 @@ impl Link {
             Era::Legacy => self.legacy.get(),
             Era::Modern => self.modern.get(),
         }
+    }
+
+    /// True when MGP is offered to the server.
+    #[must_use]
+    pub fn offers_mgp(&self) -> bool {
+        self.offers_mgp
+    }
+
+    /// What of MGP may be said to the server. One that speaks both eras may declare it in one of them.
+    pub fn mgp(&self) -> &Negotiated {
+        let modern = self.mgp_in(Era::Modern);
+        match modern.is_active() {
+            true => modern,
+            false => self.mgp_in(Era::Legacy),
+        }
+    }
+
+    /// The era in which this was negotiated with the server.
+    #[must_use]
+    pub fn era_of(&self, feature: Features) -> Option<Era> {
+        let negotiated = |era: &Era| self.mgp_in(*era).features().contains(feature);
+        [Era::Modern, Era::Legacy].into_iter().find(negotiated)
+    }
+
+    /// What of MGP may be said to the server in messages of this era.
+    pub fn mgp_in(&self, era: Era) -> &Negotiated {
+        self.peer_in(era).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
     /// The era to speak in: the one wanted when the server speaks it, else the other.
@@ -217,7 +262,13 @@ impl Link {
     }
 
     /// The handshake of the era of `peer` is done.
-    pub fn set_peer(&self, peer: Peer) {
+    pub fn set_peer(&self, mut peer: Peer) {
+        if !self.offers_mgp {
+            peer.mgp = PLAIN;
+        }
+        if let Some(remark) = negotiation::remark(&peer.mgp) {
+            self.log.note(&remark);
+        }
         let place = match peer.version.era() {
             Era::Legacy => &self.legacy,
             Era::Modern => &self.modern,

@@ -20,7 +20,7 @@ const ASK_DEADLINE: Duration = Duration::from_secs(10);
 pub struct Letter<M> {
     /// What is said.
     pub message: M,
-    _charge: Charge,
+    _charge: Option<Charge>,
 }
 
 /// Why an actor could not be asked.
@@ -72,8 +72,23 @@ impl<M: Send + 'static> Mailbox<M> {
         self.actor
             .send_message(Letter {
                 message,
-                _charge: charge,
+                _charge: Some(charge),
             })
+            .map_err(|_| AskError::Stopped)
+    }
+
+    /// Tells the actor itself what has become of something it began: never refused for what others
+    /// have said, and bounded by what it begins.
+    ///
+    /// # Errors
+    /// [`AskError::Stopped`].
+    pub fn remind(&self, message: M) -> Result<(), AskError> {
+        let letter = Letter {
+            message,
+            _charge: None,
+        };
+        self.actor
+            .send_message(letter)
             .map_err(|_| AskError::Stopped)
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytestring::ByteString;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 
 use crate::errand::Errand;
@@ -100,6 +101,14 @@ impl ParkedCalls {
     pub fn take(&self, number: u64) -> Option<Parked> {
         let parked = self.calls().remove(&number);
         parked.filter(|parked| !parked.errand.exchange.is_cancelled())
+    }
+
+    /// Takes back every call of an agent that may not go on.
+    pub fn end_of(&self, agent: &AgentId) {
+        let mut calls = self.calls();
+        for (_, parked) in calls.extract_if(|_, parked| parked.caller.agent == *agent) {
+            parked.errand.exchange.cancel();
+        }
     }
 
     fn expire(&self, number: u64, stay: u64) {

@@ -87,7 +87,11 @@ pub async fn put(
     let task = exchange.task();
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
     let asked = match (&caller.back, exchange.attempts()) {
-        (Back::Standing(agent), _) => agent.ask(exchange, link, method, params.as_deref()).await,
+        (Back::Standing(agent), _) => {
+            agent
+                .ask(exchange, Some(link), method, params.as_deref())
+                .await
+        }
         (Back::Alone, Some(attempts)) => {
             let params = params.as_deref().map(era::to_modern_question);
             let answer = attempts.ask(exchange, method, params.as_deref()).await;
@@ -101,6 +105,23 @@ pub async fn put(
         }
         Ok(answer) => answer,
         Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
+    }
+}
+
+/// Puts a question of the kernel's own to the client, which said that it can be asked this.
+pub async fn put_own(
+    caller: &Caller,
+    exchange: &Exchange,
+    method: &str,
+    params: &str,
+) -> Result<ClientAnswer, Unanswered> {
+    match (&caller.back, exchange.attempts()) {
+        (Back::Standing(agent), _) => agent.ask(exchange, None, method, Some(params)).await,
+        (Back::Alone, Some(attempts)) => {
+            let params = era::to_modern_question(params);
+            attempts.ask(exchange, method, Some(&params)).await
+        }
+        (Back::Alone, None) => Err(Unanswered::Gone),
     }
 }
 

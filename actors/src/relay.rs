@@ -3,15 +3,26 @@
 //! Reads published snapshots only. Payloads stay the text they came as; what must change (a name, a
 //! URI, a progress token) is spliced.
 
+mod access;
+mod audited;
 mod calls;
 mod checks;
+mod confirmation;
 mod forward;
+mod granting;
 mod listening;
 mod lists;
+mod own;
+mod permits;
+mod rates;
+mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
 mod tasks;
+mod tracing;
 mod welcome;
+
+pub use self::confirmation::Confirmation;
 
 use std::sync::Arc;
 
@@ -24,14 +35,23 @@ use mgp_sync::snapshot::Snapshot;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::AccessHandle;
 use crate::agents::Agents;
+use crate::approvals::ApprovalsHandle;
+use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::link::Link;
-use crate::request::Request;
+use crate::permissions::PermissionsHandle;
+use crate::pins::PinsHandle;
+use crate::request::{Caller, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
+use crate::validation::Validation;
+
+pub use self::access::SiftedLists;
+pub use self::rates::Rates;
 
 /// What answering needs: published state, and the ways to those who own it.
 #[derive(Debug)]
@@ -40,6 +60,16 @@ pub struct Relay {
     pub shown: Arc<Snapshot<Shown>>,
     /// All servers.
     pub servers: Arc<ServerTable>,
+    /// What waits for a person.
+    pub approvals: ApprovalsHandle,
+    /// Who may call what.
+    pub access: AccessHandle,
+    /// What servers may do.
+    pub permissions: PermissionsHandle,
+    /// What tools were when they were approved.
+    pub pins: PinsHandle,
+    /// Lists for those who may not see everything.
+    pub sifted: SiftedLists,
     /// Who wants to hear about which resource.
     pub subscriptions: SubscriptionsHandle,
     /// Who is connected.
@@ -48,6 +78,14 @@ pub struct Relay {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
+    /// How many calls each agent may make.
+    pub rates: Rates,
+    /// Who looks at arguments.
+    pub validation: Validation,
+    /// How a person's yes is had.
+    pub confirmation: Confirmation,
+    /// Where what is done is written down.
+    pub audit: AuditHandle,
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Version of this program.
@@ -69,13 +107,15 @@ impl Relay {
         handle.connection(&request.exchange).await
     }
 
-    /// The servers an agent with this view may reach, connected right now.
-    fn links(&self, view: &View) -> Vec<Arc<Link>> {
+    /// The servers a caller may reach, connected right now.
+    fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let servers = self.servers.load();
-        match view {
+        let mut links: Vec<_> = match &caller.view {
             View::All => servers.values().filter_map(|s| s.link()).collect(),
             View::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
-        }
+        };
+        links.retain(|link| self.sees(caller, &link.server));
+        links
     }
 }
 

@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Tool, View};
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::{Refusal, Rendered};
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
+use crate::trace::Trace;
 
 /// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
 /// `_meta` of a stateless one.
@@ -32,8 +35,19 @@ pub struct Caller {
     pub version: Version,
     /// What it can be asked for.
     pub capabilities: ClientCapabilities,
+    /// What of MGP may be said to it.
+    pub mgp: Negotiated,
     /// The way back to it.
     pub back: Back,
+}
+
+/// Who somebody is, as far as it decides what may be done.
+#[must_use]
+pub fn identity(agent: &AgentId, operator: bool) -> Principal {
+    match operator {
+        true => Principal::Operator(agent.as_str().into()),
+        false => Principal::Agent(agent.clone()),
+    }
 }
 
 /// The way back to a caller.
@@ -55,6 +69,21 @@ impl Caller {
         }
     }
 
+    /// In whose words it is answered.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        Dialect {
+            version: self.version,
+            mgp: self.mgp.says_codes(),
+        }
+    }
+
+    /// Who asks, as far as it decides what may be done.
+    #[must_use]
+    pub fn identity(&self) -> Principal {
+        identity(&self.agent, self.operator)
+    }
+
     /// Whom sealed records are for: they open for the client they were given to, and where it was
     /// given them.
     #[must_use]
@@ -74,6 +103,8 @@ pub struct Request {
     pub method: ByteString,
     /// With what, as JSON text.
     pub params: Option<ByteString>,
+    /// What ties it to all that it causes.
+    pub trace: Trace,
 }
 
 /// The `result` member of an answer, as JSON text, or why there is none.
@@ -96,8 +127,14 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;
 
-    /// True when the view names something that exists.
-    fn knows(&self, view: &View) -> bool;
+    /// True when the view names something that exists, as far as this caller may know.
+    fn knows(&self, view: &View, who: &Principal) -> bool;
+
+    /// Whether a call that waited for its client may go on.
+    ///
+    /// # Errors
+    /// What a new call of the same would be answered.
+    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal>;
 
     /// An agent has gone: what it subscribed to ends.
     fn farewell(&self, agent: &Agent);
@@ -109,7 +146,7 @@ const COPIED: usize = 16 << 10;
 /// The whole answer to the request `id`: one part, or three of which the middle one is the server's
 /// own bytes.
 #[must_use]
-pub fn answer_parts(id: &str, outcome: &Outcome, version: Version) -> [Bytes; 3] {
+pub fn answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
     let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
     match outcome {
         Ok(result) if result.len() <= COPIED => {
@@ -125,7 +162,7 @@ pub fn answer_parts(id: &str, outcome: &Outcome, version: Version) -> [Bytes; 3]
             let head = [PREFIX, id.as_bytes(), RESULT].concat();
             [head.into(), result.clone(), Bytes::from_static(b"}")]
         }
-        Err(refusal) => whole(match refusal.render(version) {
+        Err(refusal) => whole(match refusal.render_in(dialect.into()) {
             Rendered::Error(error) => jsonrpc::error(id, &error),
             Rendered::Result(result) => jsonrpc::result(id, &result),
         }),
@@ -137,8 +174,8 @@ const RESULT: &[u8] = br#","result":"#;
 
 /// The whole answer as one frame.
 #[must_use]
-pub fn answer_frame(id: &str, outcome: &Outcome, version: Version) -> Bytes {
-    let [head, middle, tail] = answer_parts(id, outcome, version);
+pub fn answer_frame(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
+    let [head, middle, tail] = answer_parts(id, outcome, dialect);
     if middle.is_empty() {
         return head;
     }

@@ -1,32 +1,42 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
 //! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
 
+mod audited;
 mod connect;
+mod farewell;
 mod handle;
 mod handshake;
+mod health;
 mod incarnation;
 mod lists;
 mod remote;
+mod steps;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
 use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
 use mgp_engine::moment::Moment;
 use mgp_engine::restart::{Exit, Restarts, Verdict};
 use mgp_engine::spec::ServerSpec;
+use mgp_protocol::mgp;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use self::farewell::StopOrder;
 use self::incarnation::Incarnation;
-use self::lists::{Fresh, Lists};
+use self::lists::{Fresh, Lists, Watch};
+use crate::audit::AuditHandle;
 use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
 use crate::guard::GuardHandle;
 use crate::levels;
 use crate::link::{Link, List};
 use crate::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
+use crate::permissions::PermissionsHandle;
+use crate::pins::PinsHandle;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::time::moment;
 
@@ -43,6 +53,8 @@ pub enum ServerMsg {
     },
     /// Drain and stop. Answered when the server has stopped.
     Stop(Why, Reply<()>),
+    /// The same, with this much time for what is under way.
+    StopWithin(Why, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
     /// Its entry in the configuration changed.
@@ -57,13 +69,22 @@ pub enum ServerMsg {
     ListChanged(List),
     /// A list was fetched again.
     Fetched(List, u64, Box<Fresh>),
+    /// An attempt waits for the operator, who knows what under these names.
+    Waits(u64, Vec<String>),
+    /// The operator has said something of tools that changed.
+    Pinned,
     /// The connection is of no use any more.
     Broken(u64, String),
+    /// Over this connection it said that it went from one state to another.
+    Said(u64, mgp::Lifecycle),
     /// The backoff is over.
     TryAgain(u64),
     /// Tells its address to the actor that must know it: used by tests to break it.
     Panic,
 }
+
+/// What is odd about tools, as far as it is told: enough to see what a server gets wrong.
+const ODD_MAX: usize = 20;
 
 /// What never changes.
 #[derive(Debug, Clone)]
@@ -80,6 +101,12 @@ pub struct ServerActor {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// What it may do.
+    pub permissions: PermissionsHandle,
+    /// What its tools were when they were approved.
+    pub pins: PinsHandle,
+    /// Where its coming and going is written down.
+    pub audit: AuditHandle,
 }
 
 /// What does.
@@ -146,7 +173,11 @@ impl Actor for ServerActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             ServerMsg::Start { by_operator } => self.start(state, by_operator),
-            ServerMsg::Stop(why, reply) => self.stop(state, why, Some(reply)),
+            ServerMsg::Stop(why, reply) => self.stop(state, why.into(), Some(reply)),
+            ServerMsg::StopWithin(why, time, reply) => {
+                let within = Some(time);
+                self.stop(state, StopOrder { why, within }, Some(reply));
+            }
             ServerMsg::Restart => self.restart(state),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
@@ -156,7 +187,10 @@ impl Actor for ServerActor {
             ServerMsg::Ended(attempt, exit, how) => self.ended(state, attempt, &exit, how),
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
+            ServerMsg::Waits(attempt, names) => self.waits(state, attempt, &names),
+            ServerMsg::Pinned => self.pinned(state),
             ServerMsg::Broken(link, why) => Self::broken(state, link, why),
+            ServerMsg::Said(link, step) => self.said(state, link, &step),
             ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
             ServerMsg::Panic => panic!("told to"),
         }
@@ -194,7 +228,8 @@ impl ServerActor {
         self.attempt(state);
     }
 
-    fn stop(&self, state: &mut ServerState, why: Why, reply: Option<Reply<()>>) {
+    fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
+        let why = order.why;
         state.asked_to_stop = true;
         state.start_again = false;
         state.stopping.extend(reply);
@@ -202,7 +237,7 @@ impl ServerActor {
         self.handle.vacate();
         self.step(state, Event::StopRequested(why), None);
         match &state.current {
-            Some(current) => current.stop(),
+            Some(current) => current.stop(order),
             None => self.stopped(state),
         }
     }
@@ -211,7 +246,7 @@ impl ServerActor {
         if state.current.is_none() {
             return self.start(state, true);
         }
-        self.stop(state, Why::OperatorRequest, None);
+        self.stop(state, Why::OperatorRequest.into(), None);
         state.start_again = true;
     }
 
@@ -222,7 +257,7 @@ impl ServerActor {
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {
-            self.stop(state, Why::ConfigurationChange, None);
+            self.stop(state, Why::ConfigurationChange.into(), None);
             state.start_again = true;
         } else if wanted {
             self.start(state, true);
@@ -266,6 +301,8 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
+        self.audit.forward(&link);
+        self.tell_connected(&link);
         self.subscriptions.server_back(&self.handle.id);
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
@@ -283,6 +320,8 @@ impl ServerActor {
         state.notes = std::mem::take(&mut lists.notes);
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
+        let tools = state.offer.tools().iter();
+        self.handle.offers(tools.map(|tool| tool.own_name.clone()));
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
@@ -291,7 +330,34 @@ impl ServerActor {
         if more > 0 {
             state.notes.push(format!("and {more} more"));
         }
-        self.catalog.offer(state.offer.clone(), state.fetched, link)
+        state.notes.extend(state.offer.odd().take(ODD_MAX));
+        self.permissions
+            .tools_need(&self.handle.id, &state.offer.permissions());
+        self.show(state, link)
+    }
+
+    /// What agents may see of it: not the tools that changed and wait for the operator.
+    fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
+        let blocked = self.pins.blocked(&self.handle.id);
+        let shown = state.offer.clone().without(&blocked);
+        self.catalog.offer(shown, state.fetched, link)
+    }
+
+    fn pinned(&self, state: &mut ServerState) {
+        let current = state.current.as_ref();
+        if let Some(link) = current.and_then(|current| current.link.clone()) {
+            drop(self.show(state, &link));
+        }
+    }
+
+    fn waits(&self, state: &ServerState, attempt: u64, names: &[String]) {
+        let current = state.current.as_ref();
+        if current.is_none_or(|current| current.attempt != attempt) || state.asked_to_stop {
+            return;
+        }
+        let mut status = self.status(state, Some(waiting_words(names)));
+        status.waiting = true;
+        self.handle.publish(status);
     }
 
     fn broken(state: &mut ServerState, link: u64, why: String) {
@@ -310,17 +376,30 @@ impl ServerActor {
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
+        let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
         if state.asked_to_stop {
-            let why = state.why.map(|why| format!("stopped ({why})"));
-            self.step(state, Event::Drained, why);
+            if was_there {
+                let why = state.why.map_or("stopped", Why::as_str);
+                self.tell_disconnected(&Exit::Clean, why, None);
+            }
+            let why = state.why.unwrap_or(Why::OperatorRequest);
+            if state.start_again {
+                // Published with the attempt that follows at once.
+                self.advance(state, Event::RestartRequested(why));
+            } else {
+                self.step(state, Event::Drained, Some(format!("stopped ({why})")));
+            }
             return self.stopped(state);
+        }
+        if was_there || matches!(verdict, Verdict::Park { .. }) {
+            self.tell_disconnected(exit, &how, Some(&verdict));
         }
         match exit {
             Exit::Clean => {
                 self.advance(state, Event::StopRequested(Why::ServerRequest));
                 self.advance(state, Event::Drained);
             }
-            Exit::Failed(_) => {
+            Exit::Failed(_) | Exit::Rejected(_) => {
                 self.advance(state, Event::Failed(how.clone()));
             }
         }
@@ -393,6 +472,7 @@ impl ServerActor {
             Ok(step) => {
                 tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
                     reason = %step.reason, "lifecycle");
+                self.tell_agents(&step);
                 true
             }
             Err(illegal) => {
@@ -403,7 +483,11 @@ impl ServerActor {
     }
 
     fn publish(&self, state: &ServerState, reason: Option<String>) {
-        self.handle.publish(Status {
+        self.handle.publish(self.status(state, reason));
+    }
+
+    fn status(&self, state: &ServerState, reason: Option<String>) -> Status {
+        Status {
             state: state.lifecycle.state(),
             reason: reason.unwrap_or_else(|| state.lifecycle.reason().to_owned()),
             since: state.lifecycle.since(),
@@ -412,7 +496,8 @@ impl ServerActor {
             pid: state.current.as_ref().map(Incarnation::process),
             rejected: state.notes.clone(),
             trust: state.spec.mgp.trust_level,
-        });
+            waiting: false,
+        }
     }
 
     fn fetch(&self, state: &mut ServerState, list: List) {
@@ -429,8 +514,9 @@ impl ServerActor {
         }
         state.fetching.push((list, false));
         let (me, before) = (state.me.clone(), state.offer.clone());
+        let watch = self.watch(&state.spec);
         tokio::spawn(async move {
-            let lists = Lists::fetch_one(&link, list, before).await;
+            let lists = Lists::fetch_one(&link, list, before, &watch).await;
             let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
         });
     }
@@ -448,7 +534,23 @@ impl ServerActor {
         }
     }
 
+    /// How what it lists is held against its pins.
+    fn watch(&self, spec: &ServerSpec) -> Watch {
+        Watch {
+            pins: self.pins.clone(),
+            mode: spec.pin,
+        }
+    }
+
     pub(crate) fn log(&self) -> &ServerLog {
         &self.handle.log
+    }
+}
+
+fn waiting_words(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
     }
 }

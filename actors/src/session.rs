@@ -204,6 +204,16 @@ impl Sessions {
         }
     }
 
+    /// Ends all sessions of an agent.
+    pub fn end_of(&self, agent: &AgentId) {
+        let ids: Vec<_> = {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            let own = table.values().filter(|(s, _)| s.caller.agent == *agent);
+            own.map(|(session, _)| session.id.clone()).collect()
+        };
+        ids.iter().for_each(|id| self.close(id));
+    }
+
     /// Ends all sessions.
     pub fn close_all(&self) {
         let ids: Vec<_> = self.write().keys().cloned().collect();

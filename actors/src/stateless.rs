@@ -11,11 +11,12 @@ use mgp_engine::catalog::View;
 use mgp_engine::levels::Level;
 use mgp_engine::parked::{Digest, Kind, State};
 use mgp_engine::seal::{self, Purpose, SealKey};
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Era, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
+use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::mirror::{self, Mirrored};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
@@ -26,10 +27,12 @@ use crate::agent;
 use crate::attempts::{Attempt, Attempts, Outlet};
 use crate::errand::Errand;
 use crate::exchange::{Exchange, Way};
+use crate::negotiation;
 use crate::parked::ParkedCalls;
 use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
 use crate::tasks::{Again, LongCall, Tasks};
 use crate::time::unix_ms;
+use crate::trace::Trace;
 
 /// Answers requests that stand alone.
 #[derive(Debug)]
@@ -61,6 +64,8 @@ pub struct Arrival {
     pub method: ByteString,
     /// With what, as JSON text.
     pub params: Option<ByteString>,
+    /// What ties it to all that it causes.
+    pub trace: Trace,
     /// Where messages that belong to it go.
     pub outlet: Outlet,
 }
@@ -91,6 +96,7 @@ impl Stateless {
             view: arrival.view,
             version: Version::MODERN,
             capabilities: stated.capabilities,
+            mgp: stated.mgp,
             back: Back::Alone,
         });
         let attempt = Attempt {
@@ -104,7 +110,14 @@ impl Stateless {
         let may_ask = can_need_input(&arrival.method);
         if may_ask && let Some(state) = stated.state {
             let params = arrival.params.as_deref().unwrap_or("{}");
-            return self.come_back(&caller, &arrival.method, params, &state, attempt);
+            return self.come_back(
+                &caller,
+                &arrival.method,
+                params,
+                &state,
+                attempt,
+                arrival.trace,
+            );
         }
         let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, may_ask))));
         let request = Request {
@@ -112,6 +125,7 @@ impl Stateless {
             exchange: exchange.clone(),
             method: arrival.method.clone(),
             params: arrival.params.clone(),
+            trace: arrival.trace.clone(),
         };
         Ok(Running {
             stateless: self.clone(),
@@ -120,6 +134,7 @@ impl Stateless {
             exchange,
             method: arrival.method,
             params: arrival.params,
+            trace: arrival.trace,
             over: false,
         })
     }
@@ -132,6 +147,7 @@ impl Stateless {
         params: &str,
         state: &str,
         attempt: Attempt,
+        trace: Trace,
     ) -> Result<Running, Refusal> {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
         let state: State = self
@@ -146,6 +162,11 @@ impl Stateless {
             .take(state.call)
             .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
         let exchange = parked.errand.exchange.clone();
+        // What was taken back while the call waited reaches it before its answers do.
+        if let Err(refusal) = self.routes.still(caller, method, params) {
+            exchange.cancel();
+            return Err(refusal);
+        }
         let attempts = exchange.attempts().expect("only such calls are parked");
         attempts.follow(attempt);
         attempts.answer(member(params, "inputResponses").unwrap_or("{}"));
@@ -156,6 +177,7 @@ impl Stateless {
             exchange,
             method: method.clone(),
             params: parked.params,
+            trace,
             over: false,
         })
     }
@@ -170,6 +192,7 @@ pub struct Running {
     method: ByteString,
     /// Those of its first try.
     params: Option<ByteString>,
+    trace: Trace,
     work: Work,
     over: bool,
 }
@@ -256,6 +279,7 @@ impl Running {
             caller: self.caller.clone(),
             method: self.method.clone(),
             params: self.params.clone(),
+            trace: self.trace.clone(),
         };
         let announced = stateless.tasks.make(again, call, errand).await?;
         // Taken back meanwhile: nobody waits for an answer.
@@ -327,6 +351,8 @@ pub struct Stated {
     pub version: String,
     /// What the client can be asked for.
     pub capabilities: ClientCapabilities,
+    /// What of MGP may be said to the client.
+    pub mgp: Negotiated,
     /// The least severe log level it wants.
     pub level: Option<Level>,
     /// The progress token it gives, as JSON text.
@@ -387,6 +413,7 @@ pub fn read<'a>(
     let stated = Stated {
         version,
         capabilities: ClientCapabilities::read(Some(declared)),
+        mgp: negotiation::with_client(Some(declared), Era::Modern),
         level: meta.log_level.map(level_of).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
         state: text(said.request_state).filter(|state| seal::is_ours(state)),
@@ -401,6 +428,15 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
 }
 
 impl Stated {
+    /// In whose words the request is answered.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        Dialect {
+            version: Version::MODERN,
+            mgp: self.mgp.says_codes(),
+        }
+    }
+
     /// Only the one modern version is spoken here; the others begin with `initialize`.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::approvals::own;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::exchange::Class;
@@ -232,12 +233,16 @@ impl SubscriptionsActor {
         interested: impl Iterator<Item = ConnectionId>,
     ) {
         let shown = self.shown.load();
+        let open = self.directory.opening(server);
         for agent in interested.filter_map(|who| self.directory.get(who)) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let name = shown.catalog.shown_uri(&caller.view, server, uri);
-            let frame = renamed(params, &name);
+            let frame = match *server == own() {
+                true => renamed(params, uri),
+                false if !open(caller) => continue,
+                false => renamed(params, &shown.catalog.shown_uri(&caller.view, server, uri)),
+            };
             agent.tell(frame, Class::Kept);
         }
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::seal::{Purpose, SealKey};
 use mgp_engine::tasks::{Maker, Step, Task, TaskRef};
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;
 use crate::errand::Errand;
@@ -214,6 +214,24 @@ impl Tasks {
             let _ = tokio::time::timeout(FAREWELL, kept.ended.raised()).await;
         }
         true
+    }
+
+    /// Takes back every call of an agent that may not go on, and forgets what has ended.
+    pub async fn end_of(&self, agent: &AgentId) {
+        let own = format!("{agent}@");
+        let kept: Vec<_> = {
+            let table = self.table();
+            let own = table
+                .values()
+                .filter(|kept| kept.principal.starts_with(&own));
+            own.cloned().collect()
+        };
+        for kept in kept {
+            match &kept.errand {
+                Some(errand) if !kept.ended.is_raised() => errand.exchange.cancel(),
+                Some(_) | None => self.forget(&kept).await,
+            }
+        }
     }
 
     /// The end of a task is on disk before anybody sees it.

@@ -16,7 +16,12 @@ pub fn moment() -> Moment {
 /// Milliseconds since 1970, for people and logs.
 #[must_use]
 pub fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
+    unix_ms_of(SystemTime::now())
+}
+
+/// Milliseconds since 1970 of a file's time; 0 for one before.
+#[must_use]
+pub fn unix_ms_of(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
         .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }

@@ -3,7 +3,11 @@
 //! Everything said to a running kernel goes over its socket as MCP and MGP; there is no second,
 //! private way in.
 
+mod access;
+mod agents;
+mod approvals;
 mod arguments;
+mod audit;
 mod call;
 mod client;
 pub mod command;
@@ -31,7 +35,7 @@ pub use command::Cli;
 pub use failure::Failure;
 pub use up::{Doors, HttpDoor, Parts, UpOptions};
 
-use command::{Command, Servers, Tools};
+use command::{Agents, Audit, Command, Servers, Tools};
 use context::Context;
 
 /// Carries out what was typed; the parts that are not the command line's are in `parts`.
@@ -47,7 +51,16 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Down
         | Command::Status
         | Command::Servers(_)
-        | Command::Tools(_)) => {
+        | Command::Agents(_)
+        | Command::Tools(_)
+        | Command::Audit(_)
+        | Command::Pending
+        | Command::Approve(_)
+        | Command::Deny(_)
+        | Command::Grant(_)
+        | Command::Revoke(_)
+        | Command::Grants(_)
+        | Command::Explain(_)) => {
             Context::new(cli.options).and_then(|context| dispatch(&context, command, parts))
         }
     };
@@ -69,8 +82,21 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Down => detach::down(context),
         Command::Status => status::show(context),
         Command::Servers(servers) => dispatch_servers(context, servers),
+        Command::Agents(Agents::Add(add)) => agents::add(context, &add),
+        Command::Agents(Agents::List) => agents::list(context),
+        Command::Agents(Agents::Remove(named)) => agents::remove(context, &named.name),
+        Command::Agents(Agents::Token(token)) => agents::token(context, token),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
+        Command::Audit(Audit::Tail(tail)) => audit::tail(context, &tail),
+        Command::Audit(Audit::Verify) => audit::verify(context),
+        Command::Pending => approvals::pending(context),
+        Command::Approve(approve) => approvals::approve(context, &approve),
+        Command::Deny(deny) => approvals::deny(context, &deny),
+        Command::Grant(grant) => access::grant(context, &grant),
+        Command::Revoke(revoke) => access::revoke(context, &revoke),
+        Command::Grants(grants) => access::grants(context, grants.agent.as_deref()),
+        Command::Explain(explain) => access::explain(context, &explain),
         Command::Guard | Command::DemoServer(_) => unreachable!("these need no context"),
     }
 }

@@ -3,17 +3,21 @@
 //! One broken entry never stops the others: each server is read for itself, and everything that is
 //! wrong is told with its file, line and column.
 
+mod audit;
 /// Edits of a file that keep its comments.
 pub mod edit;
 mod file;
 mod kernel;
 mod ledger;
 mod nearest;
+mod oauth;
+mod permissions;
 mod problem;
 mod reach;
 mod section;
 mod server;
 mod source;
+mod tools;
 mod values;
 
 use std::collections::HashSet;
@@ -25,7 +29,11 @@ use mgp_discovery::config::{ConfigFile, LookUp, LookUpError, config_files};
 use mgp_engine::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
-pub use kernel::{Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams};
+pub use audit::Audit;
+pub use kernel::{
+    Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
+};
+pub use oauth::OAuth;
 pub use problem::{Place, Problem, Weight};
 
 /// How a variable of the kernel's environment is looked up.

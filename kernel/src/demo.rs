@@ -17,7 +17,10 @@ use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
 use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -73,10 +76,14 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         autostart: true,
         restart: RestartRules::default(),
         limits: ServerLimits::default(),
+        default_policy: None,
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()
         },
+        tools: Arc::default(),
+        permissions: Rules::default(),
+        pin: PinMode::default(),
     };
     let loaded = Loaded {
         kernel,

@@ -1,27 +1,43 @@
 //! A whole kernel: one lock, two doors, one tree; from its start to its end.
 
+mod auditing;
 mod doors;
 mod hold;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{AgentsActor, Reception};
+use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::{AuditHandle, Folder};
+use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
-use mgp_actors::relay::Relay;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
+use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
+use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
+use mgp_actors::time::unix_ms;
+use mgp_actors::validation::Validation;
+use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
+use mgp_engine::grants::Operation;
+use mgp_engine::health::HealthRules;
+use mgp_engine::risk::Caution;
+use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -37,6 +53,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::cli::{Doors, UpOptions};
 use crate::config::KernelConfig;
 use crate::operator::Operator;
+use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::{self, Source};
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
@@ -56,14 +73,24 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
-    let seal = hold::seal_key(&options.data_dir)?;
-    let before = hold::tasks(&options.data_dir)?;
+    let mut kept = Kept {
+        seal: hold::seal_key(&options.data_dir)?,
+        tasks: hold::tasks(&options.data_dir)?,
+        roster: hold::roster(&options.data_dir)?,
+        books: hold::books(&options.data_dir)?,
+        audit: auditing::open(&options)?,
+        unaudited: Vec::new(),
+    };
+    if kept.audit.is_on() {
+        let log = Folder::of(&options.data_dir);
+        kept.unaudited = kept.books.unaudited(&log)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(hold::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, seal, before));
+    let outcome = runtime.block_on(live(options, kept));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     outcome
@@ -92,13 +119,25 @@ fn log_to_stderr(options: &UpOptions) {
         .try_init();
 }
 
-async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<(), String> {
+/// What earlier lives left in the data folder.
+struct Kept {
+    seal: SealKey,
+    tasks: Vec<Record>,
+    roster: Roster,
+    books: Books,
+    audit: AuditHandle,
+    /// Decisions that are not in the audit log.
+    unaudited: Vec<Operation>,
+}
+
+async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let grown = grow(&options, seal, before, &closing)
+    let audit = kept.audit.clone();
+    let grown = grow(&options, kept, &closing)
         .await
         .map_err(|e| e.to_string())?;
-    let open = doors.open(&options, &grown.reception, &closing);
+    let open = doors.open(&options, &grown.reception, &grown.belongings, &closing);
     grown.source.set_doors(describe(&open));
     let files = options
         .loaded
@@ -115,6 +154,7 @@ async fn live(options: UpOptions, seal: SealKey, before: Vec<Record>) -> Result<
         tokio::join!(doors.close(), grown.tree.stop_servers());
         doors.clear().await;
         grown.guard.bye();
+        audit.close().await;
     };
     tokio::select! {
         _ = tokio::time::timeout(FAREWELL, end) => Ok(()),
@@ -141,57 +181,74 @@ struct Grown {
     guard: GuardHandle,
     reception: Reception,
     source: Arc<Source>,
+    belongings: Arc<Belongings>,
 }
 
 async fn grow(
     options: &UpOptions,
-    seal: SealKey,
-    before: Vec<Record>,
+    kept: Kept,
     closing: &CancellationToken,
 ) -> Result<Grown, ractor::SpawnErr> {
     let kernel = &options.loaded.kernel;
-    let directory = Arc::new(Directory::default());
+    let table = table(kernel, &kept.books);
+    let directory = Arc::new(Directory::new(table.clone()));
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+        audit: kept.audit.clone(),
+    };
+    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let (guard, _) = Actor::spawn(None, guarding(&mark), ()).await?;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::from(servers.clone())),
         shown: shown.clone(),
     };
     let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await?;
-    let catalog = CatalogActor {
-        shown: shown.clone(),
-        directory: directory.clone(),
-    };
-    let (catalog, _) = Actor::spawn(None, catalog, ()).await?;
+    let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
+    let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
+    let belongings = belongings(kernel, &directory, &tasks);
+    let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
+        access.get_cell(),
+        roster_cell,
     ];
+    let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
     let guard = GuardHandle::new(Mailbox::new(guard));
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
+    let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), kept.audit.clone());
+    let pins = PinsHandle::new(
+        options.data_dir.join("pins"),
+        approvals.clone(),
+        kept.audit.clone(),
+        servers.clone(),
+    );
+    let connector = Arc::new(connector(mark, kernel.health));
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
         subscriptions: subscriptions.clone(),
         directory: directory.clone(),
         guard: guard.clone(),
-        connector: Arc::new(connector(mark)),
+        connector: connector.clone(),
+        permissions: permissions.clone(),
+        pins: pins.clone(),
+        audit: kept.audit.clone(),
     };
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts,
         servers: servers.clone(),
         source: source.clone(),
+        access: access.clone(),
         closing: closing.clone(),
         pillars,
     };
@@ -200,27 +257,41 @@ async fn grow(
         servers: servers.clone(),
         shown: shown.clone(),
         directory: directory.clone(),
+        audit: kept.audit.clone(),
+        approvals: approvals.clone(),
+        permissions: permissions.clone(),
         tree: tree.clone(),
         data_dir: options.data_dir.clone(),
         source: source.clone(),
+        roster: roster.clone(),
         closing: closing.clone(),
     });
-    let tasks = tasks(options, &seal, before, &directory);
+    let pulse = pulse(&servers, &directory, connector, closing);
     let relay = Arc::new(Relay {
         shown,
         servers,
+        access,
+        sifted: SiftedLists::default(),
+        approvals,
+        permissions: permissions.clone(),
+        pins,
         subscriptions,
         directory: directory.clone(),
         agents: agents.clone(),
         tasks: tasks.clone(),
+        rates: Rates::new(options.loaded.kernel.rates),
+        validation: Validation::default(),
+        confirmation: confirmation(kernel),
+        audit: kept.audit.clone(),
         closing: closing.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
     });
-    let routes: Arc<dyn Routes> = Arc::new(Table { relay, operator });
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents,
-        stateless: stateless(kernel, seal, tasks, routes.clone()),
+        stateless: stateless(kept.seal, &belongings, routes.clone()),
         routes,
+        rostered: roster.rostered,
         directory,
     };
     Ok(Grown {
@@ -228,7 +299,45 @@ async fn grow(
         guard,
         reception,
         source,
+        belongings,
     })
+}
+
+fn pulse(
+    servers: &Arc<ServerTable>,
+    directory: &Arc<Directory>,
+    connector: Arc<Connector>,
+    closing: &CancellationToken,
+) -> Arc<Pulse> {
+    Arc::new(Pulse {
+        servers: servers.clone(),
+        directory: directory.clone(),
+        connector,
+        closing: closing.clone(),
+    })
+}
+
+/// What calls are decided by before the configuration is in force.
+fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
+    let defaults = Defaults {
+        kernel: kernel.access.default_policy,
+        servers: HashMap::new(),
+    };
+    let (grants, authority) = (books.grants(), books.authority());
+    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
+    Arc::new(Snapshot::new(table))
+}
+
+/// How a person's yes is had.
+fn confirmation(kernel: &KernelConfig) -> Confirmation {
+    let asked = &kernel.confirmation;
+    Confirmation {
+        caution: Caution {
+            confirm_moderate: asked.moderate,
+        },
+        patience: asked.timeout,
+        operator_queue: asked.operator_queue,
+    }
 }
 
 /// What is offered before any server is connected.
@@ -244,14 +353,64 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     }
 }
 
-fn connector(mark: String) -> Connector {
+fn connector(mark: String, health: HealthRules) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
         folder: hold::folder(),
         drain: DRAIN,
+        hurry: OnceLock::new(),
+        health,
     }
+}
+
+/// What merges what servers offer.
+fn showing(shown: &Arc<Snapshot<Shown>>, directory: &Arc<Directory>) -> CatalogActor {
+    CatalogActor {
+        shown: shown.clone(),
+        directory: directory.clone(),
+    }
+}
+
+/// What ends every child when the kernel dies.
+fn guarding(mark: &str) -> GuardActor {
+    GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    }
+}
+
+/// Where agents have things under way.
+fn belongings(
+    kernel: &KernelConfig,
+    directory: &Arc<Directory>,
+    tasks: &Arc<Tasks>,
+) -> Arc<Belongings> {
+    Arc::new(Belongings {
+        directory: directory.clone(),
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        tasks: tasks.clone(),
+        sessions: OnceLock::new(),
+    })
+}
+
+/// Who has a token, and who keeps it.
+async fn roster(
+    options: &UpOptions,
+    before: Roster,
+    belongings: &Arc<Belongings>,
+) -> Result<(RosterHandle, ActorCell), ractor::SpawnErr> {
+    let rostered = Rostered::new(before);
+    let actor = RosterActor {
+        file: hold::roster_file(&options.data_dir),
+        rostered: rostered.clone(),
+        belongings: belongings.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, ()).await?;
+    let cell = actor.get_cell();
+    Ok((RosterHandle::new(Mailbox::new(actor), rostered), cell))
 }
 
 fn tasks(
@@ -273,15 +432,11 @@ fn tasks(
     )
 }
 
-fn stateless(
-    kernel: &KernelConfig,
-    seal: SealKey,
-    tasks: Arc<Tasks>,
-    routes: Arc<dyn Routes>,
-) -> Arc<Stateless> {
+fn stateless(seal: SealKey, belongings: &Belongings, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+    let tasks = belongings.tasks.clone();
     Arc::new(Stateless {
         routes,
-        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        parked: belongings.parked.clone(),
         seal,
         boot: tasks.boot(),
         tasks,

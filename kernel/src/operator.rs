@@ -1,15 +1,23 @@
-//! What the operator asks of the kernel itself: `mgp/kernel/*` and `mgp/servers/*`.
+//! What the operator asks of the kernel itself: `mgp/kernel/*`, `mgp/servers/*` and `mgp/agents/*`.
+
+mod agents;
+
+mod approvals;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::Shown;
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
 use mgp_actors::mailbox::{Kind, Reply};
+use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::request::{Outcome, Request};
+use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::time::moment;
 use mgp_engine::lifecycle::{State, Why};
@@ -42,12 +50,20 @@ pub struct Operator {
     pub shown: Arc<Snapshot<Shown>>,
     /// Who is connected.
     pub directory: Arc<Directory>,
+    /// What was done.
+    pub audit: AuditHandle,
+    /// What waits for a person.
+    pub approvals: ApprovalsHandle,
+    /// What servers may do.
+    pub permissions: PermissionsHandle,
     /// The supervision tree.
     pub tree: TreeHandle,
     /// Where the kernel keeps what lasts.
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
     pub source: Arc<Source>,
+    /// The agents that have a token.
+    pub roster: RosterHandle,
     /// Ends the kernel.
     pub closing: CancellationToken,
 }
@@ -106,6 +122,14 @@ impl Operator {
     pub async fn reload(&self) -> Outcome {
         let problems = self.tree.reload().await.map_err(broken)?;
         json(&json!({ "problems": problems }))
+    }
+
+    /// `mgp/audit/replay`.
+    ///
+    /// # Errors
+    /// When no log is kept or it cannot be read.
+    pub async fn replay(&self, request: &Request) -> Outcome {
+        json(&self.audit.replay(&read(request)?).await?)
     }
 
     /// `mgp/servers/list`.
@@ -213,7 +237,7 @@ impl Operator {
                 steps += 1;
                 progress(request, steps, &format!("{}: {}", now.state, now.reason));
                 let parked = now.state == State::Restarting && now.pid.is_none();
-                if parked || matches!(now.state, State::Connected | State::Error) {
+                if parked || now.waiting || matches!(now.state, State::Connected | State::Error) {
                     return;
                 }
             }

@@ -5,12 +5,18 @@ use std::sync::Arc;
 use mgp_actors::agent::Agent;
 use mgp_actors::relay::{Relay, nothing};
 use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Kind, Tool, View};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::PREFIX;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use crate::operator::Operator;
+use crate::pulse::Pulse;
+
+/// Prefix of the methods about who may do what, which agents may ask some of.
+const ACCESS: &str = "mgp/access/";
 
 /// The routing table of a kernel.
 #[derive(Debug)]
@@ -19,14 +25,32 @@ pub struct Table {
     pub relay: Arc<Relay>,
     /// What the operator asks.
     pub operator: Arc<Operator>,
+    /// What is asked about health, and of the end.
+    pub pulse: Arc<Pulse>,
+}
+
+impl Table {
+    /// The table of a kernel with these parts.
+    #[must_use]
+    pub fn new(relay: Arc<Relay>, operator: Arc<Operator>, pulse: Arc<Pulse>) -> Self {
+        Self {
+            relay,
+            operator,
+            pulse,
+        }
+    }
 }
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
-        if request.method.starts_with(PREFIX) {
-            return self.for_operator(request);
-        }
         let relay = self.relay.clone();
+        if request.method.starts_with(ACCESS) {
+            return Box::pin(async move { relay.administer(&request).await });
+        }
+        if request.method.starts_with(PREFIX) {
+            let answer = self.for_mgp(&request);
+            return answer.unwrap_or_else(|| self.for_operator(request));
+        }
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
             (Era::Modern, "server/discover") => {
@@ -92,8 +116,12 @@ impl Routes for Table {
         Box::pin(async move { relay.welcome(&caller).await })
     }
 
-    fn knows(&self, view: &View) -> bool {
-        self.relay.knows(view)
+    fn knows(&self, view: &View, who: &Principal) -> bool {
+        self.relay.knows(view, who)
+    }
+
+    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
+        self.relay.still(caller, method, params)
     }
 
     fn farewell(&self, agent: &Agent) {
@@ -105,6 +133,18 @@ impl Routes for Table {
 }
 
 impl Table {
+    /// What MGP has for agents, too; `None` for who did not negotiate it.
+    fn for_mgp(&self, request: &Request) -> Option<Answering> {
+        let caller = &request.caller;
+        let lifecycle = caller.operator || caller.mgp.features().contains(Features::LIFECYCLE);
+        match &*request.method {
+            "mgp/health/ping" if lifecycle => Some(ready(self.pulse.ping(request))),
+            "mgp/health/status" if lifecycle => Some(self.pulse.clone().status(request)),
+            "mgp/lifecycle/shutdown" if lifecycle => Some(ready(self.pulse.shutdown(request))),
+            _ => None,
+        }
+    }
+
     fn for_operator(&self, request: Request) -> Answering {
         if !request.caller.operator {
             // The same answer as for a method that does not exist: what is there is not shown.
@@ -115,11 +155,25 @@ impl Table {
             "mgp/kernel/status" => ready(operator.status()),
             "mgp/kernel/stop" => ready(operator.stop()),
             "mgp/kernel/reload" => Box::pin(async move { operator.reload().await }),
+            "mgp/agents/add" => Box::pin(async move { operator.add_agent(&request).await }),
+            "mgp/agents/list" => ready(operator.list_agents()),
+            "mgp/agents/remove" => Box::pin(async move { operator.remove_agent(&request).await }),
+            "mgp/agents/token" => Box::pin(async move { operator.agent_token(&request).await }),
             "mgp/servers/list" => ready(operator.list()),
             "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
             "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
+            "mgp/audit/replay" => Box::pin(async move { operator.replay(&request).await }),
+            "mgp/approvals/list" => ready(operator.pending()),
+            "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
+            "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),
+            "mgp/permission/revoke" => {
+                Box::pin(async move { operator.revoke_permission(&request).await })
+            }
+            "mgp/permission/grant" => {
+                Box::pin(async move { operator.grant_permissions(&request).await })
+            }
             unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
         }
     }

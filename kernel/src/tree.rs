@@ -4,6 +4,8 @@
 //! tree ─┬─ guard            fails: the kernel ends
 //!       ├─ subscriptions    fails: the kernel ends
 //!       ├─ catalog          fails: the kernel ends
+//!       ├─ roster           fails: the kernel ends
+//!       ├─ access           fails: the kernel ends
 //!       ├─ agents           fails: the kernel ends
 //!       │   ├─ connection…  fails: only that agent is disconnected
 //!       │   ├─ session…     fails: only that session ends
@@ -17,16 +19,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use mgp_actors::access::AccessHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::CatalogHandle;
 use mgp_actors::directory::Directory;
 use mgp_actors::guard::GuardHandle;
 use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::subscriptions::SubscriptionsHandle;
+use mgp_engine::access::Defaults;
 use mgp_engine::lifecycle::Why;
 use mgp_engine::reload::Reload;
 use mgp_engine::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio_util::sync::CancellationToken;
@@ -82,6 +90,12 @@ pub struct ServerParts {
     pub guard: GuardHandle,
     /// How it is connected to.
     pub connector: Arc<Connector>,
+    /// What each may do.
+    pub permissions: PermissionsHandle,
+    /// What tools were when they were approved.
+    pub pins: PinsHandle,
+    /// Where its coming and going is written down.
+    pub audit: AuditHandle,
 }
 
 /// What never changes.
@@ -93,6 +107,8 @@ pub struct TreeActor {
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
     pub source: Arc<Source>,
+    /// Who is told of default policies.
+    pub access: AccessHandle,
     /// Ends the kernel.
     pub closing: CancellationToken,
     /// What everybody leans on.
@@ -119,8 +135,8 @@ impl TreeActor {
     }
 }
 
-/// The servers that can be run, and those that cannot, with the reason.
-type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>);
+/// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
+type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>, DefaultPolicy);
 
 fn plan(loaded: &Loaded) -> Plan {
     let good = loaded
@@ -132,7 +148,17 @@ fn plan(loaded: &Loaded) -> Plan {
         let id = broken.id.clone()?;
         Some((id, broken.problem.render(false)))
     });
-    (good.collect(), bad.collect())
+    let policy = loaded.kernel.access.default_policy;
+    (good.collect(), bad.collect(), policy)
+}
+
+/// What agents may do where nothing was granted or denied.
+fn defaults(kernel: DefaultPolicy, servers: &[ServerSpec]) -> Defaults {
+    let own = servers
+        .iter()
+        .filter_map(|spec| Some((spec.id.clone(), spec.policy()?)));
+    let servers = own.collect();
+    Defaults { kernel, servers }
 }
 
 impl Actor for TreeActor {
@@ -232,10 +258,15 @@ impl TreeActor {
     /// Makes the running servers those of the plan; what did not change is not touched. An entry
     /// that is broken now leaves its server as it was.
     async fn apply(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, plan: Plan) {
-        let (good, bad) = plan;
+        let (good, bad, policy) = plan;
         let old: Vec<_> = state.specs.values().cloned().collect();
         let kept = old.iter().filter(|s| bad.iter().any(|(id, _)| *id == s.id));
         let new: Vec<_> = good.into_iter().chain(kept.cloned()).collect();
+        // Before any of them has a tool.
+        if let Err(error) = self.access.set_defaults(defaults(policy, &new)).await {
+            tracing::error!(%error, "the configuration is not taken up");
+            return;
+        }
         let diff = Reload::between(&old, &new);
         for id in &diff.removed {
             self.remove(state, id).await;
@@ -284,6 +315,9 @@ impl TreeActor {
             directory: parts.directory,
             guard: parts.guard,
             connector: parts.connector,
+            permissions: parts.permissions,
+            pins: parts.pins,
+            audit: parts.audit,
         };
         let autostart = spec.autostart;
         state.specs.insert(id.clone(), spec.clone());

@@ -1,29 +1,37 @@
 //! What happens when an actor fails: a tree like that of `mgp up`, with real children.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::AgentsActor;
+use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::{Exchange, Way};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::{ConfigFile, Kind};
+use mgp_engine::access::{Defaults, Table};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::lifecycle::State;
+use mgp_engine::node_key::NodeKey;
 use mgp_kernel::config;
 use mgp_kernel::source::Source;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_sync::Snapshot;
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorCell};
@@ -67,7 +75,7 @@ async fn a_supervisor_that_panics_takes_nobody_else_along() {
 /// What everybody leans on cannot be replaced: when it falls the kernel ends in good order.
 #[tokio::test]
 async fn a_pillar_that_falls_ends_the_kernel() {
-    for fallen in 0..4 {
+    for fallen in 0..5 {
         let kernel = Kernel::grow(&[]).await;
         kernel.pillars[fallen].stop(Some("told to".into()));
         let closing = kernel.closing.cancelled();
@@ -96,11 +104,12 @@ impl Kernel {
         };
         let loaded = config::read(vec![file], &|_| None);
         assert!(loaded.is_usable(), "{loaded:?}");
-        let (parts, pillars) = parts().await;
+        let (parts, access, pillars) = parts(folder.path()).await;
         let actor = TreeActor {
             parts,
             servers: Arc::new(ServerTable::new(BTreeMap::new())),
             source: Arc::new(Source::new(None, &loaded)),
+            access,
             closing: CancellationToken::new(),
             pillars: pillars.clone(),
         };
@@ -127,9 +136,24 @@ fn entries(servers: &[&str]) -> String {
 }
 
 /// What supervisors need, and the actors behind it.
-async fn parts() -> (ServerParts, Vec<ActorCell>) {
+async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let mark = format!("test-{}", std::process::id());
-    let directory = Arc::new(Directory::default());
+    let open = Defaults {
+        kernel: DefaultPolicy::OptOut,
+        servers: HashMap::new(),
+    };
+    let books = Books::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
+    let table = Table::build(books.grants(), books.authority(), open, 0, 1);
+    let table = Arc::new(Snapshot::new(table));
+    let directory = Arc::new(Directory::new(table.clone()));
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+        audit: AuditHandle::off(),
+    };
+    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
+        .await
+        .unwrap();
     let shown = Arc::new(Snapshot::new(Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
@@ -161,21 +185,38 @@ async fn parts() -> (ServerParts, Vec<ActorCell>) {
         subscriptions.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
+        access.get_cell(),
     ];
+    let access = AccessHandle::new(Mailbox::new(access), table, false);
+    let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
+    let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let audit = AuditHandle::off();
+    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone());
+    let pins = PinsHandle::new(
+        folder.join("pins"),
+        approvals,
+        audit,
+        Arc::new(ServerTable::new(BTreeMap::new())),
+    );
     let parts = ServerParts {
         catalog: CatalogHandle::new(Mailbox::new(catalog), shown, directory.clone()),
-        subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
+        permissions,
+        pins,
+        subscriptions,
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
+        audit: AuditHandle::off(),
         connector: Arc::new(Connector {
             client: Client::new(Tls::system()),
             version: "test".into(),
             mark,
             folder: std::env::temp_dir(),
             drain: Duration::from_secs(5),
+            hurry: std::sync::OnceLock::new(),
+            health: mgp_engine::health::HealthRules::default(),
         }),
     };
-    (parts, pillars)
+    (parts, access, pillars)
 }
 
 /// Waits until a server is connected in another process than `before`; gives its number.

@@ -14,6 +14,7 @@ mod http;
 mod jobs;
 mod message;
 mod methods;
+mod mgp;
 mod mishap;
 mod modern;
 mod options;
@@ -39,6 +40,7 @@ mod work;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+pub use mgp::MgpWords;
 pub use options::{CursorLoop, HttpWays, Misstart, Options, Spoken, Switch};
 use server::Server;
 

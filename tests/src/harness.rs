@@ -11,6 +11,7 @@ pub mod events;
 pub mod http;
 pub mod kernel;
 pub mod lines;
+pub mod mgp;
 pub mod modern;
 pub mod peers;
 pub mod process;

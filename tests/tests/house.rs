@@ -188,7 +188,7 @@ fn camel(word: &str) -> String {
 #[test]
 fn links_in_the_docs_resolve() {
     let mut pages = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
-    for folder in ["docs", "docs/decisions"] {
+    for folder in ["docs", "docs/decisions", "docs/requirements"] {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         let paths = entries.map(|e| e.unwrap().path());
         pages.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "md")));

@@ -1,5 +1,6 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
+mod rows;
 mod step;
 mod summary;
 mod tally;
@@ -30,6 +31,14 @@ enum Chore {
     },
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
+    /// List the requirement rows of docs/requirements that no test names in its doc line.
+    ///
+    /// Exits with 1 when there are any.
+    Rows {
+        /// Print every row, with its tests, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 const PEERS: &str = "third-party servers and clients";
@@ -38,6 +47,7 @@ fn main() -> ExitCode {
     match Options::parse().chore {
         Chore::Test { quick } => run(steps(quick)),
         Chore::Peers => run(vec![Step::new(PEERS, install())]),
+        Chore::Rows { json } => rows::list(json),
     }
 }
 

@@ -1,68 +1,271 @@
-//! Who is at the HTTP door: a bearer token, or nobody in particular.
+//! Who is at the HTTP door: the holder of a token, or nobody in particular.
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
+use mgp_engine::bearer;
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::catalog::View;
+use mgp_engine::roster::NotGood;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::body::Reply;
 use subtle::ConstantTimeEq;
+
+use crate::oauth::OAuth;
+use crate::pass::Pass;
+use crate::roster::Rostered;
 
 /// How callers show who they are.
 #[derive(Debug, Clone)]
 pub enum Auth {
     /// Everyone is `agent.anonymous`; only where the door is on loopback.
     None,
-    /// The holder of this token; only its hash is kept.
-    Token(blake3::Hash),
+    /// The holder of a token that the kernel gave out.
+    Token(Tokens),
+    /// The holder of a token that an authorization server gave out; where it is so configured, of one
+    /// of the kernel's, too.
+    OAuth(Arc<OAuth>, Option<Tokens>),
+}
+
+/// The tokens the kernel gave out.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    /// The hash of the kernel's own, whose holder is `agent.local`.
+    pub own: blake3::Hash,
+    /// The agents that have one.
+    pub rostered: Rostered,
+}
+
+/// Why a caller is not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unwelcome {
+    /// It showed nothing.
+    NoCredentials,
+    /// What it showed is no bearer token, or more than one.
+    Unreadable,
+    /// Nobody's token, or no longer anybody's; with the reason.
+    Invalid(String),
+    /// A token that was good until then.
+    Expired(String),
+    /// A token that is good and does not allow this.
+    Scope,
 }
 
 impl Auth {
-    /// Tells who the caller is.
+    /// Tells who the caller is, at this endpoint.
     ///
     /// # Errors
-    /// What to do about it, in words.
-    pub fn judge(&self, headers: &HeaderMap) -> Result<AgentId, &'static str> {
-        let Self::Token(hash) = self else {
-            return Ok(AgentId::new("agent.anonymous"));
+    /// [`Unwelcome`].
+    pub async fn judge(&self, headers: &HeaderMap, view: &View) -> Result<Pass, Unwelcome> {
+        match self {
+            Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
+            Self::Token(tokens) => tokens.judge(bearer(headers)?),
+            Self::OAuth(oauth, tokens) => {
+                let token = bearer(headers)?;
+                match tokens {
+                    // A token of the kernel's has no dot, a signed one has two.
+                    Some(tokens) if !token.contains('.') => tokens.judge(token),
+                    Some(_) | None => oauth.judge(token, view).await.map_err(Unwelcome::of),
+                }
+            }
+        }
+    }
+
+    /// The metadata of an endpoint for clients that have no token yet (RFC 9728).
+    pub(super) fn metadata(&self, headers: &HeaderMap, view: &View) -> Option<String> {
+        match self {
+            Self::OAuth(oauth, _) => Some(oauth.metadata(view, host(headers))),
+            Self::None | Self::Token(_) => None,
+        }
+    }
+
+    /// Why nobody is let in, and how to do better.
+    pub(super) fn refuse(
+        &self,
+        unwelcome: &Unwelcome,
+        headers: &HeaderMap,
+        view: &View,
+    ) -> Response<Reply> {
+        let hints = match self {
+            Self::OAuth(oauth, _) => Some(oauth.hints(view, host(headers))),
+            Self::None | Self::Token(_) => None,
         };
-        let token = headers
-            .get(AUTHORIZATION)
-            .ok_or("this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the token")?
-            .to_str()
-            .ok()
-            .and_then(|v| v.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .map(|(_, token)| token.trim())
-            .ok_or("`Authorization` must be `Bearer <token>`")?;
-        let same = blake3::hash(token.as_bytes())
-            .as_bytes()
-            .ct_eq(hash.as_bytes());
-        bool::from(same)
-            .then(|| AgentId::new("agent.local"))
-            .ok_or("the token is not valid; `mgp status` names the file that holds the right one")
+        unwelcome.answer(hints)
     }
 }
 
-/// 401, with the way to do better.
-pub(super) fn challenge(words: &str) -> Response<Reply> {
-    let mut response = super::refusal(StatusCode::UNAUTHORIZED, words);
-    response
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST)?.to_str().ok()
+}
+
+impl Tokens {
+    fn judge(&self, token: &str) -> Result<Pass, Unwelcome> {
+        match self.rostered.judge(token) {
+            Ok(pass) => return Ok(pass),
+            Err(NotGood::Expired(_, at_ms)) => return Err(Unwelcome::Expired(rfc3339_ms(at_ms))),
+            Err(NotGood::Unknown) => {}
+        }
+        let hash = blake3::hash(token.as_bytes());
+        let same = hash.as_bytes().ct_eq(self.own.as_bytes());
+        match bool::from(same) {
+            true => Ok(Pass::lasting(AgentId::new(AgentId::LOCAL))),
+            false => Err(Unwelcome::Invalid("nobody has this token".into())),
+        }
+    }
+}
+
+/// The one bearer token that a request shows in its header; one in the address is none.
+fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(Unwelcome::NoCredentials)?;
+    if values.next().is_some() {
+        return Err(Unwelcome::Unreadable);
+    }
+    let said = value.to_str().map_err(|_| Unwelcome::Unreadable)?;
+    said.split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim())
+        .filter(|token| !token.is_empty())
+        .ok_or(Unwelcome::Unreadable)
+}
+
+impl Unwelcome {
+    fn of(why: bearer::NotGood) -> Self {
+        match why {
+            bearer::NotGood::Expired(at_ms) => Self::Expired(rfc3339_ms(at_ms)),
+            bearer::NotGood::Scope => Self::Scope,
+            why @ (bearer::NotGood::Malformed
+            | bearer::NotGood::Algorithm
+            | bearer::NotGood::UnknownKey
+            | bearer::NotGood::Signature
+            | bearer::NotGood::Issuer
+            | bearer::NotGood::Audience
+            | bearer::NotGood::Times
+            | bearer::NotGood::NotYet
+            | bearer::NotGood::Subject) => Self::Invalid(why.to_string()),
+        }
+    }
+
+    /// What to do about it.
+    fn words(&self) -> String {
+        match self {
+            Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
+            Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),
+            Self::Invalid(why) => format!("the token is not valid: {why}; `mgp status` names the file that holds the owner's, `mgp agents token <name> --rotate` makes a new one for an agent"),
+            Self::Expired(at) => format!("the token expired at {at}; `mgp agents token <name> --rotate` makes a new one"),
+            Self::Scope => "the token lacks a scope that this door wants".into(),
+        }
+    }
+
+    /// `error` of RFC 6750, section 3.1; none where nothing was shown.
+    fn error(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::NoCredentials => None,
+            Self::Unreadable => Some(("invalid_request", "one bearer token is wanted".into())),
+            Self::Invalid(why) => Some(("invalid_token", why.clone())),
+            Self::Expired(at) => Some(("invalid_token", format!("the token expired at {at}"))),
+            Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
+        }
+    }
+
+    /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.
+    pub(super) fn answer(&self, hints: Option<String>) -> Response<Reply> {
+        let mut parts = Vec::new();
+        if let Some((error, description)) = self.error() {
+            parts.push(format!(r#"error="{error}""#));
+            parts.push(format!(r#"error_description="{}""#, quotable(&description)));
+        }
+        parts.extend(hints);
+        let challenge = format!("Bearer {}", parts.join(", "));
+        let status = match self {
+            Self::Scope => StatusCode::FORBIDDEN,
+            Self::NoCredentials | Self::Unreadable | Self::Invalid(_) | Self::Expired(_) => {
+                StatusCode::UNAUTHORIZED
+            }
+        };
+        let mut response = super::refusal(status, &self.words());
+        if let Ok(value) = HeaderValue::from_str(challenge.trim_end()) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+}
+
+/// What may stand in a quoted string of a header.
+fn quotable(text: &str) -> String {
+    let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    text.chars().filter(plain).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use mgp_engine::roster::{Change, Digest, Roster};
+
     use super::*;
 
+    fn with(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    }
+
+    fn auth() -> Auth {
+        let mut roster = Roster::default();
+        for (name, not_after_ms) in [("alice", None), ("late", Some(1))] {
+            let change = Change::Added {
+                agent: AgentId::parse(name).unwrap(),
+                digest: Digest::of(&format!("mgp_{name}")),
+                at_ms: 0,
+                not_after_ms,
+            };
+            roster.apply(&change).unwrap();
+        }
+        Auth::Token(Tokens {
+            own: blake3::hash(b"secret"),
+            rostered: Rostered::new(roster),
+        })
+    }
+
+    #[tokio::test]
+    async fn only_a_token_opens_and_names_its_agent() {
+        let who = |value: &str| {
+            auth()
+                .judge(&with(value))
+                .map(|pass| pass.agent.to_string())
+        };
+        assert_eq!(who("Bearer secret").await.unwrap(), "agent.local");
+        assert_eq!(who("bearer secret").await.unwrap(), "agent.local");
+        assert_eq!(who("Bearer mgp_alice").await.unwrap(), "agent.alice");
+        assert!(matches!(
+            who("Bearer mgp_other").await,
+            Err(Unwelcome::Invalid(_))
+        ));
+        assert!(matches!(
+            who("Bearer mgp_late").await,
+            Err(Unwelcome::Expired(_))
+        ));
+        for unreadable in ["Basic secret", "Bearer", "Bearer ", "secret"] {
+            assert_eq!(
+                who(unreadable).await,
+                Err(Unwelcome::Unreadable),
+                "{unreadable}"
+            );
+        }
+        let mut twice = with("Bearer secret");
+        twice.append(AUTHORIZATION, "Bearer mgp_alice".parse().unwrap());
+        assert_eq!(judge(twice).await.unwrap_err(), Unwelcome::Unreadable);
+        let nothing = judge(HeaderMap::new()).await;
+        assert_eq!(nothing.unwrap_err(), Unwelcome::NoCredentials);
+    }
+
     #[test]
-    fn only_the_token_opens() {
-        let auth = Auth::Token(blake3::hash(b"secret"));
-        let with = |v: &str| HeaderMap::from_iter([(AUTHORIZATION, v.parse().unwrap())]);
-        assert!(auth.judge(&with("Bearer secret")).is_ok());
-        assert!(auth.judge(&with("bearer secret")).is_ok());
-        assert!(auth.judge(&with("Bearer other")).is_err());
-        assert!(auth.judge(&with("Basic secret")).is_err());
-        assert!(auth.judge(&HeaderMap::new()).is_err());
+    fn a_challenge_says_what_is_wrong_and_repeats_nothing() {
+        let challenge = |unwelcome: &Unwelcome| {
+            let value = unwelcome.answer(None).headers()[WWW_AUTHENTICATE].clone();
+            value.to_str().unwrap().to_owned()
+        };
+        assert_eq!(challenge(&Unwelcome::NoCredentials), "Bearer");
+        let invalid = Unwelcome::Invalid("a \"b\" \n c".into());
+        let said = r#"Bearer error="invalid_token", error_description="a b  c""#;
+        assert_eq!(challenge(&invalid), said);
     }
 }

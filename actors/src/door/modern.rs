@@ -10,7 +10,7 @@ use bytestring::ByteString;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use mgp_engine::catalog::View;
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
 use mgp_protocol::mirror::{self, Given};
@@ -25,6 +25,7 @@ use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::attempts::{Outlet, STREAM_QUEUE};
 use crate::request::{Outcome, answer_frame, answer_parts};
 use crate::stateless::{self, Arrival, Stated};
+use crate::trace::Trace;
 
 /// Takes one message of the modern era.
 pub(super) async fn post(
@@ -35,8 +36,13 @@ pub(super) async fn post(
     view: View,
     agent: AgentId,
 ) -> Response<Reply> {
-    let (id, method, params) = match message {
-        Message::Request { id, method, params } => (id, method, params),
+    let (id, method, params, trace) = match message {
+        Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        } => (id, method, params, trace),
         Message::Notification { .. } => return status(StatusCode::ACCEPTED),
         Message::Response { .. } => {
             return refusal(
@@ -53,16 +59,22 @@ pub(super) async fn post(
         id: id.clone(),
         method: method.as_ref().into(),
         params: params.map(|params| text.slice_ref(params.get())),
+        trace: Trace::of(params.map(serde_json::value::RawValue::get), trace),
         outlet: Outlet::Stream(sender),
     };
-    let begun = read(door, headers, &arrival)
-        .and_then(|stated| door.reception.stateless.open(arrival, stated));
+    let read = read(door, headers, &arrival);
+    let dialect = match &read {
+        Ok(stated) => stated.dialect(),
+        Err(_) => Version::MODERN.into(),
+    };
+    let begun = read.and_then(|stated| door.reception.stateless.open(arrival, stated));
     match begun {
-        Err(refused) => answered(&id, &Err(refused)),
+        Err(refused) => answered(&id, &Err(refused), dialect),
         Ok(mut running) => {
             let outcome = Box::pin(async move { running.outcome().await });
             let conversation = Conversation {
                 id,
+                dialect,
                 messages,
                 outcome: Some(outcome),
             };
@@ -90,14 +102,14 @@ fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<State
     Ok(stated)
 }
 
-fn answered(id: &RequestId, outcome: &Outcome) -> Response<Reply> {
+fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<Reply> {
     let status = match outcome {
         Ok(_) => StatusCode::OK,
         Err(refusal) => StatusCode::from_u16(refusal.http_status()).unwrap_or(StatusCode::OK),
     };
     json(
         status,
-        Reply::parts(answer_parts(id.as_json(), outcome, Version::MODERN)),
+        Reply::parts(answer_parts(id.as_json(), outcome, dialect)),
     )
 }
 
@@ -106,6 +118,7 @@ type Asking = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// A request under way, with what is said in its course. Dropping it takes the request back.
 struct Conversation {
     id: RequestId,
+    dialect: Dialect,
     messages: mpsc::Receiver<Bytes>,
     outcome: Option<Asking>,
 }
@@ -122,7 +135,7 @@ impl Conversation {
         };
         let before = match first {
             Err(outcome) => match self.messages.try_recv() {
-                Err(_) => return answered(&self.id, &outcome),
+                Err(_) => return answered(&self.id, &outcome, self.dialect),
                 Ok(message) => {
                     self.outcome = Some(Box::pin(std::future::ready(outcome)));
                     Some(message)
@@ -159,7 +172,7 @@ impl futures_util::Stream for Conversation {
             }
             Err(_) => {
                 self.outcome = None;
-                answer_frame(self.id.as_json(), &outcome, Version::MODERN)
+                answer_frame(self.id.as_json(), &outcome, self.dialect)
             }
         };
         Poll::Ready(Some(sse::event(None, &frame)))

@@ -27,6 +27,7 @@ use crate::request::{Answering, Outcome, Request, answer_frame, answer_parts};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use crate::streams::Lane;
+use crate::trace::Trace;
 
 /// How long a client may take to send a message.
 pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -61,7 +62,12 @@ pub(super) async fn post(
         (Ok(message), _) if modern || stateless::is_modern(message.params()) => {
             modern::post(door, &head.headers, &text, message, view, agent).await
         }
-        (Ok(Message::Request { id, method, params }), None) if method == "initialize" => {
+        (
+            Ok(Message::Request {
+                id, method, params, ..
+            }),
+            None,
+        ) if method == "initialize" => {
             initialize(door, id, params.map(RawValue::get), view, agent).await
         }
         (Ok(message), Some(session)) => one(door, &session, &text, message).await,
@@ -130,7 +136,7 @@ async fn initialize(
             return refusal(StatusCode::SERVICE_UNAVAILABLE, &no.to_string());
         }
     };
-    let frame = answer_frame(id.as_json(), &welcome, caller.version);
+    let frame = answer_frame(id.as_json(), &welcome, caller.dialect());
     let mut response = json(StatusCode::OK, Reply::full(frame));
     let value = HeaderValue::from_str(session.id.as_str()).expect("a UUID is visible ASCII");
     response.headers_mut().insert(SESSION, value);
@@ -144,9 +150,15 @@ async fn one(
     message: Message<'_>,
 ) -> Response<Reply> {
     match message {
-        Message::Request { id, method, params } => {
+        Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        } => {
+            let trace = Trace::of(params.map(RawValue::get), trace);
             let params = params.map(|p| text.slice_ref(p.get()));
-            request(door, session, id, &method, params).await
+            request(door, session, id, &method, (params, trace)).await
         }
         Message::Notification { method, params } => {
             note(door, session, &method, params.map(RawValue::get));
@@ -164,9 +176,9 @@ async fn request(
     session: &Arc<Session>,
     id: RequestId,
     method: &str,
-    params: Option<ByteString>,
+    (params, trace): (Option<ByteString>, Trace),
 ) -> Response<Reply> {
-    let version = session.caller.version;
+    let dialect = session.caller.dialect();
     if method == "ping" {
         return json(
             StatusCode::OK,
@@ -177,7 +189,7 @@ async fn request(
         let wrong = Refusal::BadRequest("this session is initialized already".into());
         return json(
             StatusCode::BAD_REQUEST,
-            Reply::full(wrong.answer(id.as_json(), version)),
+            Reply::full(wrong.answer(id.as_json(), dialect)),
         );
     }
     let lane = session.streams.lane();
@@ -186,7 +198,7 @@ async fn request(
         Err(refusal) => {
             return json(
                 StatusCode::OK,
-                Reply::full(refusal.answer(id.as_json(), version)),
+                Reply::full(refusal.answer(id.as_json(), dialect)),
             );
         }
     };
@@ -195,6 +207,7 @@ async fn request(
         exchange: exchange.clone(),
         method: method.into(),
         params,
+        trace,
     });
     let mut work = Work {
         answering: Some(answering),
@@ -240,18 +253,19 @@ impl Future for Work {
 impl Work {
     /// The answer came: plain JSON, or behind what came before it on the stream.
     fn reply(&self, outcome: &Outcome) -> Response<Reply> {
-        let (streams, version) = (&self.session.streams, self.session.caller.version);
+        let (streams, caller) = (&self.session.streams, &self.session.caller);
+        let dialect = caller.dialect();
         if self.exchange.is_cancelled() {
             // Nothing is answered to a request that was taken back (CMCP-054).
             streams.end(self.lane);
             return status(StatusCode::ACCEPTED);
         }
         if self.exchange.needed_stream() {
-            let stream = streams.open(self.lane, version.primes_streams());
-            streams.finish(self.lane, answer_frame(self.id.as_json(), outcome, version));
+            let stream = streams.open(self.lane, caller.version.primes_streams());
+            streams.finish(self.lane, answer_frame(self.id.as_json(), outcome, dialect));
             return stream_response(events(&self.session, stream));
         }
-        let parts = answer_parts(self.id.as_json(), outcome, version);
+        let parts = answer_parts(self.id.as_json(), outcome, dialect);
         json(StatusCode::OK, Reply::parts(parts))
     }
 
@@ -298,7 +312,7 @@ impl Work {
             if exchange.is_cancelled() {
                 session.streams.end(lane);
             } else {
-                let frame = answer_frame(id.as_json(), &outcome, session.caller.version);
+                let frame = answer_frame(id.as_json(), &outcome, session.caller.dialect());
                 session.streams.finish(lane, frame);
             }
         });
@@ -374,24 +388,30 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
             settle(session, &text, id, outcome);
             None
         }
-        Ok(Message::Request { id, method, params }) => {
-            let version = session.caller.version;
+        Ok(Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        }) => {
+            let dialect = session.caller.dialect();
             if method == "ping" {
                 return Some(jsonrpc::result(id.as_json(), "{}").into());
             }
             let exchange = match session.agent.open(&id, None) {
                 Ok(exchange) => exchange,
-                Err(refusal) => return Some(refusal.answer(id.as_json(), version).into()),
+                Err(refusal) => return Some(refusal.answer(id.as_json(), dialect).into()),
             };
             let answering = door.reception.routes.answer(Request {
                 caller: session.caller.clone(),
                 exchange: exchange.clone(),
                 method: method.as_ref().into(),
                 params: params.map(|p| text.slice_ref(p.get())),
+                trace: Trace::of(params.map(RawValue::get), trace),
             });
             let outcome = answering.await;
             session.agent.done(&id);
-            (!exchange.is_cancelled()).then(|| answer_frame(id.as_json(), &outcome, version))
+            (!exchange.is_cancelled()).then(|| answer_frame(id.as_json(), &outcome, dialect))
         }
     }
 }

@@ -28,8 +28,20 @@ pub struct Call<'a> {
     pub token: Option<&'a str>,
     /// The era it is written in; one the server speaks ([`Link::era`]).
     pub era: Era,
+    /// Whether it may leave still; the kernel's own always may.
+    pub leave: Option<&'a dyn Leave>,
     /// What HTTP headers repeat of it in the modern era.
     pub mirror: Mirror<'a>,
+}
+
+/// Asked when a call has waited its turn, right before its frame is written: what was taken back
+/// meanwhile is not done.
+pub trait Leave: std::fmt::Debug + Sync {
+    /// Whether the call may leave.
+    ///
+    /// # Errors
+    /// What its caller reads when it may not.
+    fn still(&self) -> Result<(), Refusal>;
 }
 
 /// What HTTP headers repeat of a modern request.
@@ -65,6 +77,9 @@ impl Link {
             None => None,
         };
         let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
+        if let Some(leave) = call.leave {
+            leave.still()?;
+        }
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer)?;
         let _forget = Forget { link: self, id };
@@ -103,12 +118,38 @@ impl Link {
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
     pub async fn ask_in(self: &Arc<Self>, era: Era, method: &str, params: Option<&str>) -> Outcome {
+        self.ask_by(Exchange::new(Way::Nowhere), era, method, params)
+            .await
+    }
+
+    /// The same without the time limit of calls: who asks has one of its own.
+    ///
+    /// # Errors
+    /// As [`Self::ask_in`].
+    pub async fn ask_unhurried(
+        self: &Arc<Self>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
         let exchange = Exchange::new(Way::Nowhere);
+        exchange.take_time();
+        self.ask_by(exchange, era, method, params).await
+    }
+
+    async fn ask_by(
+        self: &Arc<Self>,
+        exchange: Arc<Exchange>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
         let call = Call {
             caller: None,
             exchange: &exchange,
             token: None,
             era,
+            leave: None,
             mirror: Mirror {
                 method,
                 name: None,

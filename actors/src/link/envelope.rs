@@ -2,23 +2,28 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::mcp::meta::{
     CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
 };
 use mgp_protocol::splice::{member, members, quoted};
 use serde::Deserialize;
 
+use crate::negotiation;
+
 /// The headers of a request do not say what its body says.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 
+const CAPABILITIES: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
 /// `_meta` of the kernel's own requests: nobody stands behind them who could be asked for anything,
 /// but its clients may know tasks, and it listens for theirs.
-pub(super) fn meta(version: &str) -> String {
+pub(super) fn meta(version: &str, offers_mgp: bool) -> String {
     format!(
-        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{{"extensions":{{"io.modelcontextprotocol/tasks":{{}}}}}}}}"#,
+        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{}}}"#,
         Version::MODERN,
-        quoted(version)
+        quoted(version),
+        negotiation::declared(CAPABILITIES, Era::Modern, offers_mgp)
     )
 }
 
@@ -37,8 +42,8 @@ pub(super) fn wrap(params: Option<&str>, meta: &str) -> String {
 
 /// `params` of a modern request that the kernel of this version sends for itself.
 #[must_use]
-pub fn wrapped(params: Option<&str>, version: &str) -> String {
-    wrap(params, &meta(version))
+pub fn wrapped(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
+    wrap(params, &meta(version, offers_mgp))
 }
 
 /// `params` of a subscription's message without its `_meta`; those of other messages as they are.
@@ -56,7 +61,7 @@ pub(super) fn without_meta(params: &str) -> Cow<'_, str> {
 }
 
 /// The code of an error object.
-pub(super) fn code(error: &str) -> Option<i64> {
+pub(crate) fn code(error: &str) -> Option<i64> {
     #[derive(Deserialize)]
     struct Coded {
         code: i64,
@@ -71,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_modern_request_says_its_version_and_what_its_client_can_do() {
-        let whole = wrap(Some(r#"{"cursor":"a\"b"}"#), &meta("1.0"));
+        let whole = wrap(Some(r#"{"cursor":"a\"b"}"#), &meta("1.0", false));
         let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(read["cursor"], "a\"b");
         assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");

@@ -12,6 +12,7 @@ use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
@@ -107,7 +108,9 @@ impl Link {
             Ok(Message::Notification { method, params }) => {
                 self.notified(&method, params.map(RawValue::get), via);
             }
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request {
+                id, method, params, ..
+            }) => {
                 self.questioned(id, &method, params.map(RawValue::get), via);
             }
             Err(jsonrpc::Malformed::Batch) if self.may_batch() => {
@@ -207,11 +210,18 @@ impl Link {
             }
             "notifications/tasks" => self.task_changed(params),
             "notifications/elicitation/complete" => self.elicitation_complete(params),
+            "notifications/mgp.lifecycle" => self.stepped(params),
             "notifications/cancelled" => {
                 if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
                 {
                     self.withdrawn(&id);
+                }
+            }
+            // From a server that did not agree to it, it means nothing.
+            "notifications/mgp.audit" => {
+                if self.mgp().features().contains(Features::AUDIT) {
+                    self.upward.reported(&self.server, params);
                 }
             }
             _ => self.pass_on(method, params, via),
@@ -287,6 +297,15 @@ impl Link {
             // Under which listen of ours it came is nobody's business.
             let bare = envelope::without_meta(params);
             self.upward.updated(&self.server, &updated.uri, &bare);
+        }
+    }
+
+    /// Its own word on its state counts from a server that negotiated it.
+    fn stepped(&self, params: Option<&str>) {
+        if let Some(params) = params
+            && self.mgp().features().contains(Features::LIFECYCLE)
+        {
+            self.upward.stepped(self.number, params);
         }
     }
 

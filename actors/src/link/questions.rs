@@ -7,7 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mgp_protocol::dialect::Era;
-use mgp_protocol::jsonrpc::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId};
+use mgp_protocol::jsonrpc::{
+    self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId,
+};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::permission;
 
 use tokio::time::Instant;
 
@@ -49,6 +54,9 @@ impl Link {
         if method == "ping" {
             return self.reply(&id, &Ok(bytes::Bytes::from_static(b"{}")));
         }
+        if self.asks_permission(method) {
+            return self.permission_asked(id, params);
+        }
         if !question::is_known(method) {
             let words = format!("Method not found: {method}");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
@@ -70,6 +78,44 @@ impl Link {
                 answer = link.consult(&method, params.as_deref(), via) => {
                     if link.questions.close(&id) {
                         link.reply(&id, &answer);
+                    }
+                }
+                () = withdrawn.raised() => {
+                    link.questions.close(&id);
+                }
+            }
+        });
+    }
+
+    /// True for a request for permissions of a server that negotiated that.
+    fn asks_permission(&self, method: &str) -> bool {
+        [permission::Request::METHOD, permission::Await::METHOD].contains(&method)
+            && self.mgp().features().contains(Features::PERMISSIONS)
+    }
+
+    /// Answered once it is decided, however long a person thinks.
+    fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
+        let ask = match mcp::read::<permission::Request>(params) {
+            Ok(permission::Request(ask)) => ask,
+            Err(refusal) => {
+                let words = refusal.to_string();
+                return self.reply(&id, &question::refused(INVALID_PARAMS, &words));
+            }
+        };
+        let Some(withdrawn) = self.questions.open(&id) else {
+            let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
+            return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
+        };
+        let (link, decided) = (
+            self.clone(),
+            self.upward.permission_asked(&self.server, ask),
+        );
+        tokio::spawn(async move {
+            tokio::select! {
+                decision = decided => {
+                    let text = serde_json::to_vec(&decision).expect("a decision is always JSON");
+                    if link.questions.close(&id) {
+                        link.reply(&id, &Ok(text.into()));
                     }
                 }
                 () = withdrawn.raised() => {
@@ -158,7 +204,10 @@ impl Link {
         let Some(agent) = self.upward.only_rooted(&self.server) else {
             return question::no_roots();
         };
-        match agent.ask(&agent.outside(), self, method, params).await {
+        match agent
+            .ask(&agent.outside(), Some(self), method, params)
+            .await
+        {
             Ok(answer) => answer,
             Err(_) => question::no_roots(),
         }
@@ -191,6 +240,7 @@ mod tests {
     use crate::link::scripted::Scripted;
     use crate::link::{Call, Mirror};
     use crate::request::{Back, Caller, Outcome};
+    use mgp_protocol::mgp::negotiation::PLAIN;
 
     /// A call of a stateless client that can be asked for forms, URLs and messages.
     fn call(it: &Scripted, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
@@ -207,6 +257,7 @@ mod tests {
             view: View::All,
             version: Version::MODERN,
             capabilities,
+            mgp: PLAIN,
             back: Back::Alone,
         });
         let attempt = Attempt {
@@ -225,6 +276,7 @@ mod tests {
                 exchange: &own,
                 token: None,
                 era: Era::Legacy,
+                leave: None,
                 mirror: Mirror {
                     method: "tools/call",
                     name: None,

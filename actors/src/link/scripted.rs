@@ -1,5 +1,6 @@
 //! A link whose server is the test itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -7,6 +8,8 @@ use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mgp::negotiation::PLAIN;
+use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_transports::lines::{self, QueueLimits};
 use mgp_transports::log::ServerLog;
 use serde_json::{Value, json};
@@ -14,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 
 use super::{Link, List, Peer, Upward, Wire};
 use crate::agent::Agent;
+use crate::request::Answering;
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]
@@ -23,13 +27,25 @@ impl Upward for Heard {
     fn list_changed(&self, _server: &ServerId, what: List) {
         self.0.lock().unwrap().push(format!("{what:?}"));
     }
+    fn reported(&self, _server: &ServerId, _params: Option<&str>) {}
     fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
         self.0.lock().unwrap().push(format!("{uri} {params}"));
     }
     fn task_changed(&self, _server: &ServerId, _era: Era, _params: &str) {}
+    fn stepped(&self, _link: u64, params: &str) {
+        self.0.lock().unwrap().push(params.to_owned());
+    }
     fn logged(&self, _server: &ServerId, _params: &str) {}
     fn only_rooted(&self, _server: &ServerId) -> Option<Arc<Agent>> {
         None
+    }
+    fn permission_asked(&self, _server: &ServerId, ask: Ask) -> Answering<Decision> {
+        Box::pin(std::future::ready(Decision {
+            request_id: ask.request_id,
+            grants: BTreeMap::new(),
+            approved_by: None,
+            expires_at: None,
+        }))
     }
     fn unusable(&self, _link: u64) {}
     fn broken(&self, _server: &ServerId, _link: u64, _why: String) {}
@@ -59,6 +75,7 @@ impl Scripted {
             ServerLog::new(),
             heard.clone(),
             "1.0",
+            true,
         );
         let lines = BufReader::new(theirs).lines();
         Self { link, heard, lines }
@@ -83,6 +100,7 @@ impl Scripted {
             raw_capabilities: capabilities.into(),
             info: None,
             instructions: None,
+            mgp: PLAIN,
         });
         it
     }

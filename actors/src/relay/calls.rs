@@ -1,8 +1,11 @@
 //! `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mgp_engine::access::Principal;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
@@ -10,10 +13,13 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
+use super::access::not_granted;
+use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
-use super::{Relay, checks, progress_token, required, text, token_in};
-use crate::request::{Outcome, Request};
+use super::{Relay, checks, granting, progress_token, required, text, token_in};
+use crate::request::{Caller, Outcome, Request};
+use crate::time::unix_ms;
 
 /// How often, and at which distance, the kernel looks whether a server's tools have been fetched
 /// again before it gives a call up: half a second, when a definition changed under a call.
@@ -27,11 +33,24 @@ impl Relay {
     /// # Errors
     /// Any refusal of a call.
     pub async fn call_tool(&self, request: &Request) -> Outcome {
+        let admitted = AtomicBool::new(false);
+        let seen = |seen| self.call_tool_seen(request, seen, &admitted);
+        let outcome = self.audited(request, seen).await;
+        // The log knows that it was denied; its caller may not.
+        outcome.map_err(|refusal| self.denied(refusal, admitted.load(Ordering::Relaxed)))
+    }
+
+    async fn call_tool_seen(
+        &self,
+        request: &Request,
+        seen: Arc<Seen>,
+        admitted: &AtomicBool,
+    ) -> Outcome {
         let generation = self.shown.load().catalog.generation();
-        match self.call_tool_once(request).await {
+        match self.call_tool_once(request, &seen, admitted).await {
             // The headers were made from an older definition of the tool; nothing was done yet.
             Err(Refusal::Peer(error)) if is_mismatch(&error) && self.moves_on(generation).await => {
-                self.call_tool_once(request).await
+                self.call_tool_once(request, &seen, admitted).await
             }
             outcome => outcome,
         }
@@ -48,35 +67,52 @@ impl Relay {
         false
     }
 
-    async fn call_tool_once(&self, request: &Request) -> Outcome {
+    async fn call_tool_once(
+        &self,
+        request: &Request,
+        seen: &Seen,
+        admitted: &AtomicBool,
+    ) -> Outcome {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        seen.asks_for(&name, request, call.arguments.map(RawValue::get));
+        self.rates.call(&request.caller.agent)?;
+        if let Some(method) = granting::method(&request.caller, &name) {
+            let answer = self.administer_by_tool(request, method, call.arguments);
+            return Box::pin(answer).await;
+        }
         let route = {
             let shown = self.shown.load();
             shown
                 .catalog
                 .tool(&request.caller.view, &name)
                 .cloned()
-                .ok_or_else(|| Refusal::UnknownTool(name.clone()))?
+                .ok_or_else(|| self.absent(&request.caller, name.clone()))?
         };
+        seen.is_of(&route);
+        let (tool, unknown) = (Some(&*route.own_name), not_granted(&name));
+        let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
+        admitted.store(true, Ordering::Relaxed);
         checks::arguments(&name, &route, call.arguments)?;
+        let leave = self.permit(leave, &name, &route)?;
+        let arguments = call.arguments.map_or("{}", RawValue::get);
+        self.validation.judge(&route, arguments).await?;
+        self.confirmed(request, &name, &route, arguments).await?;
         let outgoing = Outgoing {
             tool: Some(&route),
             server: &route.server,
+            leave: Some(&leave),
             method: "tools/call",
             params,
             edit: (call.name.get(), &route.own_name_json),
             token: token_in(call.meta),
             mirrored: Mirrored {
                 name: Some(&route.own_name),
-                arguments: Some((
-                    &route.param_headers,
-                    call.arguments.map_or("{}", RawValue::get),
-                )),
+                arguments: Some((&route.param_headers, arguments)),
             },
         };
-        let result = self.forward(request, outgoing).await?;
+        let result = self.retrying(request, outgoing).await?;
         match self.announced(request, &route.server, &result)? {
             Some(task) => Ok(task),
             None => checks::result(&name, &route, result),
@@ -98,9 +134,12 @@ impl Relay {
             .prompt(&request.caller.view, &name)
             .cloned()
             .ok_or_else(|| Refusal::UnknownPrompt(name.clone()))?;
+        let unknown = Refusal::UnknownPrompt(name);
+        let leave = self.admit(&request.caller, &route.server, None, unknown)?;
         let outgoing = Outgoing {
             tool: None,
             server: &route.server,
+            leave: Some(&leave),
             method: "prompts/get",
             params,
             edit: (get.name.get(), &route.own_name_json),
@@ -118,10 +157,16 @@ impl Relay {
         let params = required(request)?;
         let about: resources::About<'_> = mcp::read(Some(params))?;
         let uri = text(about.uri, "uri")?;
+        if Self::is_own(&request.caller, &uri) {
+            return Ok(self.read_own(&request.caller));
+        }
         let (server, own) = self.owner(request, &uri)?;
+        let unknown = Refusal::UnknownResource(uri.clone());
+        let leave = self.admit(&request.caller, &server, None, unknown)?;
         let outgoing = Outgoing {
             tool: None,
             server: &server,
+            leave: Some(&leave),
             method: "resources/read",
             params,
             edit: (about.uri.get(), &quoted(&own)),
@@ -143,6 +188,8 @@ impl Relay {
         let params = required(request)?;
         let complete: completion::Complete<'_> = mcp::read(Some(params))?;
         let (server, part, own) = self.referred(request, &complete.reference)?;
+        let gone = Refusal::BadParams("`ref` names nothing that is there".into());
+        let leave = self.admit(&request.caller, &server, None, gone)?;
         let can = self
             .shown
             .load()
@@ -155,6 +202,7 @@ impl Relay {
         let outgoing = Outgoing {
             tool: None,
             server: &server,
+            leave: Some(&leave),
             method: "completion/complete",
             params,
             edit: (part, &quoted(&own)),
@@ -170,16 +218,26 @@ impl Relay {
         request: &Request,
         uri: &str,
     ) -> Result<(ServerId, String), Refusal> {
-        let view = &request.caller.view;
+        self.owner_of(&request.caller, uri)
+    }
+
+    /// The same, for a caller. A server that is not open to it owns nothing.
+    pub(super) fn owner_of(
+        &self,
+        caller: &Caller,
+        uri: &str,
+    ) -> Result<(ServerId, String), Refusal> {
+        let view = &caller.view;
         let shown = self.shown.load();
-        if let Some(route) = shown.catalog.resource(view, uri) {
+        if let Some(route) = shown.catalog.resource(view, uri)
+            && self.opens(caller, route.server)
+        {
             return Ok((route.server.clone(), route.uri.into_owned()));
         }
         // A server may know more than it lists; where it is clear which server is meant, it is asked.
-        let mut can = shown
-            .peers
-            .iter()
-            .filter(|(id, peer)| peer.capabilities.resources && is_shown(view, id));
+        let mut can = shown.peers.iter().filter(|(id, peer)| {
+            peer.capabilities.resources && is_shown(view, id) && self.opens(caller, id)
+        });
         match (can.next(), can.next()) {
             (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
             (None | Some(_), _) => Err(Refusal::UnknownResource(uri.to_owned())),
@@ -202,13 +260,16 @@ impl Relay {
                 let route = shown
                     .catalog
                     .prompt(view, &name)
+                    .filter(|prompt| self.opens(&request.caller, &prompt.server))
                     .ok_or(Refusal::UnknownPrompt(name))?;
                 Ok((route.server.clone(), raw.get(), route.own_name.to_string()))
             }
             "ref/resource" => {
                 let raw = reference.uri.ok_or_else(|| missing("uri"))?;
                 let uri = text(raw, "ref.uri")?;
-                let (server, own) = match shown.catalog.template(view, &uri) {
+                let template = shown.catalog.template(view, &uri);
+                let open = template.filter(|t| self.opens(&request.caller, &t.server));
+                let (server, own) = match open {
                     Some(template) => (template.server.clone(), template.uri.to_string()),
                     None => self.owner(request, &uri)?,
                 };
@@ -241,12 +302,15 @@ fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
 }
 
 impl Relay {
-    /// True when this view shows something that exists.
+    /// True when this view shows something that exists, as far as this caller may know.
     #[must_use]
-    pub fn knows(&self, view: &View) -> bool {
+    pub fn knows(&self, view: &View, who: &Principal) -> bool {
         match view {
             View::All => true,
-            View::One(id) => self.servers.load().contains_key(id),
+            View::One(id) => {
+                let table = self.access.table();
+                self.servers.load().contains_key(id) && table.sees(who, id, unix_ms())
+            }
         }
     }
 }

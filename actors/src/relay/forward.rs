@@ -13,15 +13,19 @@ use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 use super::tasks::{only_as_task, through_task};
+use super::tracing::traced;
 use super::{Relay, progress_token};
 use crate::levels;
-use crate::link::{Call, Link, Mirror};
+use crate::link::{Call, Leave, Link, Mirror};
+use crate::negotiation;
 use crate::request::{Outcome, Request};
 
 /// A request on its way to a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) server: &'a ServerId,
+    /// Leave of its caller, asked again right before it goes.
+    pub(super) leave: Option<&'a dyn Leave>,
     /// The tool that is called, when one is.
     pub(super) tool: Option<&'a Tool>,
     pub(super) method: &'a str,
@@ -100,10 +104,22 @@ pub(super) async fn along(
         exchange: &request.exchange,
         token: outgoing.token.map(RawValue::get),
         era,
+        leave: outgoing.leave,
         mirror: outgoing.mirror(&headers),
     };
+    let redeclared = match era {
+        Era::Legacy => None,
+        Era::Modern => {
+            negotiation::redeclared(outgoing.params, &request.caller.mgp, link.mgp_in(era))
+        }
+    };
     link.call(call, |id| {
-        frame(id, outgoing.method, outgoing.spliced(Some(id)))
+        let mut splice = outgoing.spliced(Some(id));
+        if let Some((said, instead)) = redeclared {
+            splice.replace(said, instead);
+        }
+        traced(request, link, era, outgoing.params, &mut splice);
+        frame(id, outgoing.method, splice)
     })
     .await
 }
@@ -202,6 +218,7 @@ pub(super) async fn send(
         exchange: &request.exchange,
         token: token.map(RawValue::get),
         era,
+        leave: outgoing.leave,
         mirror: outgoing.mirror(&headers),
     };
     link.call(call, |id| {
@@ -209,6 +226,7 @@ pub(super) async fn send(
         if let Some(token) = token {
             splice.replace(token.get(), id.to_string());
         }
+        traced(request, link, era, params, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await

@@ -68,10 +68,8 @@ impl Relay {
     /// What the client will hear of what it wants, and whose the resources are.
     fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
         let owned = |shown: &String| {
-            let (server, own) = self.owner(request, shown).ok()?;
-            let peers = &self.shown.load().peers;
-            let can = peers.get(&server)?.capabilities.resources_subscribe;
-            can.then(|| Resource {
+            let (server, own) = self.followed(request, shown.clone()).ok()?;
+            self.tells_of_resources(&server).then(|| Resource {
                 shown: shown.clone(),
                 server,
                 own,
@@ -90,7 +88,7 @@ impl Relay {
         let named = std::mem::take(&mut wanted.task_ids);
         let tasks: Vec<_> = named
             .into_iter()
-            .filter_map(|id| Some((self.tasks.find(&request.caller, &id)?, id)))
+            .filter_map(|id| Some((self.task(&request.caller, &id)?, id)))
             .collect();
         wanted.task_ids = tasks.iter().map(|(_, id)| id.clone()).collect();
         tasks

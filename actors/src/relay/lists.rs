@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::catalog::{Kind, View};
-use mgp_engine::freshness::Freshness;
+use mgp_engine::freshness::{Freshness, Scope};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
@@ -13,6 +13,7 @@ use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
+use super::own::with_own;
 use crate::catalog::Shown;
 use crate::link::List;
 use crate::request::{Caller, Outcome, Request};
@@ -31,10 +32,11 @@ impl Relay {
         let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
         let Caller { view, version, .. } = &*request.caller;
         let shown = self.shown.load();
-        let page = shown
-            .catalog
-            .page(view, kind, listing.cursor.as_deref(), version.era())
+        let cursor = listing.cursor.as_deref();
+        let page = self
+            .page(&shown, &request.caller, kind, cursor)
             .map_err(|_| Refusal::BadCursor)?;
+        let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
         match version.era() {
             Era::Legacy => Ok(page),
             Era::Modern => Ok(self.complete_page(&page, self.freshness(&shown, view, kind))),
@@ -58,6 +60,9 @@ impl Relay {
     /// and is fetched again when that is over.
     fn freshness(&self, shown: &Shown, view: &View, kind: Kind) -> Freshness {
         let mut freshness = shown.catalog.freshness(view, kind);
+        if !self.access.table().is_uniform() {
+            freshness.scope = Scope::Private;
+        }
         for (server, peer) in &shown.peers {
             let told = tells(&peer.capabilities, kind);
             if told || peer.version.is_legacy() || !is_shown(view, server) {

@@ -21,6 +21,7 @@ use super::forward::{Outgoing, of_peer, send};
 use super::tasks::{wants_task, with_related, without_task};
 use crate::agent::ClientAnswer;
 use crate::link::Link;
+use crate::negotiation;
 use crate::question;
 use crate::request::{Outcome, Request};
 
@@ -63,7 +64,7 @@ impl Relay {
         if as_task {
             own = without_task(&own).into();
         }
-        let first = self.stamped(request, &own, as_task);
+        let first = self.stamped(request, link, &own, as_task);
         let mut params = first.clone();
         for _ in 0..MAX_ROUNDS {
             let result = send(request, link, outgoing, Era::Modern, &params).await;
@@ -94,12 +95,20 @@ impl Relay {
 
     /// The params of a legacy client as a modern server reads them; `tasks` declares that the client
     /// can be given tasks.
-    pub(super) fn stamped(&self, request: &Request, params: &str, tasks: bool) -> String {
+    pub(super) fn stamped(
+        &self,
+        request: &Request,
+        link: &Link,
+        params: &str,
+        tasks: bool,
+    ) -> String {
         let caller = &request.caller;
+        let capabilities = declared(&caller.capabilities, tasks);
+        let mgp = link.mgp_in(Era::Modern).is_active();
         let level = request.exchange.level(caller);
         let stamp = Stamp {
             client_info: &self.info(),
-            capabilities: &declared(&caller.capabilities, tasks),
+            capabilities: &negotiation::declared(&capabilities, Era::Modern, mgp),
             log_level: level.map(Level::as_str),
         };
         era::to_modern_params(Some(params), &stamp)

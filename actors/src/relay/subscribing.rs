@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_engine::levels::Level;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, logging, resources};
 use mgp_protocol::refusal::Refusal;
 
 use super::{Relay, nothing, required, text};
+use crate::approvals;
 use crate::levels;
+use crate::link::Peer;
 use crate::request::{Caller, Outcome, Request};
 
 /// How long a level may take to reach the servers before the agent is answered anyway: a hung server
@@ -22,14 +25,8 @@ impl Relay {
     /// Unknown resource, a full table, or the server's own error.
     pub async fn subscribe(&self, request: &Request) -> Outcome {
         let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
-        let (server, own) = self.owner(request, &text(about.uri, "uri")?)?;
-        let can = self
-            .shown
-            .load()
-            .peers
-            .get(&server)
-            .is_some_and(|p| p.capabilities.resources_subscribe);
-        if !can {
+        let (server, own) = self.followed(request, text(about.uri, "uri")?)?;
+        if !self.tells_of_resources(&server) {
             return Err(Refusal::UnknownMethod(format!(
                 "resources/subscribe (server {server} does not offer it)"
             )));
@@ -40,13 +37,31 @@ impl Relay {
         Ok(nothing())
     }
 
+    /// Whose resource is followed under a URI, and what it is called there: the kernel has its own.
+    pub(super) fn followed(
+        &self,
+        request: &Request,
+        uri: String,
+    ) -> Result<(ServerId, String), Refusal> {
+        match Self::is_own(&request.caller, &uri) {
+            true => Ok((approvals::own(), uri)),
+            false => self.owner(request, &uri),
+        }
+    }
+
+    /// True when it says so when one of its resources changes.
+    pub(super) fn tells_of_resources(&self, server: &ServerId) -> bool {
+        let tells = |peer: &Peer| peer.capabilities.resources_subscribe;
+        *server == approvals::own() || self.shown.load().peers.get(server).is_some_and(tells)
+    }
+
     /// `resources/unsubscribe`.
     ///
     /// # Errors
     /// Unknown resource.
     pub async fn unsubscribe(&self, request: &Request) -> Outcome {
         let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
-        let (server, own) = self.owner(request, &text(about.uri, "uri")?)?;
+        let (server, own) = self.followed(request, text(about.uri, "uri")?)?;
         self.subscriptions
             .unsubscribe(request.caller.connection, server, own)
             .await?;
@@ -69,7 +84,7 @@ impl Relay {
         if let Some(agent) = request.caller.standing() {
             agent.set_level(level);
         }
-        let links = self.links(&request.caller.view);
+        let links = self.links(&request.caller);
         let telling = links.iter().map(|link| levels::tell(&self.directory, link));
         let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
         Ok(nothing())
@@ -81,7 +96,7 @@ impl Relay {
         if !caller.capabilities.roots {
             return;
         }
-        for link in self.links(&caller.view) {
+        for link in self.links(caller) {
             if link.asks_roots() && self.directory.rooted(&link.server, 3).len() < 3 {
                 link.notify("notifications/roots/list_changed", None);
             }

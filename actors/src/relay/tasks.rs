@@ -4,7 +4,6 @@
 mod bridged;
 mod legacy;
 
-use mgp_engine::catalog::View;
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
@@ -16,7 +15,7 @@ use serde_json::value::RawValue;
 use super::forward::{Mirrored, Outgoing, along};
 use super::{Relay, required, text};
 use crate::link::Link;
-use crate::request::{Outcome, Request};
+use crate::request::{Caller, Outcome, Request};
 use crate::tasks::LongCall;
 
 pub(super) use bridged::{wants_task, with_related, without_task};
@@ -92,8 +91,14 @@ impl Relay {
     /// Which task a stateless client means.
     fn meant(&self, request: &Request, id: &RawValue) -> Result<TaskRef, Refusal> {
         knows_tasks(request)?;
-        let known = self.tasks.find(&request.caller, &text(id, "taskId")?);
-        known.ok_or_else(|| unknown(id))
+        self.task(&request.caller, &text(id, "taskId")?)
+            .ok_or_else(|| unknown(id))
+    }
+
+    /// The task a client was given under this name; none of a server that is closed to it by now.
+    pub(super) fn task(&self, caller: &Caller, id: &str) -> Option<TaskRef> {
+        let known = self.tasks.find(caller, id);
+        known.filter(|task| self.sees(caller, &task.server))
     }
 
     /// Asks the server that made a task, under its own name for it.
@@ -108,6 +113,7 @@ impl Relay {
         let own_json = quoted(own);
         let outgoing = Outgoing {
             tool: None,
+            leave: None,
             server: &task.server,
             method: &request.method,
             params: required(request)?,
@@ -181,9 +187,9 @@ impl Relay {
         }
     }
 
-    /// True when a client with this view may be given tasks.
-    pub(super) fn offers_tasks(&self, view: &View) -> bool {
-        self.links(view)
+    /// True when a client may be given tasks.
+    pub(super) fn offers_tasks(&self, caller: &Caller) -> bool {
+        self.links(caller)
             .iter()
             .any(|link| makes_tasks(link) || !link.limits.task_after.is_zero())
     }

@@ -13,7 +13,9 @@ use super::Relay;
 use super::tasks::with_tasks;
 use crate::catalog::Shown;
 use crate::link::Peer;
+use crate::negotiation;
 use crate::request::{Caller, Outcome};
+use crate::server::ServerHandle;
 
 /// How long an agent that asks for one server waits for it to be connected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,10 +34,11 @@ impl Relay {
     /// None at present; the type is that of every answer.
     pub async fn welcome(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
-            View::All => self.everything(),
+            View::All => self.everything(caller),
             View::One(id) => self.one(id).await,
         };
         let capabilities = self.with_experiment(&capabilities, caller);
+        let capabilities = self.with_mgp(capabilities, caller);
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
             .unwrap_or_default();
@@ -52,10 +55,11 @@ impl Relay {
     /// None at present; the type is that of every answer.
     pub async fn discover(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
-            View::All => self.everything(),
+            View::All => self.everything(caller),
             View::One(id) => self.one(id).await,
         };
-        let capabilities = with_tasks(&capabilities, self.offers_tasks(&caller.view));
+        let capabilities = with_tasks(&capabilities, self.offers_tasks(caller));
+        let capabilities = self.with_mgp(capabilities, caller);
         let instructions = instructions
             .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
             .unwrap_or_default();
@@ -67,6 +71,19 @@ impl Relay {
         .into())
     }
 
+    /// MGP-023, MGP-028: only where the client declared itself; with the facts of the one server it
+    /// sees, when it sees one.
+    fn with_mgp(&self, capabilities: String, caller: &Caller) -> String {
+        let server = match &caller.view {
+            View::All => None,
+            View::One(id) => self.servers.load().get(id).cloned(),
+        };
+        let trust = server.as_deref().map(ServerHandle::trust);
+        let of = server.as_deref().zip(trust);
+        let of = of.map(|(server, trust)| (server.id.as_str(), trust.as_str()));
+        negotiation::answered(capabilities, &caller.mgp, of)
+    }
+
     /// What the kernel says of itself, as an `Implementation` object.
     pub(super) fn info(&self) -> String {
         format!(
@@ -75,11 +92,11 @@ impl Relay {
         )
     }
 
-    fn everything(&self) -> (String, String, Option<String>) {
+    fn everything(&self, caller: &Caller) -> (String, String, Option<String>) {
         (
             EVERYTHING.into(),
             self.info(),
-            instructions(&self.shown.load()),
+            instructions(&self.shown.load(), |id| self.sees(caller, id)),
         )
     }
 
@@ -135,9 +152,9 @@ fn relayed(peer: &Peer) -> String {
 }
 
 /// MCP-086: the instructions of all servers, each under its name; the whole is bounded.
-fn instructions(shown: &Shown) -> Option<String> {
+fn instructions(shown: &Shown, sees: impl Fn(&ServerId) -> bool) -> Option<String> {
     let mut out = String::new();
-    for (id, peer) in &shown.peers {
+    for (id, peer) in shown.peers.iter().filter(|(id, _)| sees(id)) {
         let Some(text) = peer.instructions.as_deref() else {
             continue;
         };

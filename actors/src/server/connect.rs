@@ -1,8 +1,10 @@
 //! What it takes to connect to any server: shared by all supervisors.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use mgp_engine::health::HealthRules;
 use mgp_transports::http::client::Client;
 
 /// Shared means of connecting.
@@ -18,4 +20,15 @@ pub struct Connector {
     pub folder: PathBuf,
     /// How long calls under way may take when a server is to stop.
     pub drain: Duration,
+    /// How long they may take instead, once the whole kernel was told to end within a time.
+    pub hurry: OnceLock<Duration>,
+    /// How often servers are asked how they are.
+    pub health: HealthRules,
+}
+
+impl Connector {
+    /// How long calls under way may take when a server is to stop now.
+    pub(super) fn drain(&self) -> Duration {
+        self.hurry.get().copied().unwrap_or(self.drain)
+    }
 }

@@ -8,10 +8,13 @@ use std::time::Duration;
 use mgp_engine::catalog::Counts;
 use mgp_engine::lifecycle::State;
 use mgp_engine::moment::Moment;
+use mgp_engine::risk;
 use mgp_engine::spec::TrustLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::servers::Server;
+use mgp_protocol::mgp::health::Health;
+use mgp_protocol::mgp::negotiation::Active;
+use mgp_protocol::mgp::servers::{Server, Spoken as SpokenMgp};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::slot::{Slot, Tenancy};
 use mgp_sync::snapshot::Snapshot;
@@ -43,6 +46,10 @@ pub struct ServerHandle {
     tenancy: Mutex<Option<Tenancy>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
+    /// How it was found the last time it was asked, since it was connected.
+    health: Mutex<Option<Health>>,
+    /// Its own names of the tools it last offered.
+    tools: Mutex<Arc<[Arc<str>]>>,
     life: tokio::sync::Mutex<()>,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
@@ -69,6 +76,8 @@ pub struct Status {
     pub rejected: Vec<String>,
     /// Trust given by the operator.
     pub trust: TrustLevel,
+    /// It waits for the operator, and nobody waits for it meanwhile.
+    pub waiting: bool,
 }
 
 impl ServerHandle {
@@ -84,6 +93,7 @@ impl ServerHandle {
             pid: None,
             rejected: Vec::new(),
             trust: TrustLevel::default(),
+            waiting: false,
         };
         Arc::new(Self {
             id,
@@ -92,6 +102,8 @@ impl ServerHandle {
             tenancy: Mutex::new(None),
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
+            health: Mutex::new(None),
+            tools: Mutex::new(Arc::new([])),
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
@@ -118,11 +130,12 @@ impl ServerHandle {
         if let Some(link) = self.link.get() {
             return Ok(link);
         }
-        if !comes_up(self.state()) {
+        let comes = |status: &Status| comes_up(status.state) && !status.waiting;
+        if !comes(&self.status()) {
             return Err(self.not_ready());
         }
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|s| !comes_up(s.state));
+        let settled = status.wait_for(|status| !comes(status));
         tokio::select! {
             biased;
             link = self.link.filled() => Ok(link),
@@ -148,6 +161,15 @@ impl ServerHandle {
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
+    }
+
+    /// How far it is trusted: the operator's word, or less where it says less of itself.
+    #[must_use]
+    pub fn trust(&self) -> TrustLevel {
+        let link = self.link.get();
+        let said = link.as_deref().and_then(|link| link.mgp().active());
+        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        risk::trust(self.status.borrow().trust, claimed)
     }
 
     /// Follows what the supervisor publishes.
@@ -182,12 +204,42 @@ impl ServerHandle {
         supervisor.clone().ok_or(AskError::Stopped)
     }
 
+    /// How it was found the last time it was asked; `None` while it has not been asked.
+    #[must_use]
+    pub fn health(&self) -> Option<Health> {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its own names of the tools it last offered, whether it is connected or not.
+    #[must_use]
+    pub fn tools(&self) -> Arc<[Arc<str>]> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        tools.clone()
+    }
+
+    pub(super) fn offers(&self, tools: impl Iterator<Item = Arc<str>>) {
+        let tools = tools.collect();
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
+    }
+
+    pub(super) fn is_well(&self, health: Health) {
+        self.set_health(Some(health));
+    }
+
+    fn set_health(&self, health: Option<Health>) {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
     fn not_ready(&self) -> Refusal {
         let status = self.status.borrow();
         Refusal::NotReady {
             server: self.id.clone(),
             state: status.state.as_str(),
-            reason: Some(status.reason.clone()),
+            // The names of questions are the operator's.
+            reason: Some(match status.waiting {
+                true => "it waits for the operator's approval".into(),
+                false => status.reason.clone(),
+            }),
             retry_after_ms: status.next_try.map(|at| ms(at.since(moment()))),
         }
     }
@@ -203,6 +255,10 @@ impl ServerHandle {
             id: self.id.to_string(),
             state: status.state.to_string(),
             reason: Some(status.reason),
+            health: link
+                .as_ref()
+                .and(self.health())
+                .map(|h| h.as_str().to_owned()),
             since_ms: ms(moment().since(status.since)),
             next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
             restarts: status.restarts,
@@ -220,7 +276,11 @@ impl ServerHandle {
             noise_lines,
             oversized,
             rejected: status.rejected,
-            trust_level: trust(status.trust).to_owned(),
+            trust_level: self.trust().as_str().to_owned(),
+            mgp: link
+                .as_deref()
+                .and_then(|l| l.mgp().active())
+                .map(spoken_mgp),
         }
     }
 
@@ -244,6 +304,7 @@ impl ServerHandle {
     }
 
     pub(super) fn fill(&self, link: Arc<Link>) {
+        self.set_health(None);
         let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(self.link.fill(link));
     }
@@ -337,10 +398,13 @@ fn name_version(info: &str) -> String {
         .to_owned()
 }
 
-fn trust(level: TrustLevel) -> &'static str {
-    match level {
-        TrustLevel::Sandboxed => "sandboxed",
-        TrustLevel::Standard => "standard",
-        TrustLevel::Trusted => "trusted",
+fn spoken_mgp(active: &Active) -> SpokenMgp {
+    let said = &active.peer;
+    SpokenMgp {
+        version: active.version.to_string(),
+        extensions: active.words().iter().map(ToString::to_string).collect(),
+        server_id: said.server_id.clone(),
+        permissions_required: said.permissions_required.clone(),
+        trust_level: said.trust_level.clone(),
     }
 }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::mcp::server::{Discover, Discovered};
 use mgp_protocol::mcp::{self, Initialization, Method, ServerCapabilities};
+use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::link::{Link, Peer, Wire};
+use crate::negotiation::{self, OFFERED};
 use crate::request::Outcome;
 
 /// How long a server may be silent to a first question of one era before it is asked in the other
@@ -45,6 +47,8 @@ pub(crate) enum Spoken {
 pub(super) enum Trouble {
     /// In words.
     Failed(String),
+    /// It may not run; in words, why.
+    Rejected(String),
     /// The server must be started anew and be spoken to like this.
     Again(Spoken),
 }
@@ -81,14 +85,19 @@ pub(super) enum Found {
     Other(Option<String>),
 }
 
+/// What the kernel can pass on to some client.
+const CAPABILITIES: &str =
+    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
 /// `params` of our `initialize`. A shared server learns once what it can ask, so everything is
 /// declared that the kernel can pass on to some client; what the client at hand cannot answer is
 /// refused question by question.
 #[must_use]
-pub(super) fn params(version: &str) -> String {
+pub(super) fn params(version: &str, offers_mgp: bool) -> String {
     format!(
-        r#"{{"protocolVersion":"{}","capabilities":{{"roots":{{"listChanged":true}},"sampling":{{}},"elicitation":{{"form":{{}},"url":{{}}}}}},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
+        r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
         Version::LATEST_LEGACY,
+        negotiation::declared(CAPABILITIES, Era::Legacy, offers_mgp),
         quoted(version)
     )
 }
@@ -120,7 +129,7 @@ pub(super) async fn with_child(
 /// Asks in the modern way first, then in the old one.
 async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spoken, Trouble> {
     fragile.set(Some(Spoken::Legacy));
-    let params = params(version);
+    let params = params(version, link.offers_mgp());
     let mut discover = Box::pin(discover(link));
     // Sent when it is first waited for.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
@@ -217,8 +226,9 @@ async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
 /// # Errors
 /// In words, what went wrong.
 pub(super) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, String> {
+    let params = params(version, link.offers_mgp());
     let answer = link
-        .ask_in(Era::Legacy, "initialize", Some(&params(version)))
+        .ask_in(Era::Legacy, "initialize", Some(&params))
         .await
         .map_err(|e| format!("initialize: {e}"))?;
     complete(link, &answer).await?;
@@ -266,6 +276,7 @@ pub(super) fn read(result: &[u8]) -> Result<Peer, String> {
         raw_capabilities: hello.capabilities.map_or("{}", |c| c.get()).into(),
         info: hello.server_info.map(|i| i.get().into()),
         instructions: hello.instructions.as_deref().map(Into::into),
+        mgp: Negotiated::with(OFFERED, hello.capabilities, Era::Legacy),
     })
 }
 
@@ -347,6 +358,7 @@ fn discovered(result: &[u8]) -> Found {
         raw_capabilities: said.capabilities.map_or("{}", |c| c.get()).into(),
         info: said.server_info().map(|i| i.get().into()),
         instructions: said.instructions.as_deref().map(Into::into),
+        mgp: Negotiated::with(OFFERED, said.capabilities, Era::Modern),
     }))
 }
 

@@ -1,24 +1,28 @@
 //! One life of a server: from its start to its end, in one task.
 
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
+use mgp_engine::duties::Terms;
 use mgp_engine::restart::Exit;
+use mgp_engine::risk;
 use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
 use tokio::task::JoinHandle;
 
+use super::farewell::StopOrder;
 use super::handshake::{Fragile, Spoken, Trouble};
-use super::lists::Lists;
+use super::lists::{Lists, Watch};
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
 use crate::link::{Link, Upward, Wire};
 use crate::mailbox::Mailbox;
+use crate::permissions::{Keeper, PermissionsHandle};
 
 /// A write to a child that makes no progress for this long ends it: its pipe is full and it does
 /// not read. Calls have timed out long before.
@@ -45,6 +49,7 @@ pub(super) struct Incarnation {
 #[derive(Debug, Default)]
 struct Orders {
     stop: Flag,
+    how_to_stop: OnceLock<StopOrder>,
     failed: Mutex<Option<String>>,
     kill: Flag,
     pid: Arc<AtomicI32>,
@@ -60,6 +65,7 @@ impl Incarnation {
         me: Mailbox<ServerMsg>,
     ) -> Self {
         let orders = Arc::new(Orders::default());
+        let watch = actor.watch(&spec);
         let life = Life {
             attempt,
             spec,
@@ -73,8 +79,13 @@ impl Incarnation {
                 actor.handle.clone(),
                 me.clone(),
                 actor.subscriptions.clone(),
+                actor.permissions.clone(),
+                actor.audit.clone(),
             )),
             me,
+            permissions: actor.permissions.clone(),
+            watch,
+            keeper: OnceLock::new(),
         };
         tokio::spawn(life.live());
         Self {
@@ -85,7 +96,9 @@ impl Incarnation {
     }
 
     /// Ends it: calls under way may finish first.
-    pub(super) fn stop(&self) {
+    pub(super) fn stop(&self, order: impl Into<StopOrder>) {
+        // The first order is under way already when a second one comes.
+        let _ = self.orders.how_to_stop.set(order.into());
         self.orders.stop.raise();
     }
 
@@ -124,6 +137,10 @@ pub(super) struct Life {
     log: ServerLog,
     upward: Arc<dyn Upward>,
     me: Mailbox<ServerMsg>,
+    permissions: PermissionsHandle,
+    watch: Watch,
+    /// Its hold on its gate; lets go of it with this life.
+    keeper: OnceLock<Keeper>,
 }
 
 impl Life {
@@ -139,6 +156,11 @@ impl Life {
             alone = self.handle.alone() => alone,
             end = self.ordered() => return end,
         };
+        let (id, rules) = (&self.spec.id, &self.spec.permissions);
+        match self.permissions.open(id, rules).await {
+            Ok(keeper) => drop(self.keeper.set(keeper)),
+            Err(why) => return End::Failed(why),
+        }
         match &self.spec.reach {
             Reach::Stdio { .. } => self.child().await,
             Reach::Http { url, headers } => self.remote(url, headers).await,
@@ -151,7 +173,11 @@ impl Life {
         loop {
             match self.process(self.handle.take_spoken()).await {
                 End::Again => {}
-                end @ (End::Stopped | End::ByItself | End::Exited(_) | End::Failed(_)) => {
+                end @ (End::Stopped
+                | End::ByItself
+                | End::Exited(_)
+                | End::Failed(_)
+                | End::Rejected(_)) => {
                     return end;
                 }
             }
@@ -204,7 +230,14 @@ impl Life {
             (End::Failed(why), _) if exit.how == How::ByItself => {
                 End::Failed(format!("{why}; {exit}"))
             }
-            (end @ (End::Failed(_) | End::Stopped | End::Exited(_) | End::Again), _) => end,
+            (
+                end @ (End::Failed(_)
+                | End::Rejected(_)
+                | End::Stopped
+                | End::Exited(_)
+                | End::Again),
+                _,
+            ) => end,
         }
     }
 
@@ -272,7 +305,13 @@ impl Life {
             self.log.clone(),
             self.upward.clone(),
             &self.connector.version,
+            self.offers_mgp(),
         )
+    }
+
+    /// to every server, but for one whose entry says `mgp = false`.
+    pub(super) fn offers_mgp(&self) -> bool {
+        !self.spec.mgp.suppressed
     }
 
     /// Handshake, first lists, then on until told to end.
@@ -281,38 +320,87 @@ impl Life {
         link: &Arc<Link>,
         shake: impl Future<Output = Result<Spoken, Trouble>>,
     ) -> End {
+        let patience = self.spec.limits.start_timeout;
         let start = async {
-            self.handle.met(shake.await?);
-            // First, so that no change is missed after the lists were fetched.
-            link.listen();
-            link.listens().await;
-            let lists = Lists::fetch(link, self.before.clone()).await;
+            let met = tokio::time::timeout(patience, async {
+                self.handle.met(shake.await?);
+                // First, so that no change is missed after the lists were fetched.
+                link.listen();
+                link.listens().await;
+                Ok::<(), Trouble>(())
+            });
+            met.await.map_err(|_| Trouble::Failed(self.too_slow()))??;
+            // A person takes their time, and that is not the server's.
+            self.permitted(link).await.map_err(Trouble::Rejected)?;
+            let before = self.before.clone().under(Arc::new(self.terms(link)));
+            let lists = tokio::time::timeout(patience, Lists::fetch(link, before, &self.watch));
+            let lists = lists.await.unwrap_or_else(|_| Err(self.too_slow()));
             lists.map_err(Trouble::Failed)
         };
-        let start = tokio::time::timeout(self.spec.limits.start_timeout, start);
         let lists = tokio::select! {
             lists = start => lists,
             end = self.ordered() => return end,
         };
         match lists {
-            Err(_) => return End::Failed(self.too_slow()),
-            Ok(Err(Trouble::Failed(why))) => return End::Failed(why),
-            Ok(Err(Trouble::Again(spoken))) => {
+            Err(Trouble::Failed(why)) => return End::Failed(why),
+            Err(Trouble::Rejected(why)) => return End::Rejected(why),
+            Err(Trouble::Again(spoken)) => {
                 self.handle.met(spoken);
                 return End::Again;
             }
-            Ok(Ok(lists)) => {
+            Ok(lists) => {
                 let connected = ServerMsg::Connected(self.attempt, link.clone(), Box::new(lists));
                 if self.me.tell(connected).is_err() {
                     return End::Failed("its supervisor is gone".into());
                 }
             }
         }
-        let end = self.ordered().await;
-        if matches!(end, End::Stopped) {
-            link.drain(self.connector.drain).await;
+        let end = tokio::select! {
+            end = self.ordered() => end,
+            end = self.tended(link) => end,
+        };
+        if let (End::Stopped, Some(order)) = (&end, self.orders.how_to_stop.get()) {
+            tokio::select! {
+                () = self.farewell(link, *order) => {}
+                () = self.orders.kill.raised() => return End::Failed(self.failure()),
+            }
         }
         end
+    }
+
+    /// Resolves when it may run with what it has: what it declared and what its entry says it needs
+    /// has been decided (MGP-277).
+    async fn permitted(&self, link: &Arc<Link>) -> Result<(), String> {
+        let Some(keeper) = self.keeper.get() else {
+            return Ok(());
+        };
+        keeper.meets(link);
+        keeper.needs(&self.declared(link));
+        let waits = |names: &[String]| {
+            let waits = ServerMsg::Waits(self.attempt, names.to_vec());
+            let _ = self.me.tell(waits);
+        };
+        let settled = keeper.settled(waits).await;
+        settled.map_err(|rejected| rejected.to_string())
+    }
+
+    /// What its entry and its own declaration say it needs.
+    fn declared(&self, link: &Link) -> Vec<String> {
+        let said = link.mgp().active();
+        let said = said.map_or(&[][..], |active| &active.peer.permissions_required);
+        let all = self.spec.mgp.permissions_required.iter().chain(said);
+        let all: std::collections::BTreeSet<&String> = all.collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// What its tools are judged by.
+    fn terms(&self, link: &Link) -> Terms {
+        let said = link.mgp().active();
+        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        Terms {
+            trust: risk::trust(self.spec.mgp.trust_level, claimed),
+            rules: self.spec.tools.clone(),
+        }
     }
 
     /// Resolves when somebody wants this life to end.
@@ -352,6 +440,8 @@ pub(super) enum End {
     Exited(child::Exit),
     /// Something is wrong with it.
     Failed(String),
+    /// It may not run as it is, and starting it again does not change that.
+    Rejected(String),
     /// Nothing is wrong with it, but it must be spoken to otherwise from its first word on.
     Again,
 }
@@ -361,7 +451,7 @@ impl End {
         match self {
             Self::Stopped => "it was stopped".into(),
             Self::ByItself | Self::Exited(_) => "its process ended".into(),
-            Self::Failed(why) => why.clone(),
+            Self::Failed(why) | Self::Rejected(why) => why.clone(),
             Self::Again => "it is started again".into(),
         }
     }
@@ -371,6 +461,7 @@ impl End {
         match self {
             Self::Stopped => (Exit::Clean, "stopped".into()),
             Self::Failed(why) => (Exit::Failed(why.clone()), why),
+            Self::Rejected(why) => (Exit::Rejected(why.clone()), why),
             Self::ByItself => (Exit::Clean, "its process ended".into()),
             Self::Again => {
                 let why = "it cannot be spoken to";

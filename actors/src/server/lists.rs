@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use mgp_engine::catalog::{Kind, Offer};
 use mgp_engine::freshness::Freshness;
+use mgp_engine::pins::PinMode;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
 use crate::link::{Link, List};
+use crate::pins::PinsHandle;
 
 /// Pages fetched of one list; a server that always names a next page ends here.
 const MAX_PAGES: usize = 1_000;
@@ -40,6 +42,13 @@ impl Fresh {
     }
 }
 
+/// Holds tools against their pins before anybody sees them.
+#[derive(Debug, Clone)]
+pub(super) struct Watch {
+    pub(super) pins: PinsHandle,
+    pub(super) mode: PinMode,
+}
+
 /// One list, all its pages together.
 #[derive(Debug)]
 struct Whole {
@@ -61,42 +70,66 @@ impl Lists {
     ///
     /// # Errors
     /// In words, which list could not be fetched and why.
-    pub(super) async fn fetch(link: &Arc<Link>, before: Offer) -> Result<Fresh, String> {
+    pub(super) async fn fetch(
+        link: &Arc<Link>,
+        before: Offer,
+        watch: &Watch,
+    ) -> Result<Fresh, String> {
         let mut lists = Self::default();
         for list in [List::Tools, List::Prompts, List::Resources] {
             lists.fill(link, list).await?;
         }
-        Ok(lists.read(before).await)
+        lists.read(before, watch).await
     }
 
     /// One list again; it stays as it was when it cannot be had.
-    pub(super) async fn fetch_one(link: &Arc<Link>, list: List, before: Offer) -> Fresh {
+    pub(super) async fn fetch_one(
+        link: &Arc<Link>,
+        list: List,
+        before: Offer,
+        watch: &Watch,
+    ) -> Fresh {
         let mut lists = Self::default();
-        if let Err(why) = lists.fill(link, list).await {
+        let fetched = lists.fill(link, list).await;
+        let read = match fetched {
+            Ok(()) => lists.read(before.clone(), watch).await,
+            Err(why) => Err(why),
+        };
+        read.unwrap_or_else(|why| {
             link.log.note(&why);
-            lists.notes.push(why);
-        }
-        lists.read(before).await
+            Fresh {
+                offer: before,
+                kinds: Vec::new(),
+                notes: vec![why],
+            }
+        })
     }
 
-    /// Schemas take their time to compile, so this is no work for the threads that carry calls.
-    async fn read(self, before: Offer) -> Fresh {
-        let kinds = self.lists.iter().map(|list| list.kind).collect();
+    /// Schemas take their time to compile, and pins lie on the disk, so this is no work for the
+    /// threads that carry calls.
+    async fn read(self, before: Offer, watch: &Watch) -> Result<Fresh, String> {
+        let kinds: Vec<Kind> = self.lists.iter().map(|list| list.kind).collect();
         let Self { lists, notes } = self;
+        let (watch, tools) = (watch.clone(), kinds.contains(&Kind::Tools));
         let reading = tokio::task::spawn_blocking(move || {
-            lists.iter().fold(before, |offer, list| {
+            let offer = lists.iter().fold(before, |offer, list| {
                 let offer = offer.with(list.kind, &list.definitions);
                 match list.freshness {
                     Some(freshness) => offer.fresh(list.kind, freshness),
                     None => offer,
                 }
-            })
+            });
+            if tools {
+                watch.pins.see(offer.server(), offer.tools(), watch.mode)?;
+            }
+            Ok(offer)
         });
-        Fresh {
-            offer: reading.await.expect("reading lists does not panic"),
+        let offer: Result<Offer, String> = reading.await.expect("reading lists does not panic");
+        Ok(Fresh {
+            offer: offer?,
             kinds,
             notes,
-        }
+        })
     }
 
     async fn fill(&mut self, link: &Arc<Link>, list: List) -> Result<(), String> {

@@ -118,7 +118,7 @@ impl Life {
     /// A server that closes the connection at a question it does not know is one that does not
     /// speak it.
     async fn ask_alone(&self, place: Place<'_>) -> Result<Option<Outcome>, String> {
-        let meta = crate::link::wrapped(None, &self.connector.version);
+        let meta = crate::link::wrapped(None, &self.connector.version, self.offers_mgp());
         let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
         match place.ask_alone(DISCOVER, frame.into()).await {
             Ok(answer) => Ok(answer.as_ref().map(outcome)),
@@ -175,7 +175,7 @@ impl Life {
     }
 
     fn initialize(&self) -> Bytes {
-        let params = handshake::params(&self.connector.version);
+        let params = handshake::params(&self.connector.version, self.offers_mgp());
         jsonrpc::request("0", "initialize", Some(&params)).into()
     }
 

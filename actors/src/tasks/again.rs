@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use crate::errand::Errand;
 use crate::relay::rounds::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, Outcome, Request, Routes};
+use crate::trace::Trace;
 
 /// How the call of a task is made once more.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Again {
     pub method: ByteString,
     /// Its params, as JSON text.
     pub params: Option<ByteString>,
+    /// What ties all its rounds together.
+    pub trace: Trace,
 }
 
 /// Resolves with the outcome of a call that needs nothing more.
@@ -42,6 +45,7 @@ pub(super) async fn whole(errand: &Errand, again: &Again) -> Outcome {
             exchange: errand.exchange.clone(),
             method: again.method.clone(),
             params: Some(params.into()),
+            trace: again.trace.clone(),
         };
         outcome = again.routes.answer(request).await?;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::tasks::Step;
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::refusal::{Refusal, Rendered};
 
 use super::again::{Again, whole};
@@ -20,7 +20,7 @@ pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again
     if let (Some(errand), Some(again)) = (&kept.errand, &again) {
         tokio::select! {
             outcome = follow(&tasks, &kept, errand, again) => {
-                tasks.end(&kept, step(errand, outcome)).await;
+                tasks.end(&kept, step(errand, outcome, again.caller.dialect())).await;
             }
             () = &mut time => errand.exchange.cancel(),
         }
@@ -65,7 +65,7 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
 }
 
 /// What the outcome of a call means to its task.
-fn step(errand: &Errand, outcome: Outcome) -> Step {
+fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> Step {
     let refusal = match (outcome, errand.exchange.lacking()) {
         (Ok(result), _) => return Step::Complete(String::from_utf8_lossy(&result).into_owned()),
         (Err(Refusal::Cancelled), None) => return Step::Cancel,
@@ -74,12 +74,12 @@ fn step(errand: &Errand, outcome: Outcome) -> Step {
         },
         (Err(refusal), _) => refusal,
     };
-    failed(&refusal)
+    failed(&refusal, dialect)
 }
 
-/// The end of a task whose call was refused.
-pub(super) fn failed(refusal: &Refusal) -> Step {
-    match refusal.render(Version::MODERN) {
+/// The end of a task whose call was refused, in the words of who called.
+pub(super) fn failed(refusal: &Refusal, dialect: Dialect) -> Step {
+    match refusal.render_in(dialect) {
         Rendered::Error(error) => Step::Fail(error),
         Rendered::Result(result) => Step::Complete(result),
     }
@@ -90,5 +90,5 @@ pub(super) fn too_large(bytes: usize) -> Step {
     let words = format!(
         "the call is done, but its result of {bytes} bytes finds no room: the results of all tasks together take {MAX_BYTES} bytes at most"
     );
-    failed(&Refusal::Broken(words))
+    failed(&Refusal::Broken(words), Version::MODERN.into())
 }

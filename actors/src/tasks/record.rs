@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mgp_engine::tasks::{Status, Step, Task};
+use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,7 @@ impl Record {
                 server: self.server.clone(),
                 reason: "the kernel was restarted while the task was under way".into(),
             };
-            keeper::failed(&lost)
+            keeper::failed(&lost, Version::MODERN.into())
         });
         let mut task = Task::new(self.created_ms, self.ttl_ms, POLL_MS);
         let ended = task.step(self.updated_ms, end);

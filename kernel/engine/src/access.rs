@@ -9,7 +9,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -54,6 +54,12 @@ impl Defaults {
     #[must_use]
     pub fn of(&self, server: &ServerId) -> DefaultPolicy {
         self.servers.get(server).copied().unwrap_or(self.kernel)
+    }
+
+    /// True when every server is open to who has no entry.
+    fn open(&self) -> bool {
+        let mut all = self.servers.values().chain([&self.kernel]);
+        all.all(|policy| *policy == DefaultPolicy::OptOut)
     }
 }
 
@@ -110,13 +116,41 @@ struct Rules {
     tools: HashMap<Box<str>, Vec<Entry>>,
 }
 
+impl Rules {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.tools.values().flatten().chain(&self.whole)
+    }
+}
+
+/// Everything one agent was given.
+#[derive(Debug, Default)]
+struct Held {
+    servers: HashMap<ServerId, Rules>,
+    /// The generation in which it became what it is.
+    since: u64,
+}
+
 /// Everything a call is decided by; never changes, is replaced.
 #[derive(Clone, Debug)]
 pub struct Table {
-    agents: HashMap<AgentId, HashMap<ServerId, Rules>>,
+    agents: HashMap<AgentId, Arc<Held>>,
     defaults: Defaults,
     as_of_ms: u64,
     generation: u64,
+    /// The generation in which the defaults became what they are.
+    defaults_since: u64,
+}
+
+/// For whom lists are made together: those of one audience see the same of every server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Audience {
+    /// Sees everything.
+    All,
+    /// Has no entries, so that the default policies of this generation decide.
+    Common(u64),
+    /// Has entries of its own, which are what they are since the first of these generations; with the
+    /// default policies of the second.
+    Agent(AgentId, u64, u64),
 }
 
 /// What was decided, and by what.
@@ -148,38 +182,123 @@ impl Table {
         now_ms: u64,
         generation: u64,
     ) -> Self {
-        let mut agents: HashMap<AgentId, HashMap<ServerId, Rules>> = HashMap::new();
-        for granted in grants.all() {
-            if grants.force(granted, authority, now_ms) != Force::InForce {
-                continue;
-            }
-            let Subject::Agent(agent) = &granted.grant.subject else {
-                continue;
-            };
-            let servers = agents.entry(agent.clone()).or_default();
-            let list = match &granted.grant.resource {
-                Resource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
-                Resource::Tool(server, tool) => {
-                    let rules = servers.entry(server.clone()).or_default();
-                    rules.tools.entry(tool.as_str().into()).or_default()
-                }
-                Resource::Permission(_) => continue,
-            };
-            list.push(Entry::of(granted));
-        }
-        let lists = agents.values_mut().flat_map(HashMap::values_mut);
-        for rules in lists {
-            let tools = rules.tools.values_mut();
-            for list in tools.chain([&mut rules.whole]) {
-                list.sort_by_key(Entry::rank);
-            }
-        }
-        Self {
-            agents,
+        let empty = Self {
+            agents: HashMap::new(),
             defaults,
             as_of_ms: now_ms,
             generation,
+            defaults_since: generation,
+        };
+        let agents = grants.all().filter_map(|g| match &g.grant.subject {
+            Subject::Agent(agent) => Some(agent.clone()),
+            Subject::Server(_) => None,
+        });
+        let all: BTreeSet<AgentId> = agents.collect();
+        empty.next(&all, grants, authority, now_ms, generation)
+    }
+
+    /// The table after something changed for these agents; for others everything stays.
+    #[must_use]
+    pub fn next(
+        &self,
+        changed: &BTreeSet<AgentId>,
+        grants: &Grants,
+        authority: &Authority,
+        now_ms: u64,
+        generation: u64,
+    ) -> Self {
+        let now_ms = now_ms.max(self.as_of_ms);
+        let mut agents = self.agents.clone();
+        for agent in changed {
+            let servers = servers(agent, grants, authority, now_ms);
+            let since = generation;
+            match servers.is_empty() {
+                true => agents.remove(agent),
+                false => agents.insert(agent.clone(), Arc::new(Held { servers, since })),
+            };
         }
+        Self {
+            agents,
+            as_of_ms: now_ms,
+            generation,
+            ..self.clone()
+        }
+    }
+
+    /// The table with other default policies.
+    #[must_use]
+    pub fn with_defaults(&self, defaults: Defaults, generation: u64) -> Self {
+        Self {
+            defaults,
+            generation,
+            defaults_since: generation,
+            ..self.clone()
+        }
+    }
+
+    /// Which table it is.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The default policies.
+    #[must_use]
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// For whom lists are made that this caller may read.
+    #[must_use]
+    pub fn audience(&self, principal: &Principal) -> Audience {
+        let Principal::Agent(agent) = principal else {
+            return Audience::All;
+        };
+        match self.agents.get(agent) {
+            Some(held) => Audience::Agent(agent.clone(), held.since, self.defaults_since),
+            None if self.defaults.open() => Audience::All,
+            None => Audience::Common(self.defaults_since),
+        }
+    }
+
+    /// True when everybody sees the same.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.agents.is_empty() && self.defaults.open()
+    }
+
+    /// Whether the server as a whole is open to the caller: its prompts and resources, what it says
+    /// unasked.
+    #[must_use]
+    pub fn opens(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        self.decide(principal, server, None, now_ms).permission == Permission::Allow
+    }
+
+    /// Whether the caller knows of the server at all: it is open to it, or one of its tools is.
+    #[must_use]
+    pub fn sees(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        let whole = self.decide(principal, server, None, now_ms);
+        let Principal::Agent(agent) = principal else {
+            return true;
+        };
+        let rules = self.agents.get(agent).and_then(|h| h.servers.get(server));
+        let mut tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        whole.permission == Permission::Allow
+            || tools.any(|tool| {
+                let of_tool = self.decide(principal, server, Some(tool), now_ms);
+                of_tool.permission == Permission::Allow
+            })
+    }
+
+    /// Agents who have an entry that ended by `now_ms`, though it was in force when the table was made.
+    #[must_use]
+    pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
+        let ended = |held: &Held| {
+            let mut entries = held.servers.values().flat_map(Rules::entries);
+            entries.any(|entry| !entry.counts(now_ms))
+        };
+        let agents = self.agents.iter().filter(|(_, held)| ended(held));
+        agents.map(|(agent, _)| agent.clone()).collect()
     }
 
     /// Decides one call; without a tool, whether the server as a whole is open. `tool` is the server's
@@ -203,7 +322,7 @@ impl Table {
         let rules = self
             .agents
             .get(agent)
-            .and_then(|servers| servers.get(server));
+            .and_then(|held| held.servers.get(server));
         let of_tool = rules
             .zip(tool)
             .and_then(|(rules, tool)| rules.tools.get(tool));
@@ -248,10 +367,41 @@ impl Table {
     /// right but wasteful.
     #[must_use]
     pub fn next_end_ms(&self) -> Option<u64> {
-        let rules = self.agents.values().flat_map(HashMap::values);
-        let entries = rules.flat_map(|rules| rules.tools.values().flatten().chain(&rules.whole));
+        let rules = self.agents.values().flat_map(|held| held.servers.values());
+        let entries = rules.flat_map(Rules::entries);
         entries.filter_map(|entry| entry.not_after_ms).min()
     }
+}
+
+/// What counts at `now_ms` of an agent's grants, by server.
+fn servers(
+    agent: &AgentId,
+    grants: &Grants,
+    authority: &Authority,
+    now_ms: u64,
+) -> HashMap<ServerId, Rules> {
+    let mut servers: HashMap<ServerId, Rules> = HashMap::new();
+    for granted in grants.of(&Subject::Agent(agent.clone())) {
+        if grants.force(granted, authority, now_ms) != Force::InForce {
+            continue;
+        }
+        let list = match &granted.grant.resource {
+            Resource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
+            Resource::Tool(server, tool) => {
+                let rules = servers.entry(server.clone()).or_default();
+                rules.tools.entry(tool.as_str().into()).or_default()
+            }
+            Resource::Permission(_) => continue,
+        };
+        list.push(Entry::of(granted));
+    }
+    for rules in servers.values_mut() {
+        let tools = rules.tools.values_mut();
+        for list in tools.chain([&mut rules.whole]) {
+            list.sort_by_key(Entry::rank);
+        }
+    }
+    servers
 }
 
 impl Decision<'_> {

@@ -7,6 +7,7 @@ mod front;
 mod item;
 mod list;
 mod offer;
+mod sifted;
 mod view;
 
 use std::borrow::Cow;
@@ -26,7 +27,8 @@ use list::{Edition, List};
 pub use item::{BadItem, DEFINITION_MAX, NAME_MAX, Prompt, Resource, ResourceTemplate, Tool};
 pub use list::Paging;
 pub use offer::{Counts, ITEMS_MAX, LIST_MAX, Offer, Rejected, TEMPLATES_MAX};
-pub use view::{Kind, Readers, View};
+pub use sifted::Sifted;
+pub use view::{Form, Kind, Readers, View};
 
 /// Where a URI leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl Catalog {
             view: View::All,
             paging: paging.clone(),
             generation: 0,
+            told: false,
         };
         Self {
             generation: 0,
@@ -103,6 +106,7 @@ impl Catalog {
             view,
             paging: self.paging.clone(),
             generation: self.generation + 1,
+            told: false,
         }
     }
 
@@ -168,7 +172,7 @@ impl Catalog {
         }
     }
 
-    /// A page of a list, for a client of that era: the whole result object,
+    /// A page of a list, for a client that reads it in that form: the whole result object,
     /// `{"tools":[…],"nextCursor":"…"}`.
     ///
     /// # Errors
@@ -179,10 +183,11 @@ impl Catalog {
         view: &View,
         kind: Kind,
         cursor: Option<&str>,
-        era: Era,
+        form: impl Into<Form>,
     ) -> Result<Bytes, BadCursor> {
+        let form = form.into();
         match (self.front(view), cursor) {
-            (Some(front), cursor) => front.list(kind, era).page(cursor, era),
+            (Some(front), cursor) => front.list(kind, form).page(cursor, form.era),
             (None, None) => Ok(format!("{{\"{}\":[]}}", kind.member()).into()),
             (None, Some(_)) => Err(BadCursor),
         }
@@ -217,7 +222,7 @@ impl Catalog {
     /// As modern clients read it: definitions as their servers sent them, from which the other form
     /// is made.
     fn list(&self, view: &View, kind: Kind) -> Option<&List> {
-        let list = self.front(view)?.list(kind, Era::Modern);
+        let list = self.front(view)?.list(kind, Era::Modern.into());
         Some(list)
             .map(|list| &**list)
             .filter(|list| !list.is_empty())

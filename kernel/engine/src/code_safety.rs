@@ -8,7 +8,6 @@
 //! It keeps an honest author from mistakes and a dishonest one from the plain ways; it is no sandbox.
 //! From [`Level::Strict`] on only listed modules can be imported at all, which is what to rely on.
 
-mod arguments;
 mod fold;
 mod javascript;
 mod policy;
@@ -19,7 +18,6 @@ mod scan;
 mod tree;
 mod value;
 
-pub use arguments::{Code, code_arguments};
 pub use policy::{
     ALLOWED_IMPORTS, BLOCKED_IMPORTS, BLOCKED_PATTERNS, DEFAULT_CODE_BYTES, Declaration, Floor,
     Level, Policy,

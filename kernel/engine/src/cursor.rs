@@ -39,6 +39,9 @@ pub struct Cursor {
     pub view: View,
     /// Who reads that form of it.
     pub readers: Readers,
+    /// The form of it with the level of each tool.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
     /// The list's generation when the cursor was made.
     pub generation: u64,
     /// How many entries the client had then.
@@ -93,6 +96,7 @@ mod tests {
             kind: Kind::Resources,
             view,
             readers: Readers::Legacy,
+            told: false,
             generation: 3,
             offset: 1000,
             last: "file:///ü \"x\"".into(),

@@ -8,6 +8,7 @@
 
 mod log;
 mod operation;
+mod signed;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use self::operation::{
     BadDigits, BadOperation, Change, Grant, GrantId, IDS_MAX, Issuer, NAME_MAX, Operation,
     OperationId, Place, Resource, Revoke, Subject, TEXT_MAX,
 };
+pub use self::signed::{Signed, Unreadable};
 
 /// Most issuers whose logs are kept: admin nodes of a cluster, each admitted by a person. Another
 /// one's operations are refused.
@@ -235,6 +237,34 @@ impl Grants {
     /// Every grant of everyone, whether it counts or not.
     pub fn all(&self) -> impl Iterator<Item = &Granted> {
         self.granted.values().flat_map(BTreeMap::values)
+    }
+
+    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    #[must_use]
+    pub fn named(&self, id: GrantId) -> Option<&Granted> {
+        let first = Place {
+            issuer: Issuer([0; 32]),
+            sequence: 0,
+        };
+        let from = (id, first, OperationId([0; 32]));
+        let mut all = self.granted.values();
+        all.find_map(|of_subject| {
+            let (key, granted) = of_subject.range(from..).next()?;
+            (key.0 == id).then_some(granted)
+        })
+    }
+
+    /// Whom a change concerns.
+    #[must_use]
+    pub fn subjects(&self, change: &Change) -> BTreeSet<Subject> {
+        let told = match change {
+            Change::Grant(grant) => Some(&grant.subject),
+            Change::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
+            Change::Revoke(Revoke::Ids(_)) => None,
+        };
+        let revoked = change.revoked().iter().filter_map(|id| self.named(*id));
+        let revoked = revoked.map(|granted| &granted.grant.subject);
+        revoked.chain(told).cloned().collect()
     }
 
     /// Whether a grant counts, and why not. `now_ms` is in milliseconds since 1970.

@@ -6,28 +6,36 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod access;
+pub mod approvals;
 pub mod attribution;
 pub mod audit;
+pub mod bearer;
 pub mod calendar;
 pub mod catalog;
 pub mod code_safety;
 pub mod cursor;
+pub mod duties;
 pub mod env;
 pub mod freshness;
 pub mod grants;
+pub mod health;
 pub mod index;
+pub mod journal;
 pub mod levels;
 pub mod lifecycle;
 pub mod moment;
 pub mod names;
+pub mod node_key;
 pub mod parked;
 pub mod permissions;
 pub mod pins;
 pub mod questions;
+pub mod rates;
 pub mod reload;
 pub mod restart;
 pub mod retries;
 pub mod risk;
+pub mod roster;
 pub mod schema;
 pub mod seal;
 pub mod spec;

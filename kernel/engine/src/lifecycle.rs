@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use mgp_protocol::mgp::lifecycle::Reason;
 use serde::{Deserialize, Serialize};
 
 use crate::moment::Moment;
@@ -100,6 +101,31 @@ impl Why {
             Self::ServerRequest => "server_request",
         }
     }
+
+    /// What the server itself is told: MGP knows five reasons. `None` when it is the one who said it.
+    #[must_use]
+    pub const fn told(self) -> Option<Reason> {
+        match self {
+            Self::OperatorRequest => Some(Reason::OperatorRequest),
+            Self::ConfigurationChange | Self::Deregistered => Some(Reason::ConfigurationChange),
+            Self::ResourceLimit => Some(Reason::ResourceLimit),
+            Self::IdleTimeout => Some(Reason::IdleTimeout),
+            Self::KernelShutdown => Some(Reason::KernelShutdown),
+            Self::ServerRequest => None,
+        }
+    }
+}
+
+impl From<Reason> for Why {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::OperatorRequest => Self::OperatorRequest,
+            Reason::ConfigurationChange => Self::ConfigurationChange,
+            Reason::ResourceLimit => Self::ResourceLimit,
+            Reason::IdleTimeout => Self::IdleTimeout,
+            Reason::KernelShutdown => Self::KernelShutdown,
+        }
+    }
 }
 
 impl fmt::Display for Why {
@@ -169,6 +195,45 @@ pub struct IllegalTransition {
     pub state: State,
     /// What was told.
     pub event: Event,
+}
+
+/// What a server says of itself has no meaning where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it says that it went from {said_from:?} to {said_to:?}, but it is {state}: ignored")]
+pub struct Implausible {
+    state: State,
+    said_from: String,
+    said_to: String,
+}
+
+/// What a server's own word that it went from one state to another means (MGP-144): it may begin its
+/// end, or say that it is broken. Anything else it says is not its to decide, or never was so.
+///
+/// # Errors
+/// [`Implausible`] for all that it cannot say in this state.
+pub fn said(state: State, from: &str, to: &str, reason: &str) -> Result<Event, Implausible> {
+    let fits = from.is_empty() || from == state.as_str();
+    if fits && state == State::Connected && to == State::Draining.as_str() {
+        return Ok(Event::StopRequested(Why::ServerRequest));
+    }
+    let lives = matches!(state, State::Connected | State::Draining);
+    if fits && lives && to == State::Error.as_str() {
+        let reason = match reason {
+            "" => "it says that it is in error".to_owned(),
+            reason => format!("it says that it is in error: {}", shown(reason)),
+        };
+        return Ok(Event::Failed(reason));
+    }
+    Err(Implausible {
+        state,
+        said_from: shown(from),
+        said_to: shown(to),
+    })
+}
+
+/// As much of a server's words as people are shown, a bound on what it can write into every log.
+fn shown(words: &str) -> String {
+    words.chars().take(200).collect()
 }
 
 /// One server's state, why it is in it and since when.
@@ -326,6 +391,57 @@ mod tests {
         }
         let why = serde_json::to_string(&Why::KernelShutdown).unwrap();
         assert_eq!(why, format!("\"{}\"", Why::KernelShutdown));
+    }
+
+    /// MGP-144: a server may say that it drains or is broken; it cannot connect itself, undo a drain,
+    /// end another way or speak of a past that was not.
+    #[test]
+    fn a_server_says_of_itself_only_what_can_be() {
+        let drains = Ok(Event::StopRequested(Why::ServerRequest));
+        assert_eq!(said(Connected, "connected", "draining", ""), drains);
+        assert_eq!(said(Connected, "", "draining", "any"), drains);
+        let broken = said(Draining, "draining", "error", "disk full").unwrap();
+        let reason = "it says that it is in error: disk full";
+        assert_eq!(broken, Event::Failed(reason.into()));
+        for state in State::ALL {
+            for from in State::ALL.iter().map(|s| s.as_str()).chain(["", "asleep"]) {
+                for to in State::ALL.iter().map(|s| s.as_str()).chain(["", "asleep"]) {
+                    if let Ok(event) = said(state, from, to, "") {
+                        let step = at(state).apply(event, Moment::START).unwrap();
+                        assert_eq!(step.to.as_str(), to);
+                        assert!(from.is_empty() || from == state.as_str());
+                        assert!(matches!(step.to, Draining | Error));
+                    }
+                }
+            }
+        }
+        let long = "x".repeat(10_000);
+        assert!(
+            said(Connected, &long, &long, &long)
+                .unwrap_err()
+                .to_string()
+                .len()
+                < 600
+        );
+    }
+
+    /// MGP-140: each reason of the document is one of ours, and is said again as itself.
+    #[test]
+    fn a_reason_is_told_as_the_document_names_it() {
+        for why in [
+            Why::OperatorRequest,
+            Why::ConfigurationChange,
+            Why::ResourceLimit,
+            Why::IdleTimeout,
+            Why::KernelShutdown,
+        ] {
+            let told = why.told().unwrap();
+            assert_eq!(Why::from(told), why);
+            let word = serde_json::to_string(&told).unwrap();
+            assert_eq!(word, format!("\"{why}\""));
+        }
+        assert_eq!(Why::Deregistered.told(), Some(Reason::ConfigurationChange));
+        assert_eq!(Why::ServerRequest.told(), None);
     }
 
     /// MGP-128, MGP-129: a crash is an error, then a restart, then connected again.

@@ -34,6 +34,18 @@ pub struct Rules {
     pub all_or_nothing: bool,
 }
 
+impl Default for Rules {
+    /// A person is asked, and no server is turned away.
+    fn default() -> Self {
+        Self {
+            policy: Policy::Interactive,
+            configured: BTreeSet::new(),
+            exceptions: BTreeSet::new(),
+            all_or_nothing: false,
+        }
+    }
+}
+
 /// A decision of the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
@@ -478,6 +490,26 @@ impl Gate {
             permissions,
             waiting,
         })
+    }
+
+    /// What of a question is still open, by full name.
+    #[must_use]
+    pub fn open(&self, request: &str) -> Vec<PermissionType> {
+        let open = self.needs.iter().filter(|(_, state)| match state {
+            State::Pending { request: of } | State::Deferred { request: of } => of == request,
+            State::Approved { .. } | State::Denied { .. } | State::Lapsed => false,
+        });
+        open.map(|(permission, _)| permission.clone()).collect()
+    }
+
+    /// True while the operator has said nothing of one of these, not even that it is put off.
+    #[must_use]
+    pub fn undecided(&self, words: &[String]) -> bool {
+        let pending = |permission: &PermissionType| {
+            matches!(self.needs.get(permission), Some(State::Pending { .. }))
+        };
+        let mut all = words.iter().flat_map(|word| PermissionType::read(word));
+        all.any(|permission| pending(&permission))
     }
 
     /// Another number whenever anything changed.

@@ -1,6 +1,8 @@
 //! Pins of tool definitions: a tool whose description or schema changes after it was approved goes
 //! back to pending. What a person read and approved is not swapped for something else.
 
+mod difference;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -9,6 +11,8 @@ use mgp_protocol::splice::{members, quoted};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+pub use self::difference::difference;
+
 /// Most tools pinned of one server. Of what is beyond, nothing is known, so it counts as pending.
 pub const PINS_MAX: usize = 10_000;
 
@@ -16,12 +20,13 @@ pub const PINS_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 64;
 
 /// What a changed tool comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
     /// Nothing is pinned.
     Off,
     /// It is pending and told of, and can be called.
+    #[default]
     Warn,
     /// It is pending, and neither shown nor called until it is approved.
     Block,
@@ -165,6 +170,9 @@ struct Pinned {
     approved: Pin,
     by: Option<String>,
     pending: Option<Pin>,
+    /// A person said no to what is pending.
+    #[serde(default)]
+    denied: bool,
 }
 
 /// A tool that waits for a person.
@@ -195,7 +203,7 @@ pub enum Seen {
         changed: Vec<Part>,
         /// It was not known yet that it changed: to be stored and told of.
         news: bool,
-        /// It is neither shown nor called.
+        /// It is neither shown nor called: so the mode says, or a person.
         blocked: bool,
     },
     /// [`PINS_MAX`] tools of this server are pinned.
@@ -254,19 +262,22 @@ impl Pins {
                 approved: pin,
                 by: None,
                 pending: None,
+                denied: false,
             };
             tools.insert(tool.to_owned(), first);
             return Seen::First;
         };
         if known.approved == pin {
             known.pending = None;
+            known.denied = false;
             return Seen::Same;
         }
         let news = known.pending.replace(pin) != Some(pin);
+        known.denied &= !news;
         Seen::Changed {
             changed: known.approved.changed(&pin),
             news,
-            blocked,
+            blocked: blocked || known.denied,
         }
     }
 
@@ -297,16 +308,47 @@ impl Pins {
             approved: pin,
             by: Some(by.to_owned()),
             pending: None,
+            denied: false,
         };
         Ok(())
     }
 
-    /// Everything that waits, by server and tool.
+    /// A person said no to the definition with this pin: it stays away until it is what it was, or
+    /// something else again.
+    ///
+    /// # Errors
+    /// [`NotApproved`] when that is not what waits.
+    pub fn deny(&mut self, server: &ServerId, tool: &str, pin: Pin) -> Result<(), NotApproved> {
+        let known = self.0.get_mut(server).and_then(|tools| tools.get_mut(tool));
+        match known.and_then(|known| Some((known.pending?, known))) {
+            Some((pending, known)) if pending == pin => {
+                known.denied = true;
+                Ok(())
+            }
+            Some((pending, _)) => Err(NotApproved::ChangedAgain {
+                tool: crate::names::canonical(server, tool),
+                now: Box::new(pending),
+            }),
+            None => {
+                let name = crate::names::canonical(server, tool);
+                Err(NotApproved::NothingPending(name))
+            }
+        }
+    }
+
+    /// The pin that counts as approved; `None` for a tool never seen.
+    #[must_use]
+    pub fn approved(&self, server: &ServerId, tool: &str) -> Option<Pin> {
+        let known = self.0.get(server)?.get(tool)?;
+        Some(known.approved)
+    }
+
+    /// Everything that waits for a person, by server and tool.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
         let all = self.0.iter().flat_map(|(server, tools)| {
             tools.iter().filter_map(move |(tool, pinned)| {
-                let pin = pinned.pending?;
+                let pin = pinned.pending.filter(|_| !pinned.denied)?;
                 Some(Pending {
                     server: server.clone(),
                     tool: tool.clone(),
@@ -410,6 +452,28 @@ mod tests {
         );
         assert_eq!(PinMode::default_for(true), PinMode::Block);
         assert_eq!(PinMode::default_for(false), PinMode::Warn);
+    }
+
+    /// What a person said no to stays away under each mode, until it is something else.
+    #[test]
+    fn what_was_denied_stays_away() {
+        let mut pins = Pins::default();
+        let see = |pins: &mut Pins, text| {
+            let seen = pins.see(&server(), "add", pin(text), PinMode::Warn);
+            seen.is_blocked()
+        };
+        see(&mut pins, TOOL);
+        assert!(pins.deny(&server(), "add", pin(EVIL)).is_err());
+        assert!(!see(&mut pins, EVIL));
+        assert!(pins.deny(&server(), "add", pin(TOOL)).is_err());
+        pins.deny(&server(), "add", pin(EVIL)).unwrap();
+        assert!(see(&mut pins, EVIL));
+        assert!(pins.pending().is_empty(), "it is not asked about again");
+        let other = EVIL.replace("ssh", "aws");
+        assert!(!see(&mut pins, &other));
+        assert_eq!(pins.pending().len(), 1);
+        see(&mut pins, TOOL);
+        assert!(!see(&mut pins, EVIL), "and its denial with it");
     }
 
     /// An approval is of what was read, not of what it has become since.

@@ -50,7 +50,11 @@ fn by_id(specs: &[ServerSpec]) -> BTreeMap<&ServerId, &ServerSpec> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::permissions::Rules;
+    use crate::pins::PinMode;
     use crate::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
 
     fn spec(id: &str, url: &str) -> ServerSpec {
@@ -63,7 +67,11 @@ mod tests {
             autostart: true,
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
+            default_policy: None,
             mgp: MgpDeclaration::default(),
+            tools: Arc::default(),
+            permissions: Rules::default(),
+            pin: PinMode::default(),
         }
     }
 

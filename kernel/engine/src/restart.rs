@@ -13,6 +13,8 @@ pub enum Exit {
     Clean,
     /// With one; the text says which.
     Failed(String),
+    /// It may not run as it is, whoever starts it: that is for a person to change.
+    Rejected(String),
 }
 
 /// What to do about it.
@@ -88,7 +90,9 @@ impl Restarts {
 
     fn policy_restarts(&self, exit: &Exit) -> bool {
         match (self.rules.policy, exit) {
-            (RestartPolicy::Never, _) | (RestartPolicy::OnFailure, Exit::Clean) => false,
+            (RestartPolicy::Never, _)
+            | (RestartPolicy::OnFailure, Exit::Clean)
+            | (_, Exit::Rejected(_)) => false,
             (RestartPolicy::OnFailure, Exit::Failed(_)) | (RestartPolicy::Always, _) => true,
         }
     }
@@ -119,7 +123,7 @@ impl Restarts {
     fn park(&self, exit: &Exit, now: Moment) -> Verdict {
         let last = match exit {
             Exit::Clean => "it ended by itself",
-            Exit::Failed(reason) => reason,
+            Exit::Failed(reason) | Exit::Rejected(reason) => reason,
         };
         let RestartRules {
             max_restarts,

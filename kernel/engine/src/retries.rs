@@ -107,6 +107,13 @@ impl Retries {
         }
     }
 
+    /// Of a tool that is called in the place of another: it has no retries and no fallback of its own.
+    #[must_use]
+    pub fn of_fallback(mut self) -> Self {
+        self.over = true;
+        self
+    }
+
     /// Judges the error that a try ended with at `now`. `chance` spreads the waits of many callers: 0 adds
     /// nothing, 255 adds a quarter.
     pub fn failed(&mut self, error: &PeerError, chance: u8, now: Moment) -> Decision {

@@ -92,7 +92,7 @@ fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
     let cause = |level, why: String| Cause { level, why };
     let mut out = vec![cause(
         floor(trust),
-        format!("its server is {}", trust_name(trust)),
+        format!("its server is {}", trust.as_str()),
     )];
     let declared = said.and_then(|said| said.risk_level);
     out.push(match declared {
@@ -136,14 +136,6 @@ fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
         ));
     }
     out
-}
-
-fn trust_name(trust: TrustLevel) -> &'static str {
-    match trust {
-        TrustLevel::Trusted => "trusted",
-        TrustLevel::Standard => "standard",
-        TrustLevel::Sandboxed => "sandboxed",
-    }
 }
 
 /// What the operator wants to be asked about.

@@ -4,9 +4,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::access::DefaultPolicy;
+
+use crate::duties::ToolRules;
+use crate::permissions::Rules;
+use crate::pins::PinMode;
 
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +27,28 @@ pub struct ServerSpec {
     pub restart: RestartRules,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
+    /// Who may call its tools where nothing was granted or denied; the kernel's own policy when
+    /// `None`, but see [`ServerSpec::policy`].
+    pub default_policy: Option<DefaultPolicy>,
     /// `[servers.mgp]`: what it is declared to speak and to need.
     pub mgp: MgpDeclaration,
+    /// The operator's word on its tools.
+    pub tools: Arc<ToolRules>,
+    /// How its permissions are decided.
+    pub permissions: Rules,
+    /// What a tool of its comes to that is not what it was.
+    pub pin: PinMode,
+}
+
+impl ServerSpec {
+    /// The default policy it has of its own. A server that is trusted least is closed until somebody
+    /// opens it, unless its entry says otherwise.
+    #[must_use]
+    pub fn policy(&self) -> Option<DefaultPolicy> {
+        let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
+        self.default_policy
+            .or_else(|| sandboxed.then_some(DefaultPolicy::OptIn))
+    }
 }
 
 /// How the kernel reaches a server.
@@ -153,6 +179,18 @@ pub enum TrustLevel {
     Standard,
     /// Vouched for by the operator.
     Trusted,
+}
+
+impl TrustLevel {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sandboxed => "sandboxed",
+            Self::Standard => "standard",
+            Self::Trusted => "trusted",
+        }
+    }
 }
 
 /// `[servers.mgp]`.

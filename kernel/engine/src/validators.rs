@@ -12,6 +12,7 @@ mod network;
 mod paths;
 mod patterns;
 mod programs;
+mod quiet;
 mod readonly;
 mod roles;
 mod sandbox;
@@ -19,6 +20,8 @@ mod sql;
 mod views;
 
 use serde_json::{Value, json};
+
+pub use quiet::is_light;
 
 use arguments::{Arguments, Leaf};
 use roles::Role;
@@ -65,6 +68,12 @@ impl Validator {
     }
 }
 
+/// True for the names under which tools take code.
+#[must_use]
+pub fn is_code(argument: &str) -> bool {
+    roles::of_key(argument) == Role::Code
+}
+
 /// The validators of one tool: made when its definition is read, used at each call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
@@ -87,27 +96,6 @@ impl Validators {
         made
     }
 
-    /// By the member `validator` of a tool's `security`: a name or a list of names. What is neither
-    /// is an unknown name; an absent member or `null` names none.
-    #[must_use]
-    pub fn declared(member: Option<&Value>) -> Self {
-        match member {
-            None | Some(Value::Null) => Self::default(),
-            Some(Value::String(name)) => Self::of([name.as_str()]),
-            Some(Value::Array(names)) => names.iter().fold(Self::default(), |all, name| match name
-                .as_str()
-            {
-                Some(name) => all.and(Self::of([name])),
-                None => all.and(Self::declared(Some(&json!({})))),
-            }),
-            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_))) => {
-                let mut made = Self::default();
-                made.add_unknown(echo(&other.to_string()));
-                made
-            }
-        }
-    }
-
     /// For a tool that declares no validator, by the words of its name (MGP-272). The operator may
     /// switch it off with `none`.
     #[must_use]
@@ -128,6 +116,15 @@ impl Validators {
     pub fn and(mut self, other: Self) -> Self {
         other.chosen.into_iter().for_each(|one| self.add(one));
         self.unknown.extend(other.unknown);
+        self
+    }
+
+    /// With one more, on a condition.
+    #[must_use]
+    pub fn and_if(mut self, holds: bool, one: Validator) -> Self {
+        if holds {
+            self.add(one);
+        }
         self
     }
 
@@ -188,6 +185,8 @@ impl Validators {
 pub struct Call<'a> {
     /// The tool's own name on its server.
     pub tool: &'a str,
+    /// Whether it runs commands, where that is known; else its name and effects tell.
+    pub runs: Option<bool>,
     /// `security.side_effects`, as the server declares them.
     pub side_effects: &'a [String],
     /// `annotations.readOnlyHint`, if the server gives it.
@@ -199,6 +198,19 @@ pub struct Call<'a> {
     pub code_arguments: &'a [String],
     /// The `arguments` of the call, as JSON text.
     pub args: &'a str,
+}
+
+impl Call<'_> {
+    /// Whether a tool of this name and these effects runs commands.
+    #[must_use]
+    pub fn runs_commands(tool: &str, side_effects: &[String]) -> bool {
+        roles::runs_commands(&roles::words(tool)) || side_effects.iter().any(|e| e == "process")
+    }
+
+    fn runs(&self) -> bool {
+        self.runs
+            .unwrap_or_else(|| Self::runs_commands(self.tool, self.side_effects))
+    }
 }
 
 /// Why a call is not forwarded.
@@ -325,7 +337,9 @@ fn judge_code<R>(
     args: &Arguments,
     judge: &impl Fn(&str) -> Result<(), R>,
 ) -> Result<(), No<R>> {
-    let marked = |leaf: &Leaf| leaf.role == Role::Code || call.code_arguments.contains(&leaf.key);
+    let marked = |leaf: &Leaf| {
+        leaf.role == Role::Code || call.code_arguments.iter().any(|name| **name == *leaf.key)
+    };
     let unmarked = |leaf: &Leaf| {
         use Role::{Args, Command, Other, Prose, Sql};
         matches!(leaf.role, Args | Command | Other | Prose | Sql)

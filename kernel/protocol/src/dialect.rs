@@ -26,6 +26,25 @@ pub enum Era {
     Modern,
 }
 
+/// In whose words a client is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    /// The version of MCP it speaks.
+    pub version: Version,
+    /// It negotiated the error codes of MGP.
+    pub mgp: bool,
+}
+
+impl From<Version> for Dialect {
+    /// Plain MCP.
+    fn from(version: Version) -> Self {
+        Self {
+            version,
+            mgp: false,
+        }
+    }
+}
+
 impl Version {
     /// All versions reached by `initialize`.
     pub const LEGACY: [Self; 4] = [

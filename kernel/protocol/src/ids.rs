@@ -100,6 +100,80 @@ pub enum BadServerId {
     Character(char),
 }
 
+impl AgentId {
+    /// What every agent's id begins with.
+    pub const PREFIX: &str = "agent.";
+    /// Longest name behind the prefix, in bytes.
+    pub const MAX_NAME: usize = 128;
+    /// Who shows the kernel's own token.
+    pub const LOCAL: &str = "agent.local";
+    /// Everybody at a door that asks nobody who they are.
+    pub const ANONYMOUS: &str = "agent.anonymous";
+
+    /// Names nobody can be given: they are somebody already.
+    const TAKEN: [&str; 4] = ["local", "anonymous", "operator", "kernel"];
+
+    /// Judges a name given by a person, with or without the prefix.
+    ///
+    /// # Errors
+    /// [`BadAgentName`] says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, BadAgentName> {
+        let name = text.strip_prefix(Self::PREFIX).unwrap_or(text);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        match name.chars().find(|c| !plain(*c)) {
+            Some(c) => Err(BadAgentName::Character(c)),
+            None => Self::of_subject(name),
+        }
+    }
+
+    /// The agent that another authority calls by this name. Letters, digits, `.`, `_` and `-` stand as
+    /// they are, every other byte as `%` and two digits, so that no two names become one.
+    ///
+    /// # Errors
+    /// [`BadAgentName`] for an empty, an overlong and a taken name.
+    pub fn of_subject(subject: &str) -> Result<Self, BadAgentName> {
+        let mut id = String::from(Self::PREFIX);
+        for byte in subject.bytes() {
+            match byte {
+                b'.' | b'_' | b'-' => id.push(char::from(byte)),
+                _ if byte.is_ascii_alphanumeric() => id.push(char::from(byte)),
+                _ => id.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        let name = &id[Self::PREFIX.len()..];
+        if name.is_empty() {
+            return Err(BadAgentName::Empty);
+        }
+        if name.len() > Self::MAX_NAME {
+            return Err(BadAgentName::TooLong(name.len()));
+        }
+        match Self::TAKEN
+            .iter()
+            .find(|taken| name.eq_ignore_ascii_case(taken))
+        {
+            Some(taken) => Err(BadAgentName::Taken(taken)),
+            None => Ok(Self::new(id)),
+        }
+    }
+}
+
+/// Why a text names no agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadAgentName {
+    /// Nothing there.
+    #[error("an agent's name may not be empty")]
+    Empty,
+    /// More than [`AgentId::MAX_NAME`] bytes.
+    #[error("an agent's name has at most {max} characters, this one has {0}", max = AgentId::MAX_NAME)]
+    TooLong(usize),
+    /// A character that would not survive in a log line or a list.
+    #[error("an agent's name is made of letters, digits, '.', '_' and '-'; {0:?} is none of them")]
+    Character(char),
+    /// Somebody is called so already, whom no token and no certificate can name.
+    #[error("{0:?} is a name of the kernel's own; choose another one")]
+    Taken(&'static str),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +186,30 @@ mod tests {
         assert_eq!(
             ServerId::parse(&"a".repeat(49)),
             Err(BadServerId::TooLong(49))
+        );
+    }
+
+    /// One name, one agent: no other authority's name can be made to look like this one.
+    #[test]
+    fn agents_of_other_authorities_never_meet() {
+        let of = |name: &str| AgentId::of_subject(name).unwrap().to_string();
+        assert_eq!(AgentId::parse("alice").unwrap().as_str(), "agent.alice");
+        assert_eq!(AgentId::parse("agent.alice"), AgentId::parse("alice"));
+        assert_eq!(of("alice"), "agent.alice");
+        assert_eq!(of("auth0|7@b"), "agent.auth0%7C7%40b");
+        assert_eq!(of("auth0%7C7"), "agent.auth0%257C7");
+        assert_eq!(of("agent.alice"), "agent.agent.alice");
+        for taken in ["local", "LOCAL", "anonymous", "operator", "kernel"] {
+            assert!(matches!(
+                AgentId::of_subject(taken),
+                Err(BadAgentName::Taken(_))
+            ));
+        }
+        assert_eq!(AgentId::parse("a b"), Err(BadAgentName::Character(' ')));
+        assert_eq!(AgentId::parse("agent."), Err(BadAgentName::Empty));
+        assert_eq!(
+            AgentId::of_subject(&"|".repeat(43)),
+            Err(BadAgentName::TooLong(129))
         );
     }
 }

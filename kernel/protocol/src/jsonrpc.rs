@@ -58,6 +58,8 @@ pub enum Message<'a> {
         method: Cow<'a, str>,
         /// `params`, when present and not null.
         params: Option<&'a RawValue>,
+        /// `trace_id` beside them, as requests extended by MGP may have it.
+        trace: Option<&'a RawValue>,
     },
     /// Wants none.
     Notification {
@@ -102,6 +104,8 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    trace_id: Option<&'a RawValue>,
 }
 
 /// `null` is a value here: `"id": null` and `"result": null` are not the same as nothing.
@@ -282,6 +286,7 @@ impl<'a> Envelope<'a> {
                     id,
                     method,
                     params: self.params,
+                    trace: self.trace_id,
                 }),
                 Some((None, "null")) => Err(wrong("`id` may not be null")),
                 Some((None, _)) => Err(wrong("`id` must be a string or an integer")),

@@ -1,14 +1,19 @@
 //! The words of MGP that the kernel says and reads.
 
 pub mod access;
+pub mod agents;
+pub mod approvals;
 pub mod audit;
 pub mod door;
+pub mod health;
 pub mod kernel;
+pub mod lifecycle;
 pub mod negotiation;
 pub mod permission;
 pub mod security;
 pub mod servers;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::mcp::methods;
@@ -16,7 +21,30 @@ use crate::mcp::methods;
 /// Prefix of every MGP method (MGP §1.5).
 pub const PREFIX: &str = "mgp/";
 
-methods! { "notifications/mgp.audit" => Audit<'_> }
+methods! {
+    "notifications/mgp.audit" => Audit<'_>,
+    "notifications/mgp.lifecycle" => Lifecycle,
+}
+
+/// `notifications/mgp.lifecycle`: a server went from one state to another (MGP §11.4). From a server
+/// it is about itself, from the kernel about one of its servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    /// Which server.
+    #[serde(default)]
+    pub server_id: String,
+    /// Where it stood.
+    #[serde(default)]
+    pub previous_state: String,
+    /// Where it stands now.
+    pub new_state: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+    /// When, in ISO 8601.
+    #[serde(default)]
+    pub timestamp: String,
+}
 
 /// `notifications/mgp.audit`: an event, for a server that negotiated `audit` (MGP §6.3).
 #[derive(Debug)]
@@ -69,6 +97,17 @@ mod tests {
             r#"{"_mgp":{"seq":43},"result":"SUCCESS","n":1e400}"#
         );
         assert_eq!(params("{ }"), r#"{"_mgp":{"seq":43} }"#);
+    }
+
+    /// MGP-143: the members of the document; a server may leave out all but where it stands now.
+    #[test]
+    fn a_step_of_a_server_is_told_whole() {
+        let text = r#"{"server_id":"mind.cerebras","previous_state":"connected","new_state":"draining","reason":"operator_request","timestamp":"2026-02-27T12:00:00.000Z"}"#;
+        let step: Lifecycle = crate::mcp::read(Some(text)).unwrap();
+        assert_eq!(serde_json::to_string(&step).unwrap(), text);
+        let short: Lifecycle = crate::mcp::read(Some(r#"{"new_state":"draining"}"#)).unwrap();
+        assert_eq!(short.previous_state, "");
+        assert!(crate::mcp::read::<Lifecycle>(Some("{}")).is_err());
     }
 
     /// A-11, A-30: one method, three spellings, none of them mixed.

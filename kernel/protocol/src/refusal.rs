@@ -6,7 +6,7 @@ pub mod mgp;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::dialect::{Era, Version};
+use crate::dialect::{Dialect, Era, Version};
 use crate::ids::ServerId;
 use crate::jsonrpc::{
     ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
@@ -372,10 +372,19 @@ impl Refusal {
         }
     }
 
-    /// The whole answer to the request `id`, for a plain MCP caller of this version.
+    /// Renders it in the words of its caller.
     #[must_use]
-    pub fn answer(&self, id: &str, version: Version) -> Vec<u8> {
-        match self.render(version) {
+    pub fn render_in(&self, dialect: Dialect) -> Rendered {
+        match dialect.mgp {
+            true => self.render_mgp(dialect.version),
+            false => self.render(dialect.version),
+        }
+    }
+
+    /// The whole answer to the request `id`.
+    #[must_use]
+    pub fn answer(&self, id: &str, dialect: impl Into<Dialect>) -> Vec<u8> {
+        match self.render_in(dialect.into()) {
             Rendered::Error(error) => crate::jsonrpc::error(id, &error),
             Rendered::Result(result) => crate::jsonrpc::result(id, &result),
         }

@@ -167,7 +167,9 @@ impl Client {
             Message::Notification { method, params } => {
                 listener.notified(&method, params.map_or("{}", RawValue::get))?;
             }
-            Message::Request { id, method, params } => {
+            Message::Request {
+                id, method, params, ..
+            } => {
                 self.serve(id, &method, params, listener).await?;
             }
         }

@@ -10,7 +10,7 @@ Exit codes:
   1  it failed; the message says what to do
   2  the command line or the arguments of a tool are wrong
   3  no kernel is running
-  4  the tool answered, and its answer is an error
+  4  the tool answered, and its answer is an error; or the audit log is damaged
   130  interrupted
 
 Files:
@@ -74,9 +74,29 @@ pub enum Command {
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),
+    /// Give agents names and tokens.
+    #[command(subcommand)]
+    Agents(Agents),
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Show what was done, and whether the log of it is whole.
+    #[command(subcommand)]
+    Audit(Audit),
+    /// Show what waits for your answer.
+    Pending,
+    /// Say yes to what waits.
+    Approve(Approve),
+    /// Say no to what waits, or take a permission back from a server.
+    Deny(Deny),
+    /// Let an agent use a server or a tool, or deny it.
+    Grant(Grant),
+    /// Take a grant or a denial back.
+    Revoke(Revoke),
+    /// Show what is granted and denied.
+    Grants(Grants),
+    /// Say whether an agent may use a server or a tool, and by which rule.
+    Explain(Explain),
     /// Watches over the kernel's children.
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -105,9 +125,9 @@ Starts the kernel when none runs. Everything on stdout is JSON-RPC; messages go 
 Example, in a client's configuration:
   \"mcpServers\": { \"mgp\": { \"command\": \"mgp\", \"args\": [\"stdio\"] } }")]
 pub struct Stdio {
-    /// Name of the agent, shown to people.
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    /// The agent to speak as: one of `mgp agents list`, with its access and no more.
+    #[arg(long, value_name = "NAME", default_value = "agent.local")]
+    pub agent: String,
     /// Show only this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
@@ -187,6 +207,78 @@ pub struct Logs {
     pub lines: usize,
 }
 
+/// `mgp agents …`.
+#[derive(Debug, Subcommand)]
+pub enum Agents {
+    /// Make an agent and show its token, this once.
+    Add(AddAgent),
+    /// Show every agent that has a token.
+    List,
+    /// Take an agent's token away; what the agent has under way ends.
+    Remove(NamedAgent),
+    /// Show how old an agent's token is, or make a new one in its place.
+    Token(AgentToken),
+}
+
+/// `mgp agents add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp agents add alice
+  mgp agents add ci --expires 30d
+
+The token is printed once and kept as a hash. Its holder comes in at the HTTP door with
+`Authorization: Bearer mgp_…`, and is agent.alice.")]
+pub struct AddAgent {
+    /// The agent's name: letters, digits, '.', '_' and '-'.
+    pub name: String,
+    /// How long the token is good: 90s, 45m, 12h, 30d; for ever when not given.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub expires: Option<u64>,
+}
+
+/// An agent by its name.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  mgp agents remove alice")]
+pub struct NamedAgent {
+    /// The agent's name, with or without `agent.`.
+    pub name: String,
+}
+
+/// `mgp agents token`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp agents token alice                        # when it was made, and until when it is good
+  mgp agents token alice --rotate --expires 7d  # a new one; the one before is good for nothing at once")]
+pub struct AgentToken {
+    /// The agent's name, with or without `agent.`.
+    pub name: String,
+    /// Make a new token in place of the one before, and show it this once.
+    #[arg(long)]
+    pub rotate: bool,
+    /// How long the new one is good: 90s, 45m, 12h, 30d; for ever when not given.
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "rotate")]
+    pub expires: Option<u64>,
+}
+
+/// A time like `30d`, in seconds.
+fn span(text: &str) -> Result<u64, String> {
+    let wrong = || "a time is a number and s, m, h or d, like 90s or 30d".to_owned();
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number
+        .checked_mul(seconds)
+        .filter(|all| *all > 0)
+        .ok_or_else(wrong)
+}
+
 /// `mgp tools …`.
 #[derive(Debug, Subcommand)]
 pub enum Tools {
@@ -222,6 +314,134 @@ pub struct Call {
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
+}
+
+/// `mgp audit …`.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Show the last events.
+    Tail(Tail),
+    /// Look at every record of the log, with or without a running kernel.
+    #[command(after_help = "\
+Names each record that was changed, removed, moved or put in.
+Exits with 0 when the log is whole, with 4 when it is not.
+
+Examples:
+  mgp audit verify
+  mgp audit verify --data-dir /backup/mgp --json")]
+    Verify,
+}
+
+/// `mgp audit tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp audit tail
+  mgp audit tail -f --json | jq 'select(.result != \"SUCCESS\")'")]
+pub struct Tail {
+    /// Go on with new events as they come.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many of the last events.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub lines: u64,
+}
+
+/// `mgp approve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp pending
+  mgp approve tobami
+  mgp approve tobami --for 1h --only network.outbound")]
+pub struct Approve {
+    /// The name of the question, as `mgp pending` shows it.
+    pub id: String,
+    /// For how long: 90s, 30m, 1h or 7d; for good when not given.
+    #[arg(long = "for", value_name = "TIME", value_parser = super::approvals::duration)]
+    pub during: Option<u64>,
+    /// Only this part of the question; may be given several times.
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<String>,
+}
+
+/// `mgp deny`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp deny tobami
+  mgp deny tobami --only shell.execute
+  mgp deny tobami --later    # it goes on without, and the question stays
+  mgp deny files network.outbound    # takes back what server files has")]
+pub struct Deny {
+    /// The name of the question, as `mgp pending` shows it; or a server.
+    pub id: String,
+    /// The permission to take back from the server.
+    #[arg(conflicts_with_all = ["only", "later"])]
+    pub permission: Option<String>,
+    /// Only this part of the question; may be given several times.
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<String>,
+    /// Not now: it goes on without, and the question stays open.
+    #[arg(long)]
+    pub later: bool,
+}
+
+/// `mgp grant`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grant agent.local files
+  mgp grant agent.local files/delete --deny --because 'only by hand'
+  mgp grant agent.local files/write --expires 1h")]
+pub struct Grant {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL, by the server's own name for it.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
+    /// Deny instead.
+    #[arg(long)]
+    pub deny: bool,
+    /// When it ends: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; never when not given.
+    #[arg(long, value_name = "TIME", value_parser = super::access::end)]
+    pub expires: Option<u64>,
+    /// Why, for those who read it later.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+}
+
+/// `mgp revoke`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp revoke agent.local files
+  mgp revoke agent.local files/delete")]
+pub struct Revoke {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL: exactly as it was granted or denied.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
+}
+
+/// `mgp grants`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grants
+  mgp grants --agent agent.local --json")]
+pub struct Grants {
+    /// Only of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+}
+
+/// `mgp explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp explain agent.local files/delete
+  mgp explain agent.local files")]
+pub struct Explain {
+    /// The agent.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER/TOOL.
+    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
+    pub place: super::access::Place,
 }
 
 /// `mgp __demo-server`.

@@ -27,6 +27,9 @@ pub enum Failure {
     /// The tool ran and failed; what it said has been shown.
     #[error("the tool answered with an error")]
     ToolError,
+    /// The audit log is not as it was written; what is wrong has been shown.
+    #[error("the audit log is damaged")]
+    Damaged,
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -46,7 +49,7 @@ impl Failure {
             Self::Refused { .. } | Self::NobodyReads | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotRunning(_) => 3,
-            Self::ToolError => 4,
+            Self::ToolError | Self::Damaged => 4,
             Self::Interrupted => 130,
         }
     }

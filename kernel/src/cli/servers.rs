@@ -109,6 +109,15 @@ fn why(server: &Server) -> Option<&str> {
         .filter(|_| server.state != "connected")
 }
 
+/// Its state, and how it is unless that is well.
+fn standing(server: &Server) -> String {
+    let state = plain(&server.state);
+    match server.health.as_deref() {
+        None | Some("healthy") => state,
+        Some(health) => format!("{state} ({})", plain(health)),
+    }
+}
+
 /// One row for each server.
 pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
     let mut table = table(&[
@@ -119,7 +128,7 @@ pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
         let next = server.next_try_ms.map(|ms| format!("in {}", time(ms)));
         table.add_row([
             plain(&server.id),
-            plain(&server.state),
+            standing(server),
             time(server.since_ms),
             server.tools.to_string(),
             pid.unwrap_or_default(),

@@ -37,13 +37,12 @@ pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failu
         }
         connected => connected?,
     };
-    if stdio.server.is_some() || stdio.agent.is_some() {
-        let open = door::Open {
-            server: stdio.server,
-            agent: stdio.agent,
-        };
-        open_door(&mut socket, &open)?;
-    }
+    // A model behind an MCP client is no operator, whoever started the client.
+    let open = door::Open {
+        server: stdio.server,
+        agent: Some(stdio.agent),
+    };
+    open_door(&mut socket, &open)?;
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     pump(&socket, input, output)

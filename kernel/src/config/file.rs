@@ -65,7 +65,13 @@ fn read_table<'t>(
         None => Vec::new(),
     };
     root.finish();
-    let limits = &kernel.limits;
+    let KernelConfig {
+        limits,
+        tools,
+        permissions,
+        pin,
+        ..
+    } = &*kernel;
     read_entries(
         ledger,
         &entries,
@@ -73,6 +79,9 @@ fn read_table<'t>(
             folder,
             env,
             limits,
+            tools,
+            permissions,
+            pin: *pin,
         },
     )
 }

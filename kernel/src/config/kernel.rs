@@ -4,18 +4,30 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mgp_engine::duties::ToolRules;
+use mgp_engine::health::HealthRules;
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
+use mgp_engine::rates::RateRules;
 use mgp_engine::spec::ServerLimits;
+use mgp_protocol::mgp::access::DefaultPolicy;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+use super::audit::Audit;
+use super::oauth::OAuth;
+use super::permissions::{read_permissions, read_pins};
 use super::section::Section;
 use super::server::read_limits;
+use super::tools::{read_confirmation, read_validation};
 
 /// Everything in the configuration that is not a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfig {
     /// `[http]`: the HTTP door.
     pub http: Http,
+    /// `[oauth]`: whose tokens open the HTTP door.
+    pub oauth: OAuth,
     /// `[socket]`: the owner's door.
     pub socket: Socket,
     /// `[data]`: what lasts.
@@ -26,10 +38,26 @@ pub struct KernelConfig {
     pub questions: Questions,
     /// `[lists]`: the merged lists.
     pub lists: Lists,
+    /// `[health]`: how often servers are asked how they are.
+    pub health: HealthRules,
+    /// `[audit]`: what was done, written down.
+    pub audit: Audit,
+    /// `[access]`: who may call what.
+    pub access: Access,
     /// `[log]`: what the kernel writes to stderr.
     pub log: Log,
     /// `[limits]`: what holds for a server whose entry says nothing else.
     pub limits: ServerLimits,
+    /// `[limits]`: how many calls an agent may make.
+    pub rates: RateRules,
+    /// `[validation]`: what holds for the tools of all servers.
+    pub tools: ToolRules,
+    /// `[confirmation]`: a person's yes to dangerous calls.
+    pub confirmation: Confirmation,
+    /// `[permissions]`: how permissions of servers are decided.
+    pub permissions: Rules,
+    /// `[pins]`: what a changed tool comes to.
+    pub pin: PinMode,
 }
 
 /// `[http]`.
@@ -54,8 +82,10 @@ pub struct Http {
 /// `[http] auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// A bearer token.
+    /// A bearer token that the kernel gave out.
     Token,
+    /// A bearer token that the issuer of `[oauth]` gave out.
+    OAuth,
     /// Nothing: every caller is `agent.anonymous`.
     None,
 }
@@ -99,6 +129,36 @@ pub struct Questions {
 pub struct Lists {
     /// Entries on one page of a list.
     pub page_size: usize,
+}
+
+/// `[confirmation]`, but for whether there is any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// Moderate tools, too, need a yes where nobody granted them.
+    pub moderate: bool,
+    /// A question is open this long.
+    pub timeout: Duration,
+    /// Where the caller cannot be asked, the operator is.
+    pub operator_queue: bool,
+}
+
+impl Default for Confirmation {
+    fn default() -> Self {
+        Self {
+            moderate: false,
+            timeout: Duration::from_secs(300),
+            operator_queue: true,
+        }
+    }
+}
+
+/// `[access]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What holds where nothing was granted or denied.
+    pub default_policy: DefaultPolicy,
+    /// Whether an agent that calls a tool denied to it is told so.
+    pub reveal: bool,
 }
 
 /// `[log]`.
@@ -151,6 +211,15 @@ impl Default for Lists {
     }
 }
 
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            default_policy: DefaultPolicy::OptOut,
+            reveal: false,
+        }
+    }
+}
+
 impl Default for Log {
     fn default() -> Self {
         Self {
@@ -161,19 +230,39 @@ impl Default for Log {
 
 const DAY: u64 = 86_400;
 
+/// More calls than a kernel can make in a day.
+const MOST_CALLS: u64 = 1_000_000_000_000;
+
 impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
         self.http.read(root.own("http"));
+        let wanted = self.http.auth == Auth::OAuth;
+        self.oauth.read(root.own("oauth"), wanted, folder);
         read_path(root.own("socket"), "path", folder, &mut self.socket.path);
         read_path(root.own("data"), "dir", folder, &mut self.data.dir);
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
+        read_health(root.own("health"), &mut self.health);
+        self.audit.read(root.own("audit"));
+        self.access.read(root.own("access"));
         self.log.read(root.own("log"));
         let mut limits = root.own("limits");
         read_limits(&mut limits, &mut self.limits);
+        let rates = &mut self.rates;
+        limits.count(
+            "agent_calls_per_minute",
+            0..=MOST_CALLS,
+            &mut rates.per_minute,
+        );
+        limits.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
         limits.finish();
+        read_validation(root.own("validation"), folder, &mut self.tools);
+        let confirmation = root.own("confirmation");
+        read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
+        read_permissions(root.own("permissions"), &mut self.permissions);
+        read_pins(root.own("pins"), &mut self.pin);
     }
 }
 
@@ -205,7 +294,11 @@ impl Http {
                 Err(message) => section.refuse(text.span(), message),
             }
         }
-        let auths = [("token", Auth::Token), ("none", Auth::None)];
+        let auths = [
+            ("token", Auth::Token),
+            ("oauth", Auth::OAuth),
+            ("none", Auth::None),
+        ];
         section.choice("auth", &auths, &mut self.auth);
         section.strings("allowed_hosts", &mut self.allowed_hosts);
         section.strings("allowed_origins", &mut self.allowed_origins);
@@ -262,6 +355,26 @@ impl Lists {
         section.finish();
     }
 }
+
+fn read_health(mut section: Section<'_, '_, '_>, rules: &mut HealthRules) {
+    section.secs("interval_secs", 0..=DAY, &mut rules.interval);
+    section.count("misses", 1..=100, &mut rules.misses);
+    section.finish();
+}
+
+impl Access {
+    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.choice("default_policy", &POLICIES, &mut self.default_policy);
+        section.flag("reveal", &mut self.reveal);
+        section.finish();
+    }
+}
+
+/// `default_policy`, here and in a server's entry.
+pub(super) const POLICIES: [(&str, DefaultPolicy); 2] = [
+    ("opt-out", DefaultPolicy::OptOut),
+    ("opt-in", DefaultPolicy::OptIn),
+];
 
 impl Log {
     fn read(&mut self, mut section: Section<'_, '_, '_>) {

@@ -83,6 +83,37 @@ impl<'l, 's, 't> Section<'l, 's, 't> {
         Section::new(self.ledger, table, named, self.weight, self.unknown)
     }
 
+    /// The tables below a key that stand under names of the user's choice; `path` is the prefix of
+    /// their keys. Without any, `read` is given an absent one, so that its keys are known.
+    pub(super) fn each(
+        &mut self,
+        key: &'static str,
+        path: &'static str,
+        mut read: impl FnMut(&str, &mut Section<'_, 's, 't>),
+    ) {
+        let tables = self.table(key);
+        let (weight, unknown) = (self.weight, Unknown::Refuse);
+        let mut one = |name: &str, table: Option<&'t DeTable<'t>>, ledger: &mut Ledger<'s>| {
+            let named = (format!("{key}.{name:?} of {}", self.name), path);
+            let mut section = Section::new(ledger, table, named, weight, unknown);
+            read(name, &mut section);
+            section.finish();
+        };
+        for (name, value) in tables.into_iter().flatten() {
+            match value.get_ref().as_table() {
+                Some(table) => one(name.get_ref(), Some(table), self.ledger),
+                None => {
+                    let wanted =
+                        format!("`{key}.{}` in {} wants a table", name.get_ref(), self.name);
+                    self.ledger.note(weight, value.span(), wanted);
+                }
+            }
+        }
+        if tables.is_none() {
+            one("", None, self.ledger);
+        }
+    }
+
     /// The value of a key, whatever it is. Asking makes the key known.
     pub(super) fn take(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.known.push(key);
@@ -92,6 +123,12 @@ impl<'l, 's, 't> Section<'l, 's, 't> {
         };
         self.ledger.known.insert(path);
         self.table?.get(key)
+    }
+
+    /// Where something that is not there would stand: the file's beginning.
+    pub(super) fn whole(&self) -> Range<usize> {
+        let first = self.table.and_then(|table| table.keys().next());
+        first.map(Spanned::span).unwrap_or_default()
     }
 
     /// Where a key's value stands.

@@ -1,7 +1,11 @@
 //! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
 
 use std::path::Path;
+use std::sync::Arc;
 
+use mgp_engine::duties::ToolRules;
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
 use mgp_engine::spec::{
     MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
 };
@@ -9,8 +13,11 @@ use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
 use super::Env;
+use super::kernel::POLICIES;
+use super::permissions::read_gate;
 use super::reach::read_reach;
 use super::section::Section;
+use super::tools::{read_each, read_rules};
 
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
@@ -23,6 +30,12 @@ pub(super) struct Background<'b> {
     pub(super) env: &'b Env<'b>,
     /// `[limits]`.
     pub(super) limits: &'b ServerLimits,
+    /// `[validation]`.
+    pub(super) tools: &'b ToolRules,
+    /// `[permissions]`.
+    pub(super) permissions: &'b Rules,
+    /// `[pins]`.
+    pub(super) pin: PinMode,
 }
 
 /// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
@@ -37,9 +50,16 @@ pub(super) fn read_server(
     let (mut autostart, mut limits) = (true, background.limits.clone());
     entry.flag("autostart", &mut autostart);
     read_limits(&mut entry, &mut limits);
+    let mut default_policy = None;
+    let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
+    entry.choice("default_policy", &policies, &mut default_policy);
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
-    let mgp = read_mgp(&mut entry, &mut restart);
+    let mut tools = background.tools.clone();
+    let mgp = read_mgp(&mut entry, &mut restart, &mut tools, background.folder);
+    read_each(&mut entry, &mut tools);
+    let (mut permissions, mut pin) = (background.permissions.clone(), background.pin);
+    read_gate(&mut entry, &mut permissions, &mut pin);
     entry.finish();
     Some(ServerSpec {
         id,
@@ -47,7 +67,11 @@ pub(super) fn read_server(
         autostart,
         restart,
         limits,
+        default_policy,
         mgp,
+        tools: Arc::new(tools),
+        permissions,
+        pin,
     })
 }
 
@@ -96,7 +120,12 @@ fn read_restart(section: &mut Section<'_, '_, '_>, rules: &mut RestartRules) {
 }
 
 /// `[servers.mgp]`, or `mgp = false`.
-fn read_mgp(entry: &mut Section<'_, '_, '_>, restart: &mut RestartRules) -> MgpDeclaration {
+fn read_mgp(
+    entry: &mut Section<'_, '_, '_>,
+    restart: &mut RestartRules,
+    tools: &mut ToolRules,
+    folder: &Path,
+) -> MgpDeclaration {
     let mut mgp = MgpDeclaration::default();
     if let Some(offered) = entry.take("mgp").and_then(|v| v.get_ref().as_bool()) {
         mgp.suppressed = !offered;
@@ -109,6 +138,7 @@ fn read_mgp(entry: &mut Section<'_, '_, '_>, restart: &mut RestartRules) -> MgpD
         mgp.trust_level = read_trust(&mut section, &text);
     }
     read_restart(&mut section, restart);
+    read_rules(&mut section, tools, folder);
     section.finish();
     mgp
 }

@@ -87,7 +87,9 @@ impl Server {
 
     async fn line(&mut self, line: &[u8]) {
         match jsonrpc::parse(line) {
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Message::Request {
+                id, method, params, ..
+            }) => {
                 let params = params.map(RawValue::get);
                 if let Some(outcome) = self.request(&id, &method, params) {
                     self.outbox.answer(&id, outcome).await;

@@ -1,16 +1,22 @@
 //! Where agents come in: the owner's socket and the HTTP door.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_actors::agents::Reception;
+use mgp_actors::belongings::Belongings;
 use mgp_actors::connection;
-use mgp_actors::door::{Auth, HttpDoor, Manners};
+use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_actors::oauth::{OAuth, Place, Source};
 use mgp_actors::session::{SessionLimits, Sessions};
+use mgp_engine::bearer::Policy;
 use mgp_protocol::ids::AgentId;
+use mgp_transports::http::client::Client;
 use mgp_transports::http::guard::Allow;
 use mgp_transports::http::server::{Door, DoorLimits};
+use mgp_transports::http::tls::Tls;
 use mgp_transports::stall::StallGuard;
 use mgp_transports::unix::{self, SocketFile};
 use tokio::net::{UnixListener, UnixStream};
@@ -20,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::hold;
 use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
-use crate::config;
+use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
@@ -56,7 +62,7 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
-        (true, config::Auth::Token) => Some(hold::token(&options.data_dir)?),
+        (true, config::Auth::Token | config::Auth::OAuth) => Some(hold::token(&options.data_dir)?),
         (true, config::Auth::None) | (false, _) => None,
     };
     Ok(Bound {
@@ -78,6 +84,7 @@ impl Bound {
         &mut self,
         options: &UpOptions,
         reception: &Reception,
+        belongings: &Belongings,
         closing: &CancellationToken,
     ) -> Doors {
         self.closing = closing.clone();
@@ -93,7 +100,8 @@ impl Bound {
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
-            self.open_http(door, options, reception);
+            let sessions = self.open_http(door, options, reception);
+            let _ = belongings.sessions.set(sessions);
             Opened {
                 address,
                 token: self.token.as_ref().map(|(token, _)| token.clone()),
@@ -106,7 +114,12 @@ impl Bound {
         }
     }
 
-    fn open_http(&mut self, door: Door, options: &UpOptions, reception: &Reception) {
+    fn open_http(
+        &mut self,
+        door: Door,
+        options: &UpOptions,
+        reception: &Reception,
+    ) -> Arc<Sessions> {
         let kernel = &options.loaded.kernel;
         let limits = SessionLimits {
             max: kernel.http.max_sessions,
@@ -117,12 +130,9 @@ impl Bound {
         self.sessions = Some(sessions.clone());
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
-            sessions,
+            sessions: sessions.clone(),
             old_style: Arc::default(),
-            auth: match &self.token {
-                Some((token, _)) => Auth::Token(blake3::hash(token.as_bytes())),
-                None => Auth::None,
-            },
+            auth: self.auth(kernel, door.addr(), reception),
             manners: Manners {
                 max_body: connection::MAX_FRAME,
                 stream_after: kernel.streams.stream_after,
@@ -143,6 +153,23 @@ impl Bound {
         let answer = move |request, _peer| handler.clone().answer(request);
         let serving = door.serve(limits, allow, answer, self.closing.clone());
         self.open.push(tokio::spawn(serving));
+        sessions
+    }
+
+    /// How callers of the HTTP door show who they are.
+    fn auth(&self, kernel: &KernelConfig, at: SocketAddr, reception: &Reception) -> Auth {
+        let tokens = self.token.as_ref().map(|(token, _)| Tokens {
+            own: blake3::hash(token.as_bytes()),
+            rostered: reception.rostered.clone(),
+        });
+        match (kernel.http.auth, tokens) {
+            (config::Auth::Token, Some(tokens)) => Auth::Token(tokens),
+            (config::Auth::OAuth, tokens) => {
+                let oauth = Arc::new(oauth(&kernel.oauth, at));
+                Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
+            }
+            (config::Auth::None, _) | (config::Auth::Token, None) => Auth::None,
+        }
     }
 
     /// Lets nobody in any more; resolves when HTTP requests under way are answered.
@@ -162,6 +189,32 @@ impl Bound {
         self.visits.close();
         let _ = tokio::time::timeout(LAST_WORDS, self.visits.wait()).await;
     }
+}
+
+/// The kernel as a resource server of OAuth.
+fn oauth(config: &config::OAuth, at: SocketAddr) -> OAuth {
+    let client = || Client::new(Tls::system());
+    let source = match (&config.jwks_file, &config.jwks_url) {
+        (Some(file), _) => Source::File(file.clone()),
+        (None, Some(url)) => Source::Url(client(), url.clone()),
+        (None, None) => Source::Issuer(client()),
+    };
+    let port = at.port();
+    let own = || [at.to_string(), format!("localhost:{port}")].map(|at| format!("http://{at}/mcp"));
+    let place = Place {
+        resources: match &config.resource {
+            Some(resource) => vec![resource.clone()],
+            None => own().to_vec(),
+        },
+        audiences: config.audience.clone(),
+    };
+    let policy = Policy {
+        issuer: config.issuer.clone(),
+        algorithms: config.algorithms.clone(),
+        agent_claim: config.agent_claim.clone(),
+        scopes: config.scopes.clone(),
+    };
+    OAuth::new(policy, source, place)
 }
 
 async fn serve_socket(

@@ -6,7 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fs4::fs_std::FileExt;
+use mgp_actors::access::Books;
+use mgp_actors::roster;
 use mgp_actors::tasks::{self, Record};
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -91,19 +95,61 @@ pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
 /// In words, why the file cannot be read or made, or what is wrong with it.
 pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
     let path = data_dir.join("seal.key");
-    let text = kept(&path)?;
+    let bytes = key(&path, "what clients hold of parked calls and tasks is lost")?;
+    Ok(SealKey::new(bytes))
+}
+
+/// The key this node signs with: made at the first start, never replaced by itself.
+///
+/// # Errors
+/// In words, why the file cannot be read or made, or what is wrong with it.
+pub(super) fn node_key(data_dir: &Path) -> Result<NodeKey, String> {
+    let path = data_dir.join("node.key");
+    let bytes = key(&path, "nothing that was granted or denied holds any more")?;
+    Ok(NodeKey::new(&bytes))
+}
+
+/// What was granted and denied on this node.
+///
+/// # Errors
+/// In words, why it cannot be read, or what is wrong with it and what to do.
+pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
+    let path = data_dir.join("grants.journal");
+    let books = Books::open(&path, node_key(data_dir)?).map_err(|e| e.to_string())?;
+    if let Some(cut) = books.cut() {
+        tracing::warn!("{cut}");
+    }
+    Ok(books)
+}
+
+/// 32 bytes of a key file; `lost` is what removing it costs.
+fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
+    let text = kept(path)?;
     let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok()?;
         u8::from_str_radix(pair, 16).ok()
     };
     let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.map(SealKey::new).ok_or_else(|| {
+    bytes.ok_or_else(|| {
         format!(
-            "{} does not hold 64 hexadecimal digits; remove it, and what clients hold of parked calls and tasks is lost",
+            "{} does not hold 64 hexadecimal digits; put a copy back, or remove it, and {lost}",
             path.display()
         )
     })
+}
+
+/// The key of what is digested in the audit log: made at the first start.
+///
+/// # Errors
+/// In words, why the file cannot be read or made.
+pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
+    let path = data_dir.join("audit.key");
+    // Whatever the file holds is as good a key as it was before.
+    Ok(blake3::derive_key(
+        "mgp 2026-11 audit key",
+        kept(&path)?.as_bytes(),
+    ))
 }
 
 /// Where tasks last.
@@ -118,6 +164,19 @@ pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
 pub(super) fn tasks(data_dir: &Path) -> Result<Vec<Record>, String> {
     let folder = tasks_folder(data_dir);
     tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
+}
+
+/// Where the agents that have a token are kept.
+pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("agents.json")
+}
+
+/// The agents that have a token.
+///
+/// # Errors
+/// In words, why the file cannot be read or what is wrong with it.
+pub(super) fn roster(data_dir: &Path) -> Result<Roster, String> {
+    roster::load(&roster_file(data_dir)).map_err(|e| e.to_string())
 }
 
 /// A secret in an owner-only file: 32 random bytes in hexadecimal, made when the file is empty.
@@ -135,8 +194,10 @@ fn kept(path: &Path) -> Result<String, String> {
     match secret.trim() {
         "" => {
             let new = super::hex(&random::<32>());
+            let folder = path.parent().unwrap_or(Path::new("."));
             writeln!(file, "{new}")
                 .and_then(|()| file.sync_all())
+                .and_then(|()| File::open(folder)?.sync_all())
                 .map_err(explain)?;
             Ok(new)
         }
@@ -175,6 +236,16 @@ mod tests {
         assert_eq!(opened.unwrap(), "record");
         std::fs::write(dir.path().join("seal.key"), "zz").unwrap();
         assert!(seal_key(dir.path()).unwrap_err().contains("hexadecimal"));
+    }
+
+    #[test]
+    fn a_node_keeps_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let issuer = node_key(dir.path()).unwrap().issuer();
+        assert_eq!(node_key(dir.path()).unwrap().issuer(), issuer);
+        let file = dir.path().join("node.key").metadata().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

@@ -93,7 +93,7 @@ async fn round(
 }
 
 /// The era of the servers, and the other one.
-fn eras(talk: Talk) -> [&'static str; 2] {
+pub(crate) fn eras(talk: Talk) -> [&'static str; 2] {
     match talk {
         Talk::Session => ["legacy", "modern"],
         Talk::Alone => ["modern", "legacy"],
@@ -111,7 +111,7 @@ async fn kernel(upstream: &Upstream, ours: &str, theirs: &str) -> Kernel {
 }
 
 /// The process of the server `id`.
-async fn child(kernel: &Kernel, id: &str) -> u32 {
+pub(crate) async fn child(kernel: &Kernel, id: &str) -> u32 {
     let status = kernel.mgp_json(&["status"]).await;
     let mut servers = status["servers"].as_array().into_iter().flatten();
     let server = servers.find(|server| server["id"] == id);

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo build --release --workspace --bins
-//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [lists] [sessions] [startup] [crowd] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [--quick]
 //! ```
 //!
 //! Every part is bounded in calls and in time, and talks to nothing but the loopback.
 
 mod calls;
 mod crowd;
+mod guarded;
 mod lists;
 mod sessions;
 mod startup;
@@ -25,7 +26,7 @@ use mgp_tests::load::{Bounds, Report, Table, Talk, machine};
 #[derive(Debug, Parser)]
 #[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
 struct Options {
-    /// The parts to measure: calls, modern, lists, sessions, startup, crowd; all when none is named.
+    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd; all when none is named.
     parts: Vec<String>,
     /// A tenth of the calls, for a first look.
     #[arg(long)]
@@ -98,6 +99,9 @@ async fn measure(options: &Options) -> Report {
     if options.wants("modern") {
         add(calls::table(options, Talk::Alone).await);
         add(lists::table(options, Talk::Alone).await);
+    }
+    if options.wants("guarded") && options.has_kernel() {
+        add(guarded::table(options).await);
     }
     if options.wants("sessions") && options.has_kernel() {
         add(sessions::table(options).await);

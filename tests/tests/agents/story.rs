@@ -6,13 +6,17 @@ use serde_json::{Value, json};
 /// The ways an agent reaches the server.
 const WAYS: [&str; 2] = ["http", "stdio"];
 
+/// A tool of the server with a member that plain MCP does not know.
+const GUARDED: &str = r#"--tool={"name":"guarded","inputSchema":{"type":"object"},"security":{"risk_level":"safe","validator":"sandbox"}}"#;
+
 /// `tell` makes an agent out of a kind of wire and where it leads; what the agent sees at the
 /// kernel over both doors must be what it sees of the server itself.
 pub(crate) async fn is_the_same_through_the_kernel(tell: impl Fn(&[&str]) -> Program) {
-    let fixture = Program::fixture(&[]);
+    let fixture = Program::fixture(&[GUARDED]);
     let path = fixture.command.as_str();
-    let mut direct = told(&tell(&["stdio", path, "--stdio"])).await;
+    let mut direct = told(&tell(&["stdio", path, "--stdio", GUARDED])).await;
     let tools = tools(&mut direct);
+    assert!(tools.to_string().contains("guarded"), "{tools}");
     for way in WAYS {
         let kernel = Kernel::start(&fixture.entry("it")).await;
         kernel.connected(&["it"]).await;

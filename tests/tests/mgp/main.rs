@@ -1,1 +1,22 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
+
+mod access;
+mod approvals;
+mod audit;
+mod code_safety;
+mod confirmation;
+mod errors;
+mod escapes;
+mod health;
+mod identity;
+mod kills;
+mod lifecycle;
+mod made;
+mod negotiation;
+mod oauth;
+mod permissions;
+mod pins;
+mod retries;
+mod scene;
+mod security;
+mod validators;

@@ -82,9 +82,10 @@ impl Relay {
             params.push_str(&format!(",{}:{json}", quoted(name)));
         }
         params.push('}');
-        let params = self.stamped(task.request, &params, true);
+        let params = self.stamped(task.request, task.link, &params, true);
         let outgoing = Outgoing {
             tool: None,
+            leave: None,
             server: &task.link.server,
             method,
             params: &params,

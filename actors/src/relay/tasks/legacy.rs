@@ -51,7 +51,7 @@ impl Relay {
         let about: words::About<'_> = mcp::read(Some(params))?;
         let id = text(about.task_id, "taskId")?;
         let missing = || unknown(about.task_id);
-        let task = self.tasks.find(&request.caller, &id).ok_or_else(missing)?;
+        let task = self.task(&request.caller, &id).ok_or_else(missing)?;
         let (era, own) = match &task.maker {
             Maker::Legacy { task: own } => (Era::Legacy, own),
             Maker::Modern { task: own } => (Era::Modern, own),
@@ -69,6 +69,7 @@ impl Relay {
         let own_json = quoted(own);
         let outgoing = Outgoing {
             tool: None,
+            leave: None,
             server: &task.server,
             method: &request.method,
             params,
@@ -86,7 +87,7 @@ impl Relay {
     /// [`Refusal::UnknownMethod`] where no server lists its tasks.
     pub async fn list_tasks(&self, request: &Request) -> Outcome {
         self.knows_experiment(request)?;
-        let mut links = self.links(&request.caller.view);
+        let mut links = self.links(&request.caller);
         links.retain(|link| experiment(link).is_some_and(|peer| peer.capabilities.tasks_list));
         if links.is_empty() {
             return Err(Refusal::UnknownMethod("tasks/list".into()));
@@ -175,7 +176,7 @@ impl Relay {
 
     /// What `initialize` says of tasks, as far as they work through the kernel.
     pub(in crate::relay) fn with_experiment(&self, capabilities: &str, caller: &Caller) -> String {
-        let links = self.links(&caller.view);
+        let links = self.links(caller);
         let mut peers = links.iter().filter_map(experiment);
         let said = match (caller.version, &caller.view, peers.next()) {
             (Version::V2025_11_25, View::All, Some(_)) => Some(ALL),

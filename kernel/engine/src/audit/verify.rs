@@ -4,6 +4,7 @@
 //! words as it has wounds.
 
 mod diagnosis;
+mod words;
 
 use serde::Deserialize;
 
@@ -186,6 +187,15 @@ impl Verifier {
         Self {
             known,
             ..Self::default()
+        }
+    }
+
+    /// Nothing looked at yet of the part of a log that goes on after `anchor`.
+    #[must_use]
+    pub fn after(anchor: Head, known: Option<Head>) -> Self {
+        Self {
+            trimmed: Some(anchor),
+            ..Self::new(known)
         }
     }
 

@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
-use mgp_protocol::dialect::Era;
 use mgp_protocol::splice::{Splice, member};
 
 use super::item::{Definition, Prompt, Resource, ResourceTemplate, Tool, renamed};
 use super::list::{Edition, Entry, List, Lists};
 use super::offer::Offer;
-use super::{Kind, ResourceRoute};
+use super::{Form, Kind, ResourceRoute};
 use crate::uris::{self, WRAPPED};
 
 /// One view: its lists, and its tables for calls.
@@ -94,8 +93,8 @@ impl Front {
         }
     }
 
-    pub(super) fn list(&self, kind: Kind, era: Era) -> &Arc<List> {
-        self.lists[kind as usize].of(era)
+    pub(super) fn list(&self, kind: Kind, form: Form) -> &Arc<List> {
+        self.lists[kind as usize].of(form)
     }
 
     /// Whose a URI is that is not wrapped.
@@ -141,12 +140,14 @@ fn entry(key: &Arc<str>, text: &Arc<str>) -> Entry {
         key: Arc::clone(key),
         text: Arc::clone(text),
         legacy: None,
+        level: None,
     }
 }
 
 fn own_tool_entries(offer: &Offer) -> Vec<Entry> {
     let own = |tool: &Arc<Tool>| Entry {
         legacy: legacy_tool(offer, tool),
+        level: Some(tool.duties.risk.level),
         ..entry(&tool.own_name, &tool.raw)
     };
     offer.tools.items.iter().map(own).collect()
@@ -155,6 +156,7 @@ fn own_tool_entries(offer: &Offer) -> Vec<Entry> {
 fn tool_entries(offer: &Offer) -> impl Iterator<Item = Entry> {
     offer.tools.items.iter().map(|tool| Entry {
         legacy: legacy_tool(offer, tool).map(|raw| renamed(&raw, "name", &tool.shown)),
+        level: Some(tool.duties.risk.level),
         ..entry(&tool.shown, &tool.shown_raw)
     })
 }
@@ -226,6 +228,7 @@ fn resource_entry(resource: &Resource, owners: &HashMap<Arc<str>, Option<Arc<Res
         text: renamed(&resource.raw, "uri", &wrapped),
         key: wrapped.into(),
         legacy: None,
+        level: None,
     }
 }
 

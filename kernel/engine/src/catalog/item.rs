@@ -10,6 +10,7 @@ use mgp_protocol::splice::{Splice, members, quoted};
 use serde_json::value::RawValue;
 
 use super::Kind;
+use crate::duties::{Duties, Terms};
 use crate::names;
 use crate::schema::{BadSchema, InputSchema, OutputSchema};
 use crate::uris::{BadTemplate, Template, URI_MAX};
@@ -59,7 +60,7 @@ pub enum BadItem {
 }
 
 /// A tool, and everything a call of it needs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tool {
     /// Whose it is.
     pub server: ServerId,
@@ -77,6 +78,8 @@ pub struct Tool {
     pub output: Option<Arc<OutputSchema>>,
     /// The arguments that `Mcp-Param-*` headers repeat, as `inputSchema` says.
     pub param_headers: Arc<[ParamHeader]>,
+    /// What holds for each call.
+    pub duties: Arc<Duties>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     pub(super) shown_raw: Arc<str>,
@@ -128,7 +131,7 @@ pub struct ResourceTemplate {
 pub(super) trait Definition: Sized {
     const KIND: Kind;
     /// Reads a definition that is a single line.
-    fn read(server: &ServerId, raw: &str) -> Result<Self, BadItem>;
+    fn read(server: &ServerId, raw: &str, terms: &Terms) -> Result<Self, BadItem>;
     /// What the server knows it by.
     fn own(&self) -> &Arc<str>;
     /// What agents know it by when it stands alone.
@@ -142,10 +145,20 @@ pub(super) trait Definition: Sized {
     }
 }
 
+impl Tool {
+    /// The same tool under other terms.
+    pub(super) fn under(&self, terms: &Terms) -> Self {
+        Self {
+            duties: Arc::new(Duties::read(&self.raw, &self.own_name, terms)),
+            ..self.clone()
+        }
+    }
+}
+
 impl Definition for Tool {
     const KIND: Kind = Kind::Tools;
 
-    fn read(server: &ServerId, raw: &str) -> Result<Self, BadItem> {
+    fn read(server: &ServerId, raw: &str, terms: &Terms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
         let Named {
@@ -174,6 +187,7 @@ impl Definition for Tool {
                 .map_err(BadItem::OutputSchema)?
                 .map(Arc::new),
             param_headers: param_headers.transpose()?.unwrap_or_default().into(),
+            duties: Arc::new(Duties::read(raw, &name.text, terms)),
             legacy_raw: legacy_raw(raw),
             raw: raw.into(),
             shown_raw,
@@ -200,7 +214,7 @@ impl Definition for Tool {
 impl Definition for Prompt {
     const KIND: Kind = Kind::Prompts;
 
-    fn read(server: &ServerId, raw: &str) -> Result<Self, BadItem> {
+    fn read(server: &ServerId, raw: &str, _terms: &Terms) -> Result<Self, BadItem> {
         let name = Fields::of(raw)?.own("name", NAME_MAX)?;
         let Named {
             own_name,
@@ -236,7 +250,7 @@ impl Definition for Prompt {
 impl Definition for Resource {
     const KIND: Kind = Kind::Resources;
 
-    fn read(server: &ServerId, raw: &str) -> Result<Self, BadItem> {
+    fn read(server: &ServerId, raw: &str, _terms: &Terms) -> Result<Self, BadItem> {
         let uri = Fields::of(raw)?.own("uri", URI_MAX)?;
         Ok(Self {
             server: server.clone(),
@@ -257,7 +271,7 @@ impl Definition for Resource {
 impl Definition for ResourceTemplate {
     const KIND: Kind = Kind::Templates;
 
-    fn read(server: &ServerId, raw: &str) -> Result<Self, BadItem> {
+    fn read(server: &ServerId, raw: &str, _terms: &Terms) -> Result<Self, BadItem> {
         let uri = Fields::of(raw)?.own("uriTemplate", URI_MAX)?;
         Ok(Self {
             server: server.clone(),

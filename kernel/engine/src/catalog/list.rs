@@ -1,12 +1,13 @@
 //! One list as agents get it: pages made once, and the way from a cursor into them.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mgp_protocol::dialect::Era;
+use mgp_protocol::mgp::security::{RiskLevel, with_effective};
 
-use super::{Kind, Readers, View};
+use super::{Form, Kind, Readers, View};
 use crate::cursor::{BadCursor, Cursor, CursorKey};
 
 /// A page ends once it has this many bytes, whatever the number of its entries: with one definition
@@ -20,6 +21,8 @@ pub(super) struct Entry {
     pub(super) text: Arc<str>,
     /// The definition for legacy clients, where they could not read it as it is.
     pub(super) legacy: Option<Arc<str>>,
+    /// Of a tool: the level that decisions on it rest on.
+    pub(super) level: Option<RiskLevel>,
 }
 
 impl Entry {
@@ -28,6 +31,19 @@ impl Entry {
             key: Arc::clone(&self.key),
             text: Arc::clone(self.legacy.as_ref().unwrap_or(&self.text)),
             legacy: None,
+            level: self.level,
+        }
+    }
+
+    /// With its level, for those who are told.
+    fn told(&self) -> Self {
+        let text = match self.level {
+            Some(level) => with_effective(&self.text, level).into(),
+            None => Arc::clone(&self.text),
+        };
+        Self {
+            text,
+            ..self.clone()
         }
     }
 }
@@ -59,6 +75,8 @@ pub(super) struct Edition {
     pub(super) paging: Paging,
     /// Tells a list from its earlier ones.
     pub(super) generation: u64,
+    /// For clients that are told the level of each tool.
+    pub(super) told: bool,
 }
 
 /// A list in the forms that the two eras read; one and the same where nothing differs.
@@ -66,6 +84,9 @@ pub(super) struct Edition {
 pub(super) struct Lists {
     pub(super) modern: Arc<List>,
     pub(super) legacy: Arc<List>,
+    /// The same with the level of each tool, by era; made when the first client asks that is told, as
+    /// most kernels have none.
+    told: Arc<[OnceLock<Arc<List>>; 2]>,
 }
 
 impl Lists {
@@ -86,18 +107,28 @@ impl Lists {
         } else {
             Readers::All
         };
-        let previous = previous.map(|lists| &lists.modern);
-        let modern = List::make(kind, readers, edition, previous, entries);
+        let before = previous.map(|lists| &lists.modern);
+        let modern = List::make(kind, readers, edition, before, entries);
+        let legacy = legacy.unwrap_or_else(|| Arc::clone(&modern));
+        let same = |lists: &&Self| {
+            Arc::ptr_eq(&lists.modern, &modern) && Arc::ptr_eq(&lists.legacy, &legacy)
+        };
+        let told = previous.filter(same).map(|lists| Arc::clone(&lists.told));
         Self {
-            legacy: legacy.unwrap_or_else(|| Arc::clone(&modern)),
+            told: told.unwrap_or_default(),
+            legacy,
             modern,
         }
     }
 
-    pub(super) fn of(&self, era: Era) -> &Arc<List> {
-        match era {
-            Era::Legacy => &self.legacy,
-            Era::Modern => &self.modern,
+    pub(super) fn of(&self, form: Form) -> &Arc<List> {
+        let (plain, told) = match form.era {
+            Era::Legacy => (&self.legacy, &self.told[0]),
+            Era::Modern => (&self.modern, &self.told[1]),
+        };
+        match form.told && plain.kind == Kind::Tools {
+            true => told.get_or_init(|| plain.told()),
+            false => plain,
         }
     }
 }
@@ -148,6 +179,40 @@ impl List {
         Arc::new(list)
     }
 
+    /// The list for clients that are told the level of each tool.
+    fn told(&self) -> Arc<Self> {
+        let edition = Edition {
+            view: self.edition.view.clone(),
+            paging: self.edition.paging.clone(),
+            generation: self.edition.generation,
+            told: true,
+        };
+        let entries = self.entries.iter().map(Entry::told).collect();
+        Self::make(self.kind, self.readers, &Arc::new(edition), None, entries)
+    }
+
+    /// The entries of it that somebody may see, as a list of its own: its cursors lead nowhere else.
+    pub(super) fn sifted(&self, mark: u64, keep: impl Fn(&str) -> bool) -> Arc<Self> {
+        let kept = self.entries.iter().filter(|entry| keep(&entry.key));
+        let edition = Edition {
+            view: self.edition.view.clone(),
+            paging: self.edition.paging.clone(),
+            generation: mark,
+            told: self.edition.told,
+        };
+        let entries = kept.cloned().collect();
+        Self::make(self.kind, self.readers, &Arc::new(edition), None, entries)
+    }
+
+    /// Bytes of all its pages together.
+    pub(super) fn size(&self) -> usize {
+        self.pages.iter().map(|page| page.body.len()).sum()
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.edition.generation
+    }
+
     pub(super) fn same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.entries == other.entries
     }
@@ -175,9 +240,10 @@ impl List {
             view,
             paging,
             generation,
+            told,
         } = &*self.edition;
         let cursor = Cursor::open(text, &paging.key)?;
-        let own = cursor.kind == self.kind && cursor.view == *view;
+        let own = cursor.kind == self.kind && cursor.view == *view && cursor.told == *told;
         if !own || !cursor.readers.include(era) {
             return Err(BadCursor);
         }
@@ -220,6 +286,7 @@ impl List {
             kind: self.kind,
             view: self.edition.view.clone(),
             readers: self.readers,
+            told: self.edition.told,
             generation: self.edition.generation,
             offset,
             last: self.entries[offset - 1].key.to_string(),

@@ -1,6 +1,6 @@
 //! What one server offers: its four lists, read and bounded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use mgp_protocol::ids::ServerId;
 
 use super::Kind;
 use super::item::{BadItem, Definition, Prompt, Resource, ResourceTemplate, Tool};
+use crate::duties::Terms;
 use crate::freshness::Freshness;
 
 /// Most entries of one list of one server. The largest known server has some hundreds.
@@ -41,6 +42,7 @@ impl fmt::Display for Rejected {
 #[derive(Clone, Debug)]
 pub struct Offer {
     server: ServerId,
+    terms: Arc<Terms>,
     pub(super) makes_tasks: bool,
     pub(super) tools: Shelf<Tool>,
     pub(super) prompts: Shelf<Prompt>,
@@ -67,6 +69,7 @@ impl Offer {
     pub fn new(server: ServerId) -> Self {
         Self {
             server,
+            terms: Arc::default(),
             makes_tasks: false,
             tools: Shelf::default(),
             prompts: Shelf::default(),
@@ -80,10 +83,31 @@ impl Offer {
     #[must_use]
     pub fn with<T: AsRef<str>>(mut self, kind: Kind, definitions: &[T]) -> Self {
         match kind {
-            Kind::Tools => self.tools = self.tools.read(&self.server, definitions),
-            Kind::Prompts => self.prompts = self.prompts.read(&self.server, definitions),
-            Kind::Resources => self.resources = self.resources.read(&self.server, definitions),
-            Kind::Templates => self.templates = self.templates.read(&self.server, definitions),
+            Kind::Tools => self.tools = self.tools.read((&self.server, &self.terms), definitions),
+            Kind::Prompts => {
+                self.prompts = self.prompts.read((&self.server, &self.terms), definitions)
+            }
+            Kind::Resources => {
+                self.resources = self
+                    .resources
+                    .read((&self.server, &self.terms), definitions)
+            }
+            Kind::Templates => {
+                self.templates = self
+                    .templates
+                    .read((&self.server, &self.terms), definitions)
+            }
+        }
+        self
+    }
+
+    /// The same offer of a server that is held to these terms: what each of its tools is judged by.
+    #[must_use]
+    pub fn under(mut self, terms: Arc<Terms>) -> Self {
+        if self.terms != terms {
+            let tools = self.tools.items.iter();
+            self.tools.items = tools.map(|tool| Arc::new(tool.under(&terms))).collect();
+            self.terms = terms;
         }
         self
     }
@@ -92,7 +116,10 @@ impl Offer {
     #[must_use]
     pub fn taking(mut self, kind: Kind, other: &Self) -> Self {
         match kind {
-            Kind::Tools => self.tools = other.tools.clone(),
+            Kind::Tools => {
+                self.tools = other.tools.clone();
+                self.terms = Arc::clone(&other.terms);
+            }
             Kind::Prompts => self.prompts = other.prompts.clone(),
             Kind::Resources => self.resources = other.resources.clone(),
             Kind::Templates => self.templates = other.templates.clone(),
@@ -118,6 +145,25 @@ impl Offer {
     pub fn making_tasks(mut self, makes_tasks: bool) -> Self {
         self.makes_tasks = makes_tasks;
         self
+    }
+
+    /// The same offer without the tools of these names.
+    #[must_use]
+    pub fn without(mut self, hidden: &BTreeSet<String>) -> Self {
+        if !hidden.is_empty() {
+            let tools = self.tools.items.iter();
+            let shown = tools.filter(|tool| !hidden.contains(&*tool.own_name));
+            self.tools.items = shown.cloned().collect();
+        }
+        self
+    }
+
+    /// What calls of its tools need, each once, as the server spells it.
+    #[must_use]
+    pub fn permissions(&self) -> Vec<String> {
+        let tools = self.tools.items.iter();
+        let all: BTreeSet<&String> = tools.flat_map(|tool| &tool.duties.permissions).collect();
+        all.into_iter().cloned().collect()
     }
 
     /// How long its list of one kind may be kept; `None` when there is no such list, which is no
@@ -153,6 +199,15 @@ impl Offer {
             resources: self.resources.items.len(),
             templates: self.templates.items.len(),
         }
+    }
+
+    /// What its server says of its tools and nobody understands.
+    pub fn odd(&self) -> impl Iterator<Item = String> {
+        let tools = self.tools.items.iter();
+        tools.flat_map(|tool| {
+            let odd = tool.duties.odd.iter();
+            odd.map(|odd| format!("tool {}: {odd}", tool.own_name))
+        })
     }
 
     /// What was not taken: at most 100 of each list, and how many more there were.
@@ -212,14 +267,14 @@ impl<D> Default for Shelf<D> {
 }
 
 impl<D: Definition> Shelf<D> {
-    fn read<T: AsRef<str>>(&self, server: &ServerId, definitions: &[T]) -> Self {
+    fn read<T: AsRef<str>>(&self, whose: (&ServerId, &Terms), definitions: &[T]) -> Self {
         let known: HashMap<&str, &Arc<D>> = self
             .items
             .iter()
             .map(|item| (&**item.raw(), item))
             .collect();
         let mut reader = Reader {
-            server,
+            whose,
             known,
             own: HashSet::new(),
             shown: HashSet::new(),
@@ -240,7 +295,7 @@ impl<D: Definition> Shelf<D> {
 
 /// Reads a list while minding its bounds.
 struct Reader<'a, D> {
-    server: &'a ServerId,
+    whose: (&'a ServerId, &'a Terms),
     known: HashMap<&'a str, &'a Arc<D>>,
     own: HashSet<Arc<str>>,
     shown: HashSet<Arc<str>>,
@@ -275,7 +330,7 @@ impl<D: Definition> Reader<'_, D> {
         }
         let item = match self.known.get(line) {
             Some(known) => Arc::clone(known),
-            None => Arc::new(D::read(self.server, line)?),
+            None => Arc::new(D::read(self.whose.0, line, self.whose.1)?),
         };
         if self.own.contains(item.own()) || self.shown.contains(item.shown()) {
             return Err(BadItem::Duplicate);

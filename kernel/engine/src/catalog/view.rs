@@ -72,6 +72,22 @@ impl Readers {
     }
 }
 
+/// In which form a client reads lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Its era.
+    pub era: Era,
+    /// It negotiated the security of tools, so it is told the level that the kernel's decisions on a
+    /// tool rest on.
+    pub told: bool,
+}
+
+impl From<Era> for Form {
+    fn from(era: Era) -> Self {
+        Self { era, told: false }
+    }
+}
+
 /// Which servers a door shows, and under whose names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -199,6 +199,12 @@ impl Policy {
     #[must_use]
     pub fn new(declared: &Declaration, floor: &Floor) -> Self {
         let level = declared.level.unwrap_or(floor.undeclared).max(floor.level);
+        Self::at(level, declared, floor)
+    }
+
+    /// The same at a level that somebody else decided on.
+    #[must_use]
+    pub fn at(level: Level, declared: &Declaration, floor: &Floor) -> Self {
         let narrowest = [declared.max_code_size_bytes, floor.max_code_size_bytes];
         let narrowest = narrowest.into_iter().flatten().min();
         let default = (level >= Level::Strict).then_some(DEFAULT_CODE_BYTES);

@@ -3,7 +3,9 @@
 //! Keys that stand twice are both in it, which a map of values would hide: servers differ in which
 //! one they take. JSON inside of a string is opened too.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::rc::Rc;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
@@ -21,13 +23,13 @@ const NESTED_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     /// JSON pointer.
-    pub(super) path: String,
+    pub(super) path: Rc<str>,
     /// Pointer to the object or array that the text stands in.
-    pub(super) parent: String,
+    pub(super) parent: Rc<str>,
     /// Pointer to the nearest object.
-    pub(super) object: String,
+    pub(super) object: Rc<str>,
     /// The nearest key above it.
-    pub(super) key: String,
+    pub(super) key: Rc<str>,
     /// What the key makes of it.
     pub(super) role: Role,
     /// As JSON has it, unescaped.
@@ -59,9 +61,13 @@ impl Arguments {
         let mut at = 0;
         let mut depths = vec![0; args.leaves.len()];
         while at < args.leaves.len() {
-            let leaf = args.leaves[at].clone();
             let depth = depths[at];
-            if depth < NESTED_MAX && leaf.text.trim_start().starts_with(['{', '[', '"']) {
+            let nested = args.leaves[at]
+                .text
+                .trim_start()
+                .starts_with(['{', '[', '"']);
+            if depth < NESTED_MAX && nested {
+                let leaf = args.leaves[at].clone();
                 let before = args.leaves.len();
                 let place = Place {
                     path: leaf.path,
@@ -106,15 +112,15 @@ impl Arguments {
         for leaf in self.leaves.iter().filter(|l| take(l)) {
             match leaf.kind {
                 Kind::Key | Kind::Number => {}
-                Kind::Text => out.push((leaf.path.clone(), leaf.text.clone())),
-                Kind::Element => match out.iter_mut().find(|(path, _)| *path == leaf.parent) {
+                Kind::Text => out.push((leaf.path.to_string(), leaf.text.clone())),
+                Kind::Element => match out.iter_mut().find(|(path, _)| **path == *leaf.parent) {
                     Some((_, text)) => {
                         if !text.ends_with('\n') {
                             text.push('\n');
                         }
                         text.push_str(&leaf.text);
                     }
-                    None => out.push((leaf.parent.clone(), leaf.text.clone())),
+                    None => out.push((leaf.parent.to_string(), leaf.text.clone())),
                 },
             }
         }
@@ -132,10 +138,10 @@ fn unreadable(what: &str) -> Finding {
 
 #[derive(Clone, Debug)]
 struct Place {
-    path: String,
-    parent: String,
-    object: String,
-    key: String,
+    path: Rc<str>,
+    parent: Rc<str>,
+    object: Rc<str>,
+    key: Rc<str>,
     role: Role,
     kind: Kind,
 }
@@ -143,10 +149,10 @@ struct Place {
 impl Default for Place {
     fn default() -> Self {
         Self {
-            path: String::new(),
-            parent: String::new(),
-            object: String::new(),
-            key: String::new(),
+            path: "".into(),
+            parent: "".into(),
+            object: "".into(),
+            key: "".into(),
             role: Role::Other,
             kind: Kind::Text,
         }
@@ -168,7 +174,7 @@ impl Place {
 
     fn element(&self, at: usize) -> Self {
         Self {
-            path: format!("{}/{at}", self.path),
+            path: format!("{}/{at}", self.path).into(),
             parent: self.path.clone(),
             object: self.object.clone(),
             key: self.key.clone(),
@@ -178,12 +184,15 @@ impl Place {
     }
 
     fn member(&self, key: &str) -> Self {
-        let escaped = key.replace('~', "~0").replace('/', "~1");
+        let escaped = match key.contains(['~', '/']) {
+            true => key.replace('~', "~0").replace('/', "~1").into(),
+            false => Cow::Borrowed(key),
+        };
         Self {
-            path: format!("{}/{escaped}", self.path),
+            path: [&self.path, "/", &escaped].concat().into(),
             parent: self.path.clone(),
             object: self.path.clone(),
-            key: key.to_owned(),
+            key: key.into(),
             role: roles::of_key(key),
             kind: Kind::Text,
         }

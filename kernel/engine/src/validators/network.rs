@@ -10,7 +10,7 @@ use url::Host;
 use super::addresses;
 use super::arguments::{Arguments, Kind, Leaf};
 use super::roles::Role;
-use super::{Blocked, Call, Finding, Validator, views};
+use super::{Blocked, Call, Finding, Validator, quiet, views};
 
 /// Schemes that open files, speak to other services in raw bytes, or run something.
 const CLOSED_SCHEMES: [&str; 21] = [
@@ -64,6 +64,10 @@ fn judge_leaf(leaf: &Leaf) -> Option<Finding> {
     } else {
         role
     };
+    let special = matches!(role, Role::Url | Role::Host | Role::Command | Role::Args);
+    if !special && (quiet::to_network(&leaf.text) || quiet::is_blob(&leaf.text)) {
+        return None;
+    }
     let mut texts = views::decoded(&leaf.text);
     let last = texts.last().expect("a text has a plain form").clone();
     // Readers of URLs drop tabs and line breaks, and controls before the first letter.

@@ -47,9 +47,25 @@ pub(super) fn words(name: &str) -> Vec<String> {
     out
 }
 
+/// What has a code that is no program: `zip_code`, `currencyCode`.
+const IS_A_NUMBER: [&str; 18] = [
+    "area", "bar", "color", "country", "currency", "discount", "error", "exit", "iso", "lang",
+    "language", "postal", "post", "promo", "qr", "state", "status", "zip",
+];
+
 /// By the last word that says something, since it names the thing: `file_path`, `hostUrl`.
 pub(super) fn of_key(key: &str) -> Role {
+    // Most keys are one word in small letters.
+    if key.bytes().all(|c| c.is_ascii_lowercase()) {
+        return of_word(key);
+    }
     let words = words(key);
+    if let [.., what, last] = words.as_slice()
+        && last == "code"
+        && IS_A_NUMBER.contains(&what.as_str())
+    {
+        return Role::Other;
+    }
     let known = words.iter().rev().map(|w| of_word(w));
     known
         .into_iter()
@@ -174,6 +190,9 @@ mod tests {
             ("args", Role::Args),
             ("host", Role::Host),
             ("city", Role::Other),
+            ("code", Role::Code),
+            ("sourceCode", Role::Code),
+            ("country_code", Role::Other),
             ("content", Role::Prose),
         ] {
             assert_eq!(of_key(key), role, "{key}");

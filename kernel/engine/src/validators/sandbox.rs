@@ -1,8 +1,8 @@
 //! `sandbox`: shell tricks, recursive delete, and paths that lead out (MGP §4.5).
 
 use super::arguments::{Arguments, Kind, Leaf};
-use super::roles::{self, Role};
-use super::{Blocked, Call, Finding, Validator, commands, paths, patterns, programs, views};
+use super::roles::Role;
+use super::{Blocked, Call, Finding, Validator, commands, paths, patterns, programs, quiet, views};
 
 /// Variables that decide which code a program runs.
 const ENVIRONMENT: [&str; 15] = [
@@ -34,8 +34,7 @@ const PROGRAMS: [&str; 6] = [
 ];
 
 pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
-    let runs = roles::runs_commands(&roles::words(call.tool))
-        || call.side_effects.iter().any(|e| e == "process");
+    let runs = call.runs();
     for leaf in &args.leaves {
         if let Some(finding) = judge_leaf(leaf, runs, call.roots) {
             return Err(Blocked::at(Validator::Sandbox, leaf, finding));
@@ -193,6 +192,9 @@ fn judge_url(text: &str, roots: &[String]) -> Option<Finding> {
 }
 
 fn judge_other(text: &str) -> Option<Finding> {
+    if quiet::to_sandbox(text) {
+        return None;
+    }
     // A value that is one word may be opened as a path: then not in the system's own places.
     if !text.contains(char::is_whitespace)
         && text.starts_with(['/', '~'])

@@ -31,6 +31,9 @@ pub(super) fn decoded(text: &str) -> Vec<String> {
     let mut out = vec![plain(text)];
     for _ in 0..DECODED_MAX {
         let last = out.last().expect("the first is there");
+        if !last.contains('%') {
+            break;
+        }
         let next = percent_decoded(last);
         if next == *last {
             break;

@@ -30,7 +30,7 @@ pub struct Replay {
 }
 
 /// Answer of `mgp/audit/replay`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Replayed {
     /// Oldest first, each with its `seq`.
     pub events: Vec<Box<RawValue>>,
@@ -92,6 +92,15 @@ impl EventType {
     ];
     /// A call is tried again (MGP §14.6).
     pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    /// A tool's definition is not the one that was approved.
+    pub const TOOL_CHANGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_changed"));
+    /// A person approved a changed tool as it is now.
+    pub const TOOL_APPROVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_approved"));
+    /// A person did not.
+    pub const TOOL_DENIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_denied"));
+    /// A server's own words of what it did; what they say is in the details.
+    pub const SERVER_REPORTED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.server_reported"));
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.
@@ -301,6 +310,7 @@ impl Outcome {
 fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
     match denial {
         Denial::Permission { .. }
+        | Denial::Unconfirmed { .. }
         | Denial::NotGranted { .. }
         | Denial::NoCredentials(_)
         | Denial::CredentialsExpired(_) => (Outcome::Denied, None),
@@ -403,6 +413,7 @@ mod tests {
         }
         for own in [
             EventType::TOOL_RETRIED,
+            EventType::SERVER_REPORTED,
             EventType::LOG_TRIMMED,
             EventType::LOG_DAMAGED,
         ] {

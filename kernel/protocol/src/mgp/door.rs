@@ -13,7 +13,8 @@ pub struct Open {
     /// Show this one server under its own names instead of everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Name of the agent behind the connection, shown to people: a claim, not an identity.
+    /// The agent that the owner of the socket speaks as from now on, with that agent's access and no
+    /// more. Nobody else may say this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }

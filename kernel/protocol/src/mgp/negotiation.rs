@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::Era;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::splice::{Splice, member, members, quoted};
 
 /// Where the modern era carries the declaration: a key of `capabilities.extensions`.
 pub const EXTENSION: &str = "dev.cloto/mgp";
@@ -113,7 +114,9 @@ impl Features {
         self.0 == 0
     }
 
-    const fn and(self, other: Self) -> Self {
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
@@ -325,9 +328,14 @@ impl Declaration {
             (STREAMING, _) if later => Features::STREAMING,
             (_, features) => features,
         };
+        // 0.2 takes the codes of §14 as understood; later drafts negotiate them by name.
+        let understood = match later {
+            true => Features::NONE,
+            false => Features::ERROR_HANDLING,
+        };
         Ok(Self {
             version,
-            features: known.iter().map(means).fold(Features::NONE, Features::and),
+            features: known.iter().map(means).fold(understood, Features::and),
             words: known.into_iter().map(|at| WORDS[at].0).collect(),
             permissions_required: names(said.permissions_required).unwrap_or_default(),
             server_id: text(said.server_id),
@@ -343,6 +351,7 @@ impl Declaration {
 
 /// What is said between two peers from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub enum Negotiated {
     /// No word of MGP. Says why, when the peer meant to speak it.
     Plain(Option<Undeclared>),
@@ -357,16 +366,33 @@ pub struct Active {
     pub version: MgpVersion,
     /// The intersection: what may be said.
     pub features: Features,
-    /// Where the peer declared itself.
-    pub carrier: Carrier,
     /// The minor versions differ, which is worth a line in the log.
     pub minor_differs: bool,
+    /// What the peer said of itself: claims, all of them.
+    pub peer: Declaration,
     words: Vec<&'static str>,
 }
 
+/// No word of MGP.
+pub const PLAIN: Negotiated = Negotiated::Plain(None);
+
 impl Negotiated {
+    /// Reads what a peer of this era declares in its capabilities object, and intersects it with what
+    /// this side offers.
+    pub fn with(offered: Features, capabilities: Option<&RawValue>, era: Era) -> Self {
+        // Read for each modern request; most say nothing of it.
+        let text = capabilities.map_or("", RawValue::get);
+        if memchr::memmem::find(text.as_bytes(), b"mgp").is_none() {
+            return PLAIN;
+        }
+        let said = Declaration::read(capabilities, era);
+        Self::between(
+            offered,
+            said.as_ref().map(Option::as_ref).map_err(Clone::clone),
+        )
+    }
+
     /// Intersects what this side offers with what the other declared.
-    #[must_use]
     pub fn between(offered: Features, said: Result<Option<&Declaration>, Undeclared>) -> Self {
         let said = match said {
             Ok(Some(said)) => said,
@@ -381,8 +407,8 @@ impl Negotiated {
         Self::Active(Active {
             version: said.version.min(MgpVersion::OURS),
             features,
-            carrier: said.carrier,
             minor_differs: said.version.minor != MgpVersion::OURS.minor,
+            peer: said.clone(),
             words: said.words.iter().copied().filter(common).collect(),
         })
     }
@@ -396,10 +422,25 @@ impl Negotiated {
         }
     }
 
-    /// True when refusals may carry the codes of §14.
+    /// The common ground; `None` with a plain peer.
+    #[must_use]
+    pub fn active(&self) -> Option<&Active> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Active(active) => Some(active),
+        }
+    }
+
+    /// True when any word of MGP may be said.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        matches!(self, Self::Active(_))
+        self.active().is_some()
+    }
+
+    /// True when errors carry the codes and recovery fields of §14.
+    #[must_use]
+    pub fn says_codes(&self) -> bool {
+        self.features().contains(Features::ERROR_HANDLING)
     }
 }
 
@@ -427,8 +468,14 @@ impl Active {
         self.words.contains(&"permissions")
     }
 
+    /// The extensions in common, in the peer's own words.
+    #[must_use]
+    pub fn words(&self) -> &[&'static str] {
+        &self.words
+    }
+
     /// The kernel's half toward a client that declared itself (§2.3), as a JSON object: the
-    /// intersection in the client's own words. Belongs to [`Carrier::path`] of `carrier`.
+    /// intersection in the client's own words. Belongs where the client's own stood ([`Declaration::carrier`]).
     #[must_use]
     pub fn answer(&self, server_id: Option<&str>, trust_level: Option<&str>) -> String {
         let said = Said {
@@ -454,6 +501,60 @@ pub fn offer(offered: Features) -> String {
         trust_level: None,
     };
     said.json()
+}
+
+/// A capabilities object with a declaration of MGP in it.
+#[must_use]
+pub fn declared_in(capabilities: &str, carrier: Carrier, declaration: &str) -> String {
+    let mut splice = Splice::new(capabilities);
+    let within = |outer, name| match member(capabilities, outer).filter(|at| at.starts_with('{')) {
+        Some(inner) => (inner, name, declaration.to_owned()),
+        None => (
+            capabilities,
+            outer,
+            format!("{{{}:{declaration}}}", quoted(name)),
+        ),
+    };
+    let (object, name, json) = match *carrier.path() {
+        [outer, name] => within(outer, name),
+        ref path => (
+            capabilities,
+            path.last().copied().unwrap_or("mgp"),
+            declaration.to_owned(),
+        ),
+    };
+    match member(object, name) {
+        Some(said) => splice.replace(said, json),
+        None => splice.insert_member(object, name, &json),
+    }
+    splice.finish().into_owned()
+}
+
+/// The capabilities of a modern client without its declaration of MGP.
+#[must_use]
+pub fn undeclared(capabilities: &str) -> String {
+    let mut splice = Splice::new(capabilities);
+    let extensions = member(capabilities, "extensions");
+    if let Some((extensions, all)) = extensions.and_then(|at| Some((at, members(at)?))) {
+        let kept = all.iter().filter(|(name, _)| name != EXTENSION);
+        let kept: Vec<_> = kept
+            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+            .collect();
+        splice.replace(extensions, format!("{{{}}}", kept.join(",")));
+    }
+    splice.finish().into_owned()
+}
+
+/// The capabilities of this side as a client, with what it offers of MGP: in both places of the legacy
+/// era, as some SDKs keep nothing but what is below `experimental`.
+#[must_use]
+pub fn offered_in(capabilities: &str, era: Era, offered: Features) -> String {
+    let offer = offer(offered);
+    let said = |capabilities: &str, carrier| declared_in(capabilities, carrier, &offer);
+    match era {
+        Era::Legacy => said(&said(capabilities, Carrier::Experimental), Carrier::Plain),
+        Era::Modern => said(capabilities, Carrier::Extension),
+    }
 }
 
 /// True when a peer's error to a word of MGP means that it does not know it: some SDKs check

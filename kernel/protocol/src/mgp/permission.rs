@@ -15,6 +15,29 @@ methods! {
     "mgp/permission/response" => Response,
     "mgp/permission/await" => Await,
     "mgp/permission/grant" => Grant,
+    "mgp/permission/revoke" => Revoke,
+}
+
+/// `mgp/permission/revoke`: the operator takes a permission back from a server. Answers [`Revoked`]
+/// when that is on disk and holds for every call that has not left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revoke {
+    /// From which server.
+    pub server: String,
+    /// Which; a short form is all it stands for.
+    pub permission: String,
+}
+
+/// Answer of `mgp/permission/revoke`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// From which server.
+    pub server: String,
+    /// Which, by their full names.
+    pub permissions: Vec<String>,
+    /// Whether the server had any of it; it is denied from now on in any case.
+    pub had: bool,
 }
 
 /// `mgp/permission/request` of 0.2. From a server it asks for a decision.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::splice::{Splice, members, quoted};
@@ -64,6 +65,8 @@ pub struct Security {
     pub reversible: Option<bool>,
     /// Whether the user should be asked before each call.
     pub confirmation_required: bool,
+    /// `code_safety`: how its code is to be judged (§7.3), as written.
+    pub code_safety: Option<Value>,
     /// Members that were there and not understood: a reason to be careful.
     pub unreadable: Vec<&'static str>,
 }
@@ -82,6 +85,8 @@ struct Said<'a> {
     reversible: Option<&'a RawValue>,
     #[serde(borrow, default)]
     confirmation_required: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    code_safety: Option<&'a RawValue>,
 }
 
 /// Reads members and takes down those that are of another form.
@@ -154,6 +159,7 @@ impl Security {
                 .read("confirmation_required", said.confirmation_required)
                 // What is there and no boolean was meant to ask for something.
                 .unwrap_or(said.confirmation_required.is_some()),
+            code_safety: reader.read("code_safety", said.code_safety),
             unreadable: reader.0,
         }
     }

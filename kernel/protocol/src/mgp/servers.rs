@@ -94,6 +94,9 @@ pub struct Server {
     pub state: String,
     /// Why it is in this state.
     pub reason: Option<String>,
+    /// How it was found when it was last asked: `healthy`, `degraded` or `unhealthy`.
+    #[serde(default)]
+    pub health: Option<String>,
     /// How long it has been in this state, in milliseconds.
     pub since_ms: u64,
     /// When the kernel tries again, in milliseconds from now.
@@ -122,6 +125,23 @@ pub struct Server {
     pub oversized: u64,
     /// Definitions that were not taken, with the reason.
     pub rejected: Vec<String>,
-    /// MGP trust level.
+    /// MGP trust level in force: the operator's, or less where the server itself says less.
     pub trust_level: String,
+    /// What of MGP is spoken with it; `None` where that is plain MCP.
+    pub mgp: Option<Spoken>,
+}
+
+/// The MGP spoken with a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Spoken {
+    /// The lower of both versions.
+    pub version: String,
+    /// The extensions in common, in the server's own words.
+    pub extensions: Vec<String>,
+    /// What the server calls itself.
+    pub server_id: Option<String>,
+    /// The permissions the server says it needs.
+    pub permissions_required: Vec<String>,
+    /// The trust level the server claims, as it wrote it.
+    pub trust_level: Option<String>,
 }

@@ -19,6 +19,14 @@ pub enum Denial {
         /// The permission's standard name.
         permission: String,
     },
+    /// A person had to say yes to the call first, and none did (MGP-054, MGP-057).
+    #[error("Tool {tool} was not called: {why}")]
+    Unconfirmed {
+        /// As the caller named it.
+        tool: String,
+        /// What came of the question, in words.
+        why: String,
+    },
     /// The agent has no access to this tool. A plain caller reads what it reads of an unknown tool.
     #[error("Unknown tool: {tool}")]
     NotGranted {
@@ -38,6 +46,8 @@ pub enum Denial {
         validator: String,
         /// JSON pointer into the arguments.
         path: String,
+        /// The rule, as one word that does not change.
+        rule: String,
         /// What is wrong, in words; holds nothing of the argument that could be a secret.
         reason: String,
         /// What would pass.
@@ -48,8 +58,10 @@ pub enum Denial {
     UnsafeCode {
         /// One sentence for each.
         violations: Vec<String>,
-        /// `hints` of MGP §7.4: what is blocked, what is allowed, the longest code.
-        hints: Box<RawValue>,
+        /// JSON pointer to the code in the arguments.
+        path: String,
+        /// The object of MGP §7.4: the violations, and hints by which to write it otherwise.
+        body: Box<RawValue>,
     },
     /// Too many requests in too short a time.
     #[error("Rate limited: {limit} requests per {window_secs} s exceeded")]
@@ -114,7 +126,7 @@ impl Denial {
     #[must_use]
     pub fn mgp_code(&self) -> Code {
         match self {
-            Self::Permission { .. } => Code::PermissionDenied,
+            Self::Permission { .. } | Self::Unconfirmed { .. } => Code::PermissionDenied,
             Self::NotGranted { .. } => Code::AccessDenied,
             Self::NoCredentials(_) => Code::AuthRequired,
             Self::CredentialsExpired(_) => Code::AuthExpired,
@@ -138,6 +150,7 @@ impl Denial {
             | Self::UnsafeCode { .. }
             | Self::Disabled { .. } => INVALID_PARAMS,
             Self::Permission { .. }
+            | Self::Unconfirmed { .. }
             | Self::RateLimited { .. }
             | Self::OverQuota { .. }
             | Self::Upstream { .. }
@@ -155,10 +168,10 @@ impl Denial {
         }
     }
 
-    /// What a model can mend by writing its arguments anew, as the text of a tool's result.
+    /// What a model can mend, or must know before it goes on, as the text of a tool's result.
     pub(crate) fn for_the_model(&self) -> Option<String> {
         match self {
-            Self::Validator { .. } => Some(self.to_string()),
+            Self::Validator { .. } | Self::Unconfirmed { .. } => Some(self.to_string()),
             Self::UnsafeCode { .. } => self.data().map(|rejection| rejection.to_string()),
             Self::Permission { .. }
             | Self::NotGranted { .. }
@@ -181,15 +194,13 @@ impl Denial {
             Self::Validator {
                 validator,
                 path,
+                rule,
                 reason,
                 hint,
-            } => {
-                Some(json!({"validator": validator, "path": path, "reason": reason, "hint": hint}))
-            }
-            Self::UnsafeCode { violations, hints } => Some(json!({
-                "status": "rejected", "reason": "Code validation failed",
-                "violations": violations, "hints": hints
+            } => Some(json!({
+                "validator": validator, "path": path, "rule": rule, "reason": reason, "hint": hint
             })),
+            Self::UnsafeCode { body, .. } => serde_json::from_str(body.get()).ok(),
             Self::RateLimited {
                 limit,
                 window_secs,
@@ -200,7 +211,8 @@ impl Denial {
             Self::Upstream { server, .. }
             | Self::UpstreamSilent { server, .. }
             | Self::UpstreamGone { server, .. } => Some(json!({"server": server})),
-            Self::NotGranted { .. }
+            Self::Unconfirmed { .. }
+            | Self::NotGranted { .. }
             | Self::NoCredentials(_)
             | Self::CredentialsExpired(_)
             | Self::Disabled { .. } => None,

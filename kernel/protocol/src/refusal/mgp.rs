@@ -45,8 +45,12 @@ impl<'de> Deserialize<'de> for Strategy {
 /// `data._mgp` of an error (MGP §14.5).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovery {
-    /// What kind of error it is. A peer that leaves it out is judged by its code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What kind of error it is. A peer that leaves it out, or says another, is judged by its code.
+    #[serde(
+        default,
+        deserialize_with = "known",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub category: Option<Category>,
     /// Whether trying again may help. Absent means no.
     #[serde(default)]
@@ -74,6 +78,12 @@ pub struct Recovery {
     /// What the error's maker says about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<RawValue>>,
+}
+
+/// A category that is in the document; any other says nothing.
+fn known<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Category>, D::Error> {
+    let said = Option::<Box<RawValue>>::deserialize(d)?;
+    Ok(said.and_then(|raw| serde_json::from_str(raw.get()).ok()))
 }
 
 /// A number of JSON as a whole one: a fraction is taken up to the next, so that no wait gets shorter;
@@ -125,12 +135,11 @@ impl PeerError {
 /// `None` when nothing in it is MGP's, so that it goes on as it is.
 #[must_use]
 pub fn without_mgp(error: &RawValue) -> Option<String> {
-    PeerError::read(error)?;
     let mut object: ErrorObject = serde_json::from_str(error.get()).ok()?;
     let data = object.data.take()?;
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(data.get()).ok()?;
-    members.remove("_mgp");
+    members.remove("_mgp")?;
     if let Some(code) = Code::parse(object.code) {
         object.code = match code.category() {
             Category::Validation => INVALID_PARAMS,
@@ -252,15 +261,6 @@ impl Refusal {
         }
         let error = ErrorObject::new(code.number(), message).with_data(&json!({"_mgp": recovery}));
         Rendered::Error(serde_json::to_string(&error).expect("an error object is always JSON"))
-    }
-
-    /// The whole answer to the request `id`, for a caller that negotiated MGP.
-    #[must_use]
-    pub fn answer_mgp(&self, id: &str, version: Version) -> Vec<u8> {
-        match self.render_mgp(version) {
-            Rendered::Error(error) => crate::jsonrpc::error(id, &error),
-            Rendered::Result(result) => crate::jsonrpc::result(id, &result),
-        }
     }
 }
 

@@ -24,10 +24,24 @@ fn commands_are_read() {
     assert!(matches!(
         stdio.command,
         Command::Stdio(Stdio {
-            agent: Some(_),
+            agent,
             server: Some(_)
-        })
+        }) if agent == "me"
     ));
+    let add = typed("mgp agents add alice --expires 30d").unwrap().command;
+    assert!(matches!(
+        add,
+        Command::Agents(Agents::Add(AddAgent {
+            expires: Some(2_592_000),
+            ..
+        }))
+    ));
+    for wrong in ["30", "d", "0d", "1w", "-1d", "18446744073709551615d"] {
+        assert!(
+            typed(&format!("mgp agents add alice --expires {wrong}")).is_err(),
+            "{wrong}"
+        );
+    }
     let logs = typed("mgp servers logs files -f -n 5 --json").unwrap();
     assert!(logs.options.json);
     assert!(matches!(

@@ -1,3 +1,4 @@
+use mgp_engine::duties::ToolRules;
 use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
 
 use super::*;
@@ -31,6 +32,11 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(files.restart, RestartRules::default());
     assert_eq!(files.limits, ServerLimits::default());
     assert_eq!(files.mgp, MgpDeclaration::default());
+    let rules = ToolRules {
+        tools: files.tools.tools.clone(),
+        ..ToolRules::default()
+    };
+    assert_eq!(*files.tools, rules);
     let Reach::Stdio {
         inherit_env, cwd, ..
     } = &files.reach
@@ -47,8 +53,12 @@ fn the_example_shows_every_key_with_its_default() {
     }
 }
 
-/// Whether `a.b.c` stands in the table; in a list, whether any entry has it.
+/// Whether `a.b.c` stands in the table; in a list, or below `*`, whether any entry has it.
 fn is_in(table: &toml::Table, path: &str) -> bool {
+    if let Some(path) = path.strip_prefix("*.") {
+        let mut named = table.values().filter_map(toml::Value::as_table);
+        return named.any(|table| is_in(table, path));
+    }
     let (key, rest) = path
         .split_once('.')
         .map_or((path, None), |(key, rest)| (key, Some(rest)));

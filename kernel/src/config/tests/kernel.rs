@@ -78,3 +78,40 @@ fn a_file_that_is_too_long_is_not_read() {
     assert!(!loaded.is_usable());
     assert!(loaded.problems[0].to_string().contains("too many"));
 }
+
+/// What would let others sign, or change the issuer's keys on their way, is refused at the start.
+#[test]
+fn an_oauth_door_needs_an_issuer_that_alone_can_sign() {
+    let said = |more: &str| read_text(&format!("[http]\nauth = \"oauth\"\n{more}")).said();
+    let good = "[oauth]\nissuer = \"https://a.example/realm\"\n";
+    assert_eq!(said(good), [""; 0]);
+    assert!(said("")[0].contains("names no `issuer`"));
+    for (wrong, words) in [
+        (
+            "[oauth]\nissuer = \"http://a.example\"\n",
+            "`issuer` in [oauth] wants https",
+        ),
+        (
+            &*format!("{good}jwks_url = \"http://a.example/k\"\n"),
+            "`jwks_url` in [oauth] wants https",
+        ),
+        (
+            &*format!("{good}algorithms = [\"HS256\"]\n"),
+            "only the issuer can sign",
+        ),
+        (
+            &*format!("{good}algorithms = [\"none\"]\n"),
+            "only the issuer can sign",
+        ),
+        (
+            &*format!("{good}audiences = []\n"),
+            "did you mean `audience`?",
+        ),
+    ] {
+        let told = said(wrong);
+        assert!(
+            told.iter().any(|told| told.contains(words)),
+            "{wrong}: {told:?}"
+        );
+    }
+}

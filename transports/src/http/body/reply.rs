@@ -28,6 +28,7 @@ struct Flow {
     heartbeat: Option<Heartbeat>,
     standing: bool,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Reply {
@@ -59,6 +60,7 @@ impl Reply {
             heartbeat: None,
             standing: false,
             closing: None,
+            end: None,
         })))
     }
 
@@ -79,6 +81,13 @@ impl Reply {
             flow.standing = true;
         }
         self
+    }
+
+    /// Breaks a stream off, whatever it answers, as soon as this resolves.
+    pub fn until(&mut self, end: impl Future<Output = ()> + Send + 'static) {
+        if let Kind::Stream(flow) = &mut self.0 {
+            flow.end = Some(Box::pin(end));
+        }
     }
 
     /// Ends a standing stream when the door closes.
@@ -138,6 +147,13 @@ impl Body for Reply {
 
 impl Flow {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            self.items = Box::pin(futures_util::stream::empty());
+            self.end = None;
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(item) = self.items.as_mut().poll_next(cx) {
             if let Some(heartbeat) = &mut self.heartbeat {
                 heartbeat.due = None;

@@ -37,28 +37,62 @@ impl TraceId {
     pub fn mint(mut random: [u8; 16]) -> Self {
         random[6] = random[6] & 0x0f | 0x40;
         random[8] = random[8] & 0x3f | 0x80;
-        let n = u128::from_be_bytes(random);
-        let text = format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            n >> 96,
-            n >> 80 & 0xffff,
-            n >> 64 & 0xffff,
-            n >> 48 & 0xffff,
-            n & 0xffff_ffff_ffff
-        );
+        Self::uuid(u128::from_be_bytes(random))
+    }
+
+    fn uuid(number: u128) -> Self {
+        let mut text = String::with_capacity(36);
+        for (at, byte) in number.to_be_bytes().into_iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 0x0f));
+        }
         Self(text.into())
     }
 
     /// The id a request carries, in `params.trace_id`, `params._meta.trace_id` or beside `params`, in
-    /// this order (A-05). One that is not good counts as none.
+    /// this order (A-05); else the one in `params._meta.traceparent` (W3C Trace Context). One that is
+    /// not good counts as none.
     #[must_use]
     pub fn find(params: Option<&str>, top: Option<&RawValue>) -> Option<Self> {
-        let params = params.filter(|p| p.contains("trace_id"));
-        let (direct, meta) = read(params);
-        let (in_meta, _) = read(meta);
-        let good = |raw: &str| serde_json::from_str::<Self>(raw).ok();
-        let places = [direct, in_meta, top.map(RawValue::get)];
-        places.into_iter().flatten().find_map(good)
+        // Both words are in no request that carries none, and params may be long.
+        let said = |p: &&str| memchr::memmem::find(p.as_bytes(), b"trace").is_some();
+        let params = read(params.filter(said));
+        let meta = read(params.meta.map(RawValue::get));
+        let good = |raw: &RawValue| serde_json::from_str::<Self>(raw.get()).ok();
+        let places = [params.trace_id, meta.trace_id, top];
+        let parent =
+            || Self::of_parent(&serde_json::from_str::<String>(meta.traceparent?.get()).ok()?);
+        places.into_iter().flatten().find_map(good).or_else(parent)
+    }
+
+    /// The id in a `traceparent`, written as a UUID.
+    #[must_use]
+    pub fn of_parent(traceparent: &str) -> Option<Self> {
+        let mut parts = traceparent.split('-');
+        let (version, id) = (parts.next()?, parts.next()?);
+        let hex = |text: &str, len| {
+            text.len() == len && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let good = hex(version, 2) && hex(id, 32) && parts.next().is_some_and(|span| hex(span, 16));
+        let number = u128::from_str_radix(id, 16)
+            .ok()
+            .filter(|n| good && *n != 0)?;
+        Some(Self::uuid(number))
+    }
+
+    /// A `traceparent` of this id with a span of its own; `None` for an id that is no UUID.
+    #[must_use]
+    pub fn parent(&self, span: u64) -> Option<String> {
+        let plain: String = self.0.chars().filter(|c| *c != '-').collect();
+        let good = self.0.len() == 36 && plain.len() == 32;
+        let number = u128::from_str_radix(&plain, 16)
+            .ok()
+            .filter(|n| good && *n != 0)?;
+        Some(format!("00-{number:032x}-{:016x}-01", span.max(1)))
     }
 
     /// The text itself.
@@ -68,20 +102,20 @@ impl TraceId {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Carrier<'a> {
     #[serde(borrow, default)]
     trace_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    traceparent: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "_meta")]
     meta: Option<&'a RawValue>,
 }
 
-/// `trace_id` and `_meta` of an object; what is no object has neither, and the request is no worse for it.
-fn read(object: Option<&str>) -> (Option<&str>, Option<&str>) {
-    let carrier = object.and_then(|text| serde_json::from_str::<Carrier<'_>>(text).ok());
-    carrier.map_or((None, None), |c| {
-        (c.trace_id.map(RawValue::get), c.meta.map(RawValue::get))
-    })
+/// What an object carries; what is no object carries nothing, and the request is no worse for it.
+fn read(object: Option<&str>) -> Carrier<'_> {
+    let carrier = object.and_then(|text| serde_json::from_str(text).ok());
+    carrier.unwrap_or_default()
 }
 
 impl<'de> Deserialize<'de> for TraceId {
@@ -137,5 +171,25 @@ mod tests {
             None
         );
         assert_eq!(TraceId::find(None, None), None);
+    }
+
+    /// A trace of W3C Trace Context is the same trace, on the way in and on the way out.
+    #[test]
+    fn a_traceparent_is_a_trace() {
+        let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
+        let params = format!(r#"{{"_meta":{{"traceparent":"{parent}"}}}}"#);
+        let found = TraceId::find(Some(&params), None).unwrap();
+        assert_eq!(found.as_str(), "550e8400-e29b-41d4-a716-446655440000");
+        assert_eq!(found.parent(0x00f0_67aa_0ba9_02b7).as_deref(), Some(parent));
+        assert_eq!(TraceId::parse("not-a-uuid").unwrap().parent(1), None);
+        for bad in [
+            "",
+            "00",
+            "00-x-00f067aa0ba902b7-01",
+            &parent[..40],
+            &format!("00-{:032}-00f067aa0ba902b7-01", 0),
+        ] {
+            assert_eq!(TraceId::of_parent(bad), None, "{bad}");
+        }
     }
 }

@@ -133,7 +133,12 @@ fn a_peer_is_answered_in_its_own_words() {
     );
     assert_eq!(
         early.features,
-        Features::PERMISSIONS | Features::TOOL_SECURITY | Features::STREAMING | Features::PROGRESS
+        Features::PERMISSIONS
+            | Features::TOOL_SECURITY
+            | Features::STREAMING
+            | Features::PROGRESS
+            | Features::ERROR_HANDLING,
+        "the codes are understood in 0.2, and a name of their own later"
     );
 }
 
@@ -149,7 +154,7 @@ fn a_version_is_judged_by_its_major() {
         let found = active(Features::ALL, &declared(theirs, &["audit"]));
         assert_eq!(found.version.to_string(), common);
         assert_eq!(found.minor_differs, warned, "{theirs}");
-        assert_eq!(found.features, Features::AUDIT);
+        assert_eq!(found.features, Features::AUDIT | Features::ERROR_HANDLING);
     }
     for other in ["1.0.0", "9.0.0"] {
         let caps = json!({"mgp": {"version": other, "extensions": ["audit"]}});
@@ -158,6 +163,28 @@ fn a_version_is_judged_by_its_major() {
         let found = Negotiated::between(Features::ALL, Err(why.clone()));
         assert_eq!(found, Negotiated::Plain(Some(why)));
     }
+}
+
+/// MGP-016, MGP-028: a declaration goes where its era has it, beside what stands there, and away again.
+#[test]
+fn a_declaration_is_put_where_its_era_looks_for_it() {
+    let put = |capabilities: &str, carrier| declared_in(capabilities, carrier, r#"{"a":1}"#);
+    assert_eq!(put("{}", Carrier::Plain), r#"{"mgp":{"a":1}}"#);
+    let said = put(r#"{"x":{}}"#, Carrier::Extension);
+    assert_eq!(said, r#"{"extensions":{"dev.cloto/mgp":{"a":1}},"x":{}}"#);
+    let beside = put(r#"{"extensions":{"y":{}}}"#, Carrier::Extension);
+    assert_eq!(beside, r#"{"extensions":{"dev.cloto/mgp":{"a":1},"y":{}}}"#);
+    let instead = put(r#"{"extensions":{"dev.cloto/mgp":7}}"#, Carrier::Extension);
+    assert_eq!(instead, r#"{"extensions":{"dev.cloto/mgp":{"a":1}}}"#);
+    assert_eq!(undeclared(&beside), r#"{"extensions":{"y":{}}}"#);
+    assert_eq!(undeclared(r#"{"x":1}"#), r#"{"x":1}"#);
+    let offered: serde_json::Value =
+        serde_json::from_str(&offered_in("{}", Era::Legacy, Features::AUDIT)).unwrap();
+    assert_eq!(
+        offered["mgp"],
+        json!({"version": "0.2.0", "extensions": ["audit"]})
+    );
+    assert_eq!(offered["experimental"]["mgp"], offered["mgp"]);
 }
 
 /// MGP-030: a malformed declaration is plain MCP with a reason.

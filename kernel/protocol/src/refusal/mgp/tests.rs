@@ -38,6 +38,13 @@ fn one_of_each() -> Vec<(i64, Refusal)> {
                 permission: text("shell.execute"),
             }),
         ),
+        (
+            1000,
+            denied(Denial::Unconfirmed {
+                tool: text("t"),
+                why: text("nobody answered"),
+            }),
+        ),
         (1001, denied(Denial::NotGranted { tool: text("t") })),
         (1002, denied(Denial::NoCredentials(text("send a token")))),
         (1003, denied(Denial::CredentialsExpired(text("yesterday")))),
@@ -46,6 +53,7 @@ fn one_of_each() -> Vec<(i64, Refusal)> {
             denied(Denial::Validator {
                 validator: text("sandbox"),
                 path: text("/command"),
+                rule: text("metacharacter"),
                 reason: text("a pipe"),
                 hint: Some(text("one command at a time")),
             }),
@@ -54,7 +62,8 @@ fn one_of_each() -> Vec<(i64, Refusal)> {
             1011,
             denied(Denial::UnsafeCode {
                 violations: vec![text("Blocked import: 'subprocess'")],
-                hints: raw(r#"{"blocked_imports":["subprocess"]}"#),
+                path: text("/code"),
+                body: raw(r#"{"status":"rejected"}"#),
             }),
         ),
     ];
@@ -268,7 +277,10 @@ fn a_denied_tool_reads_like_an_unknown_one_to_a_plain_caller() {
 fn rejected_code_is_a_result_the_model_can_mend() {
     let rejected = denied(Denial::UnsafeCode {
         violations: vec!["Blocked import: 'subprocess'".into()],
-        hints: raw(r#"{"max_code_size_bytes":10000}"#),
+        path: "/code".into(),
+        body: raw(
+            r#"{"status":"rejected","violations":["Blocked import: 'subprocess'"],"hints":{"max_code_size_bytes":10000}}"#,
+        ),
     });
     let Rendered::Result(result) = rejected.render(Version::V2025_11_25) else {
         panic!("an error");

@@ -1,0 +1,151 @@
+//! The audit log: one thread owns it, everybody else tells it (MGP §6).
+//!
+//! Told by: the call path, access, permissions, servers. Nobody waits for the disk but whoever decides
+//! something, and, when the settings say so, calls.
+
+mod event;
+mod files;
+mod forwarding;
+mod head;
+mod heard;
+mod opening;
+mod queue;
+mod tail;
+mod writer;
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use mgp_engine::audit::commit::Refused;
+use mgp_engine::audit::redact::Redaction;
+use mgp_protocol::mgp::audit::Event;
+use tokio::sync::oneshot;
+
+pub use self::event::{by_agent, by_kernel, by_operator, event};
+pub use self::files::Folder;
+pub use self::head::read as read_head;
+use self::heard::is_by;
+pub use self::opening::Opening;
+pub use self::queue::{CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
+use self::queue::{Entry, Ledger};
+
+/// What it was of was not done, since it could not be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; what is not written down is not done")]
+pub struct NotWritten(#[from] pub Refused);
+
+/// Something to be written down. It becomes an event on the log's own thread, so that whoever tells it
+/// does not pay for that.
+pub trait Note: Send + 'static {
+    /// The event, and the arguments of the call that it is of.
+    fn event(self: Box<Self>) -> (Event, Option<ByteString>);
+}
+
+impl Note for Event {
+    fn event(self: Box<Self>) -> (Event, Option<ByteString>) {
+        (*self, None)
+    }
+}
+
+/// The way in for everybody else.
+#[derive(Clone, Debug)]
+pub struct AuditHandle(Option<Arc<Ledger>>);
+
+/// A place in the log for one call, taken before it begins.
+#[derive(Debug)]
+#[must_use = "a call without a record is no call"]
+pub struct Place(Option<(Arc<Ledger>, mgp_sync::credit::Charge)>);
+
+impl AuditHandle {
+    /// Of a kernel that keeps no log: everything is taken, nothing is written.
+    #[must_use]
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// Whether a log is kept.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Writes down what happened, and never waits. Beyond [`TOLD_MAX`] that wait it is not taken; how
+    /// many were not is then written down.
+    pub fn tell(&self, event: Event) {
+        if let Some(ledger) = &self.0 {
+            ledger.tell(Box::new(event));
+        }
+    }
+
+    /// Writes down a decision; resolves when it is on disk. Where [`DECISIONS_MAX`] wait already, this
+    /// waits for one of them first.
+    ///
+    /// # Errors
+    /// [`NotWritten`]: then it is not to be done.
+    pub async fn decided(&self, event: Event) -> Result<(), NotWritten> {
+        let Some(ledger) = &self.0 else { return Ok(()) };
+        let permit = ledger.decisions.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| Refused::Broken)?;
+        let (reply, written) = oneshot::channel();
+        ledger.push(Entry::decision(Box::new(event), reply, permit));
+        written.await.unwrap_or(Err(Refused::Broken.into()))
+    }
+
+    /// Takes a place for a call that is about to begin, so that what is done is also written.
+    ///
+    /// # Errors
+    /// [`NotWritten`] where [`CALLS_MAX`] calls are under way or wait to be written, or the log is
+    /// broken: the call is to be refused.
+    pub fn place(&self) -> Result<Place, NotWritten> {
+        let Some(ledger) = &self.0 else {
+            return Ok(Place(None));
+        };
+        ledger.check()?;
+        let charge = ledger.calls.try_take(1).ok_or(Refused::Full)?;
+        Ok(Place(Some((ledger.clone(), charge))))
+    }
+
+    /// From now on these rules keep secrets out.
+    pub fn redact(&self, redaction: Redaction) {
+        if let Some(ledger) = &self.0 {
+            ledger.redact(redaction);
+        }
+    }
+
+    /// Writes what is left and ends the log; resolves when it is on disk.
+    pub async fn close(&self) {
+        if let Some(ledger) = &self.0 {
+            let _ = ledger.close().await;
+        }
+    }
+}
+
+impl Place {
+    /// Writes down how the call ended, and waits for nothing: nobody is there to be answered.
+    pub fn put(self, note: impl Note) {
+        if let Some((ledger, charge)) = self.0 {
+            ledger.push(Entry::call(Box::new(note), None, charge));
+        }
+    }
+
+    /// Writes down how the call ended. Resolves at once, or, when the settings say so, once it is on
+    /// disk.
+    ///
+    /// # Errors
+    /// [`NotWritten`]: the call was done and cannot be said to have been.
+    pub async fn fill(self, note: impl Note) -> Result<(), NotWritten> {
+        let Some((ledger, charge)) = self.0 else {
+            return Ok(());
+        };
+        if !ledger.calls_wait {
+            ledger.push(Entry::call(Box::new(note), None, charge));
+            return Ok(());
+        }
+        let (reply, written) = oneshot::channel();
+        ledger.push(Entry::call(Box::new(note), Some(reply), charge));
+        written.await.unwrap_or(Err(Refused::Broken.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The log's files: numbered, one record to a line, the last one open. Read here by the kernel at its
+//! start and by whoever verifies the log without one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use mgp_engine::audit::chain::Head;
+use mgp_engine::audit::reader::Reader;
+use mgp_engine::audit::record::{EVENT_MAX, Record};
+use mgp_engine::audit::verify::{Report, Verifier};
+
+use mgp_protocol::ids::ServerId;
+
+/// More than the longest line, so that a file's last record is found in its end.
+const END: u64 = 2 * EVENT_MAX as u64;
+const ENDING: &str = ".jsonl";
+
+/// The folder of a log.
+#[derive(Debug, Clone)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The log below a data folder, whether it is there or not.
+    #[must_use]
+    pub fn of(data_dir: &Path) -> Self {
+        Self(data_dir.join("audit"))
+    }
+
+    /// Where its head is kept: beside the folder, so that who removes the log does not take it along.
+    #[must_use]
+    pub fn head(&self) -> PathBuf {
+        self.0.with_extension("head")
+    }
+
+    /// Where it is kept how far a server was told.
+    pub(super) fn told(&self, server: &ServerId) -> PathBuf {
+        self.0.join(format!("told-{server}"))
+    }
+
+    /// The path of a file.
+    #[must_use]
+    pub fn path(&self, number: u64) -> PathBuf {
+        self.0.join(format!("{number:08}{ENDING}"))
+    }
+
+    /// Makes the folder when there is none. Its owner's only.
+    pub(super) fn make(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(&self.0) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The numbers of its files, in order. No folder has none.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn numbers(&self) -> io::Result<Vec<u64>> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut out = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|n| n.strip_suffix(ENDING));
+            out.extend(number.and_then(|n| n.parse::<u64>().ok()));
+        }
+        out.sort_unstable();
+        Ok(out)
+    }
+
+    /// Opens a file to add to it, and makes its name last.
+    pub(super) fn append(&self, number: u64) -> io::Result<File> {
+        let mut open = OpenOptions::new();
+        let file = open
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(self.path(number))?;
+        self.sync()?;
+        Ok(file)
+    }
+
+    /// Makes what was made and removed in the folder last.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+
+    /// The last whole record of a file, when its end has one.
+    pub(super) fn last(&self, number: u64) -> io::Result<Option<Head>> {
+        let mut file = File::open(self.path(number))?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(END)))?;
+        let mut end = Vec::new();
+        file.take(END).read_to_end(&mut end)?;
+        let mut lines = end.split(|b| *b == b'\n').rev();
+        let last = lines.find(|line| !line.is_empty()).and_then(Record::parse);
+        Ok(last.map(|record| Head {
+            sequence: record.sequence,
+            hash: record.hash,
+        }))
+    }
+
+    /// Looks at the whole log, each file as far as `upto` says; without it, all there is.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn verify(&self, known: Option<Head>, upto: Option<&[(u64, u64)]>) -> io::Result<Report> {
+        let mut verifier = Verifier::new(known);
+        let all = match upto {
+            Some(files) => files.to_vec(),
+            None => self.numbers()?.iter().map(|n| (*n, u64::MAX)).collect(),
+        };
+        for (number, len) in all {
+            let mut bytes = Vec::new();
+            let file = File::open(self.path(number))?;
+            file.take(len).read_to_end(&mut bytes)?;
+            Reader::new(&bytes).for_each(|item| verifier.take(number, &item));
+        }
+        Ok(verifier.finish())
+    }
+}

@@ -1,0 +1,255 @@
+//! What waits to be written. Each kind has its own bound, so that none can keep another out.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::audit::commit::{Kind, Refused};
+use mgp_engine::audit::redact::Redaction;
+use mgp_sync::credit::{Charge, Credit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use super::files::Folder;
+use super::heard::Heard;
+use super::{NotWritten, Note};
+
+/// Calls that are under way or wait to be written. One more is refused: it could not be written down.
+/// A note of a call takes some hundred bytes, and keeps the frame of the call.
+pub const CALLS_MAX: u64 = 65_536;
+/// Decisions that wait for the disk. One more waits before it is begun.
+pub const DECISIONS_MAX: usize = 1_024;
+/// Events of servers and the like that wait to be written. They cannot be refused, only counted.
+pub const TOLD_MAX: u64 = 4_096;
+
+type Written = oneshot::Sender<Result<(), NotWritten>>;
+
+/// Something that waits, with what it holds of its bound.
+pub(super) struct Entry {
+    pub(super) note: Box<dyn Note>,
+    pub(super) kind: Kind,
+    pub(super) written: Option<Written>,
+    _hold: Hold,
+}
+
+#[derive(Debug)]
+enum Hold {
+    Charge { _charge: Charge },
+    Permit { _permit: OwnedSemaphorePermit },
+}
+
+impl Entry {
+    pub(super) fn decision(
+        note: Box<dyn Note>,
+        written: Written,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            note,
+            kind: Kind::Decision,
+            written: Some(written),
+            _hold: Hold::Permit { _permit: permit },
+        }
+    }
+
+    pub(super) fn call(note: Box<dyn Note>, written: Option<Written>, charge: Charge) -> Self {
+        Self {
+            note,
+            kind: Kind::Call,
+            written,
+            _hold: Hold::Charge { _charge: charge },
+        }
+    }
+}
+
+/// What the thread that writes and all who tell it have in common.
+pub(super) struct Ledger {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    pub(super) calls: Arc<Credit>,
+    pub(super) decisions: Arc<Semaphore>,
+    told: Arc<Credit>,
+    /// Events that found no room.
+    dropped: AtomicU64,
+    broken: AtomicBool,
+    /// What was there at the start was looked at: it may go when its time comes.
+    examined: AtomicBool,
+    /// A call is answered once its record is on disk.
+    pub(super) calls_wait: bool,
+    /// Where it is written.
+    pub(super) folder: Folder,
+    /// The last record that is written.
+    pub(super) written: watch::Sender<u64>,
+    /// What servers say of themselves.
+    pub(super) heard: Heard,
+}
+
+#[derive(Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    redaction: Option<Redaction>,
+    /// Somebody waits for the disk.
+    hurry: bool,
+    asleep: Asleep,
+    closing: Option<oneshot::Sender<()>>,
+    closed: bool,
+}
+
+/// What the thread that writes waits for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Asleep {
+    #[default]
+    Awake,
+    /// For more to write along, unless somebody waits.
+    Gathering,
+    /// For anything.
+    Idle,
+}
+
+/// What was waiting.
+pub(super) struct Taken {
+    pub(super) entries: Vec<Entry>,
+    pub(super) redaction: Option<Redaction>,
+    pub(super) dropped: u64,
+    /// Nothing comes after this.
+    pub(super) closing: Option<oneshot::Sender<()>>,
+}
+
+impl Ledger {
+    pub(super) fn new(calls_wait: bool, folder: Folder, last: u64) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Mutex::default(),
+            more: Condvar::new(),
+            calls: Credit::new(CALLS_MAX),
+            decisions: Arc::new(Semaphore::new(DECISIONS_MAX)),
+            told: Credit::new(TOLD_MAX),
+            dropped: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            examined: AtomicBool::new(false),
+            calls_wait,
+            folder,
+            written: watch::Sender::new(last),
+            heard: Heard::default(),
+        })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, entry: Entry) {
+        let mut queue = self.queue();
+        if queue.closed {
+            // Dropping it tells whoever waits.
+            return;
+        }
+        let hurry = entry.written.is_some();
+        queue.hurry |= hurry;
+        queue.entries.push(entry);
+        let wake = match queue.asleep {
+            Asleep::Awake => false,
+            Asleep::Gathering => hurry,
+            Asleep::Idle => true,
+        };
+        if wake {
+            queue.asleep = Asleep::Awake;
+            drop(queue);
+            self.more.notify_one();
+        }
+    }
+
+    pub(super) fn tell(&self, note: Box<dyn Note>) {
+        match self.told.try_take(1) {
+            Some(charge) => self.push(Entry::call(note, None, charge)),
+            None => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn redact(&self, redaction: Redaction) {
+        self.queue().redaction = Some(redaction);
+    }
+
+    /// Whether anything can be written at all.
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        match self.broken.load(Ordering::Relaxed) {
+            true => Err(Refused::Broken),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn examined(&self) {
+        self.examined.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_examined(&self) -> bool {
+        self.examined.load(Ordering::Relaxed)
+    }
+
+    /// Nothing can be written any more.
+    pub(super) fn fail(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes nothing more; what waits is dropped, which tells whoever waits for it.
+    pub(super) fn end(&self) {
+        self.fail();
+        self.decisions.close();
+        let mut queue = self.queue();
+        queue.closed = true;
+        let entries = mem::take(&mut queue.entries);
+        let closing = queue.closing.take();
+        drop(queue);
+        drop((entries, closing));
+    }
+
+    /// Resolves when everything is written that was told before.
+    pub(super) fn close(&self) -> oneshot::Receiver<()> {
+        let (closing, closed) = oneshot::channel();
+        let mut queue = self.queue();
+        if !queue.closed {
+            queue.closing = Some(closing);
+            drop(queue);
+            self.more.notify_one();
+        }
+        closed
+    }
+
+    /// Waits for something to write: first for as long as is good for gathering, unless somebody waits;
+    /// then until there is something, or `until` is over.
+    pub(super) fn take(&self, gather: Duration, until: Option<Duration>) -> Taken {
+        let mut queue = self.queue();
+        queue.asleep = Asleep::Gathering;
+        let waits = |queue: &mut Queue| !queue.hurry && queue.closing.is_none();
+        let waited = self.more.wait_timeout_while(queue, gather, waits);
+        queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        queue.asleep = Asleep::Idle;
+        let idle = |queue: &mut Queue| queue.entries.is_empty() && queue.closing.is_none();
+        queue = match until {
+            Some(until) => {
+                let waited = self.more.wait_timeout_while(queue, until, idle);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.more.wait_while(queue, idle);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        queue.asleep = Asleep::Awake;
+        queue.hurry = false;
+        queue.closed = queue.closing.is_some();
+        Taken {
+            entries: mem::take(&mut queue.entries),
+            redaction: queue.redaction.take(),
+            dropped: self.dropped.swap(0, Ordering::Relaxed),
+            closing: queue.closing.take(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! Reads the log from a record on, while it is being written.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use mgp_engine::audit::record::Record;
+
+use super::files::Folder;
+
+/// Read at once; lines are shorter.
+const CHUNK: u64 = 256 << 10;
+
+/// A place in the log.
+pub(super) struct Tail {
+    folder: Folder,
+    number: u64,
+    offset: u64,
+    /// The last record that was read.
+    sequence: u64,
+}
+
+impl Tail {
+    /// After this record: in the file it is in, or in the oldest there is.
+    pub(super) fn after(folder: Folder, sequence: u64) -> io::Result<Self> {
+        let numbers = folder.numbers()?;
+        let mut number = numbers.first().copied().unwrap_or(1);
+        for candidate in numbers.into_iter().rev() {
+            let begins = first(&folder, candidate)?;
+            if begins.is_some_and(|first| first <= sequence.saturating_add(1)) {
+                number = candidate;
+                break;
+            }
+        }
+        Ok(Self {
+            folder,
+            number,
+            offset: 0,
+            sequence,
+        })
+    }
+
+    /// The next records, as `(sequence, event)`, at most `most`. None when there are no more yet.
+    pub(super) fn next(&mut self, most: usize) -> io::Result<Vec<(u64, String)>> {
+        let mut out = Vec::new();
+        while out.len() < most {
+            // Asked before the file is read: what is written before another one was opened is read.
+            let later = self
+                .folder
+                .numbers()?
+                .into_iter()
+                .find(|n| *n > self.number);
+            let read = match self.lines(most, &mut out) {
+                // Trimmed meanwhile.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+                read => read?,
+            };
+            match later {
+                _ if read > 0 => {}
+                Some(later) => (self.number, self.offset) = (later, 0),
+                None => break,
+            }
+        }
+        Ok(out)
+    }
+
+    /// Reads whole lines of the file at hand; answers how many bytes they were.
+    fn lines(&mut self, most: usize, out: &mut Vec<(u64, String)>) -> io::Result<u64> {
+        let mut file = File::open(self.folder.path(self.number))?;
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut bytes = Vec::new();
+        file.take(CHUNK).read_to_end(&mut bytes)?;
+        let mut read = 0;
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            let Some(line_only) = line.strip_suffix(b"\n").filter(|_| out.len() < most) else {
+                break;
+            };
+            read += line.len() as u64;
+            if let Some(record) = Record::parse(line_only)
+                && record.sequence > self.sequence
+            {
+                self.sequence = record.sequence;
+                out.push((record.sequence, record.event.to_owned()));
+            }
+        }
+        // No line is as long as this: what is no line is passed over.
+        if read == 0 && bytes.len() as u64 == CHUNK {
+            read = CHUNK;
+        }
+        self.offset += read;
+        Ok(read)
+    }
+}
+
+/// The number of the first record of a file.
+fn first(folder: &Folder, number: u64) -> io::Result<Option<u64>> {
+    let mut bytes = Vec::new();
+    File::open(folder.path(number))?
+        .take(CHUNK)
+        .read_to_end(&mut bytes)?;
+    let mut lines = bytes.split(|b| *b == b'\n').filter_map(Record::parse);
+    Ok(lines.next().map(|record| record.sequence))
+}

@@ -1,0 +1,234 @@
+use super::*;
+use mgp_engine::audit::commit::Calls;
+use mgp_engine::audit::record::Record;
+use mgp_engine::audit::redact::Arguments;
+use mgp_engine::audit::segments::Retention;
+use mgp_engine::audit::verify::Fault;
+use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+fn opening(dir: &Path) -> Opening {
+    Opening {
+        folder: Folder::of(dir),
+        calls: Calls::default(),
+        retention: Retention::default(),
+        redaction: Redaction::new(Arguments::Digest, &[7; 32], ["hunter2-hunter2".to_owned()]),
+    }
+}
+
+fn small(dir: &Path) -> Opening {
+    let retention = Retention {
+        max_age: None,
+        max_bytes: 8_000,
+        segment_bytes: 2_000,
+    };
+    Opening {
+        retention,
+        ..opening(dir)
+    }
+}
+
+fn said(details: Value) -> Event {
+    let trace = TraceId::parse("t").unwrap();
+    event(
+        EventType::AccessGranted,
+        by_operator(),
+        Target::default(),
+        &trace,
+        Outcome::Success,
+        details,
+    )
+}
+
+fn examine(folder: &Folder) -> mgp_engine::audit::verify::Report {
+    let known = read_head(&folder.head()).unwrap();
+    folder.verify(known, None).unwrap()
+}
+
+/// Everything that is written, as `(sequence, event)`.
+fn written(dir: &Path) -> Vec<(u64, Value)> {
+    let folder = Folder::of(dir);
+    let files = folder.numbers().unwrap();
+    let bytes = files.iter().map(|n| fs::read(folder.path(*n)).unwrap());
+    let bytes = bytes.collect::<Vec<_>>().concat();
+    let lines = bytes.split(|b| *b == b'\n').filter_map(Record::parse);
+    let records = lines.map(|r| (r.sequence, r.event.to_owned()));
+    records
+        .map(|(n, e)| (n, serde_json::from_str(&e).unwrap()))
+        .collect()
+}
+
+fn damage(dir: &Path) -> Vec<Value> {
+    let damaged = |(_, event): (u64, Value)| {
+        (event["event_type"] == EventType::LOG_DAMAGED.as_str()).then(|| event["details"].clone())
+    };
+    written(dir).into_iter().filter_map(damaged).collect()
+}
+
+async fn log(dir: &Path, records: usize) {
+    let audit = opening(dir).open().unwrap();
+    for n in 0..records {
+        audit.decided(said(json!({"n": n}))).await.unwrap();
+    }
+    audit.close().await;
+}
+
+#[tokio::test]
+async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = opening(dir.path()).open().unwrap();
+    for n in 0..3_u64 {
+        let details = json!({"n": n, "token": "x", "note": "hunter2-hunter2"});
+        audit.decided(said(details)).await.unwrap();
+        let last = written(dir.path()).pop().unwrap();
+        assert_eq!((last.0, &last.1["details"]["n"]), (n + 1, &json!(n)));
+        assert_eq!(last.1["details"]["note"], "[redacted]");
+        let head = read_head(&Folder::of(dir.path()).head());
+        assert!(head.is_ok());
+    }
+    audit.close().await;
+    let report = examine(&Folder::of(dir.path()));
+    assert_eq!((report.records, report.faults), (3, vec![]));
+    assert_eq!(
+        audit.decided(said(json!({}))).await,
+        Err(NotWritten(Refused::Broken))
+    );
+    assert!(audit.place().is_err());
+}
+
+#[tokio::test]
+async fn what_is_only_told_is_written_within_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = opening(dir.path()).open().unwrap();
+    audit.tell(said(json!({"told": true})));
+    audit.place().unwrap().fill(said(json!({}))).await.unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    while written(dir.path()).len() < 2 {
+        assert!(std::time::Instant::now() < deadline, "not written");
+        tokio::task::yield_now().await;
+    }
+    audit.close().await;
+    assert_eq!(examine(&Folder::of(dir.path())).records, 2);
+}
+
+/// Calls that are not written down are not begun.
+#[tokio::test]
+async fn calls_have_their_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = opening(dir.path()).open().unwrap();
+    let places: Vec<Place> = (0..CALLS_MAX).map(|_| audit.place().unwrap()).collect();
+    assert_eq!(audit.place().unwrap_err(), NotWritten(Refused::Full));
+    audit.decided(said(json!({}))).await.unwrap();
+    drop(places);
+    assert!(audit.place().is_ok());
+}
+
+#[tokio::test]
+async fn a_torn_end_is_cut_and_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    log(dir.path(), 3).await;
+    let path = Folder::of(dir.path()).path(1);
+    let whole = fs::read(&path).unwrap();
+    let torn = [&whole[..], br#"{"seq":4,"prev":"#].concat();
+    fs::write(&path, torn).unwrap();
+    log(dir.path(), 1).await;
+    assert!(fs::read(&path).unwrap().starts_with(&whole));
+    let damage = damage(dir.path());
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert_eq!(damage[0]["faults"][0]["fault"], "torn");
+    let report = examine(&Folder::of(dir.path()));
+    assert_eq!((report.records, report.faults), (5, vec![]));
+}
+
+/// A flipped byte in the last file, one in a file before it, and an end that is gone: each is named at
+/// the start, written down, and still there to be seen.
+#[tokio::test]
+async fn damage_is_named_and_stays_to_be_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    log(dir.path(), 5).await;
+    let folder = Folder::of(dir.path());
+    let flip = |number: u64, line: usize| {
+        let path = folder.path(number);
+        let mut bytes = fs::read(&path).unwrap();
+        let starts = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n');
+        let at = starts.map(|(at, _)| at).nth(line).unwrap() + 200;
+        bytes[at] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    };
+    flip(1, 1);
+    log(dir.path(), 2).await;
+    let first = damage(dir.path());
+    assert_eq!(first[0]["faults"][0]["fault"], "changed");
+    assert_eq!(first[0]["faults"][0]["from"], 3);
+    assert_eq!(folder.numbers().unwrap(), [1, 2]);
+    let faults = examine(&folder).faults;
+    assert!(
+        matches!(faults[..], [Fault::Changed { sequence: 3, .. }]),
+        "{faults:?}"
+    );
+    // The file is not the last any more: it is looked at beside what goes on.
+    let audit = opening(dir.path()).open().unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    while damage(dir.path()).len() < 2 {
+        assert!(std::time::Instant::now() < deadline, "not named");
+        tokio::task::yield_now().await;
+    }
+    audit.close().await;
+    let path = folder.path(2);
+    let bytes = fs::read(&path).unwrap();
+    let end = bytes[..bytes.len() - 1]
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .unwrap();
+    fs::write(&path, &bytes[..=end]).unwrap();
+    log(dir.path(), 1).await;
+    let last = damage(dir.path());
+    let cut = |d: &&Value| d["faults"][0]["fault"] == "truncated";
+    assert_eq!(last.iter().filter(cut).count(), 1, "{last:?}");
+}
+
+#[tokio::test]
+async fn a_log_that_vanished_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    log(dir.path(), 4).await;
+    fs::remove_dir_all(dir.path().join("audit")).unwrap();
+    log(dir.path(), 1).await;
+    assert_eq!(damage(dir.path())[0]["faults"][0]["fault"], "truncated");
+    assert_eq!(written(dir.path()).first().unwrap().0, 5);
+    fs::remove_file(Folder::of(dir.path()).head()).unwrap();
+    log(dir.path(), 1).await;
+    let lost = |d: &Value| d.get("head").is_some();
+    assert_eq!(damage(dir.path()).iter().filter(|d| lost(d)).count(), 1);
+}
+
+/// The oldest files go, the log says so, and what is left is whole.
+#[tokio::test]
+async fn retention_keeps_its_bound_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let audit = small(dir.path()).open().unwrap();
+        for n in 0..60 {
+            audit.decided(said(json!({"n": n}))).await.unwrap();
+        }
+        audit.close().await;
+    }
+    let folder = Folder::of(dir.path());
+    let numbers = folder.numbers().unwrap();
+    assert!(numbers[0] > 1, "{numbers:?}");
+    let sizes = numbers
+        .iter()
+        .map(|n| fs::metadata(folder.path(*n)).unwrap().len());
+    let bytes: u64 = sizes.sum();
+    assert!(bytes <= 8_000 + 2 * 2_000, "{bytes}");
+    let report = examine(&folder);
+    assert_eq!(report.faults, []);
+    let trimmed = EventType::LOG_TRIMMED;
+    assert!(
+        written(dir.path())
+            .iter()
+            .any(|(_, e)| e["event_type"] == trimmed.as_str())
+    );
+}

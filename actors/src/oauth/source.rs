@@ -1,0 +1,153 @@
+//! Where an issuer's keys are: in a file, at a URL, or where its own metadata says (RFC 8414, OpenID
+//! Connect Discovery).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode};
+use mgp_engine::bearer::Keys;
+use mgp_transports::http::client::{self, Client};
+use serde::Deserialize;
+
+/// How long the issuer has for everything.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest answer taken, in bytes; key sets have a few thousand.
+const LONGEST: usize = 256 << 10;
+
+/// Where the keys are.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// In this file.
+    File(PathBuf),
+    /// At this URL.
+    Url(Client, String),
+    /// Where the issuer says.
+    Issuer(Client),
+}
+
+/// What is read of an authorization server's metadata.
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Source {
+    /// The keys, as they are now.
+    ///
+    /// # Errors
+    /// In words, why they cannot be had.
+    pub(super) async fn fetch(&self, issuer: &str) -> Result<Keys, String> {
+        let fetching = async {
+            match self {
+                Self::File(path) => {
+                    let path = path.clone();
+                    let name = path.display().to_string();
+                    let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+                    let json = read.map_err(|e| e.to_string())?;
+                    Keys::read(&json.map_err(|e| format!("{name}: {e}"))?)
+                }
+                Self::Url(client, url) => Keys::read(&get(client, url).await?),
+                Self::Issuer(client) => {
+                    let url = discover(client, issuer).await?;
+                    Keys::read(&get(client, &url).await?)
+                }
+            }
+        };
+        let late = |_| format!("no answer within {} s", PATIENCE.as_secs());
+        let keys = tokio::time::timeout(PATIENCE, fetching)
+            .await
+            .map_err(late)??;
+        match keys.is_empty() {
+            true => Err("there is no key for signatures among them".into()),
+            false => Ok(keys),
+        }
+    }
+}
+
+/// Where the issuer says its keys are.
+async fn discover(client: &Client, issuer: &str) -> Result<String, String> {
+    let begin = issuer.find("://").map_or(0, |at| at + 3);
+    let path = issuer[begin..]
+        .find('/')
+        .map_or(issuer.len(), |at| begin + at);
+    let (origin, path) = (&issuer[..path], issuer[path..].trim_end_matches('/'));
+    let places = [
+        format!("{origin}/.well-known/oauth-authorization-server{path}"),
+        format!("{origin}/.well-known/openid-configuration{path}"),
+        format!("{origin}{path}/.well-known/openid-configuration"),
+    ];
+    let mut why = String::new();
+    for place in &places {
+        let metadata = match get(client, place).await {
+            Ok(json) => serde_json::from_slice::<Metadata>(&json).map_err(|e| e.to_string()),
+            Err(error) => Err(error),
+        };
+        match metadata {
+            Ok(metadata) if metadata.issuer == issuer => return Ok(metadata.jwks_uri),
+            Ok(_) => why = format!("{place} is of another issuer"),
+            Err(error) => why = error,
+        }
+    }
+    Err(format!("no metadata of it was found: {why}"))
+}
+
+/// True for https, and for http to this machine: keys that anybody on the way could change are none.
+#[must_use]
+pub fn is_safe(url: &str) -> bool {
+    let Ok(url) = client::parse_url(url) else {
+        return false;
+    };
+    let loopback = |host: &str| {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost"
+            || bare
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|ip| ip.is_loopback())
+    };
+    url.scheme_str() == Some("https") || url.host().is_some_and(loopback)
+}
+
+async fn get(client: &Client, url: &str) -> Result<bytes::Bytes, String> {
+    if !is_safe(url) {
+        return Err(format!(
+            "{url} is not fetched: only https, and http to this machine, is safe"
+        ));
+    }
+    let uri = client::parse_url(url).map_err(|e| e.to_string())?;
+    let asked = client
+        .request(Method::GET, &uri, HeaderMap::new(), None)
+        .await;
+    let answer = asked.map_err(|e| e.to_string())?;
+    if answer.status != StatusCode::OK {
+        return Err(format!("{url} answered {}", answer.status));
+    }
+    let read = client::read_json(answer.body, LONGEST).await;
+    read.map_err(|e| format!("{url}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_fetched_where_nobody_can_change_them() {
+        for safe in [
+            "https://a.example/k",
+            "http://127.0.0.1:1/k",
+            "http://[::1]/k",
+            "http://localhost/k",
+        ] {
+            assert!(is_safe(safe), "{safe}");
+        }
+        for not in [
+            "http://a.example/k",
+            "http://localhost.a.example/k",
+            "file:///k",
+            "k",
+            "http://127.0.0.1@a.example/",
+        ] {
+            assert!(!is_safe(not), "{not}");
+        }
+    }
+}

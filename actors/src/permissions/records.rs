@@ -1,0 +1,65 @@
+//! Decisions as grants of the log: on disk before anybody is told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mgp_engine::access::Principal;
+use mgp_engine::permissions::{self, Recorded};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::audit::TraceId;
+use mgp_protocol::mgp::permission::{PermissionType, Verdict};
+use mgp_protocol::refusal::Refusal;
+
+use crate::access::AccessHandle;
+
+/// Where decisions are kept.
+#[derive(Debug)]
+pub(super) struct Records(pub(super) AccessHandle);
+
+impl Records {
+    /// What was decided of a server before.
+    pub(super) async fn of(
+        &self,
+        server: &ServerId,
+    ) -> Result<BTreeMap<PermissionType, Recorded>, Refusal> {
+        let server = server.clone();
+        self.0
+            .look(move |ledger| {
+                permissions::recorded(ledger.grants, ledger.authority, &server, ledger.now_ms)
+            })
+            .await
+    }
+
+    /// Writes a decision down. One that is put off changes nothing.
+    pub(super) async fn record(
+        &self,
+        server: &ServerId,
+        permission: &PermissionType,
+        verdict: Verdict,
+        until_ms: Option<u64>,
+        by: &str,
+    ) -> Result<(), Refusal> {
+        let (server, permission) = (server.clone(), permission.clone());
+        let by = Principal::Operator(Arc::from(by));
+        let trace = TraceId::mint(fresh());
+        let decided = self.0.record(by, trace, move |ledger| {
+            let change = permissions::record(
+                ledger.grants,
+                ledger.authority,
+                &server,
+                &permission,
+                verdict,
+                until_ms,
+                ledger.fresh,
+            );
+            Ok(change.into_iter().collect())
+        });
+        decided.await.map(drop)
+    }
+}
+
+pub(super) fn fresh() -> [u8; 16] {
+    let mut fresh = [0; 16];
+    getrandom::fill(&mut fresh).expect("the system has randomness");
+    fresh
+}

@@ -1,0 +1,174 @@
+//! The pins of one server and their file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mgp_engine::catalog::Tool;
+use mgp_engine::pins::{NotApproved, Pin, PinMode, Pins, Seen};
+use mgp_protocol::ids::ServerId;
+use serde::{Deserialize, Serialize};
+
+use super::Change;
+
+/// Longest definition that is kept to be shown beside what it became, in bytes. Of a longer one only
+/// the pin is.
+const TEXT_MAX: usize = 16 << 10;
+
+/// What stands in the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Page {
+    pins: Pins,
+    /// Definitions as approved, by tool; only read when something changed.
+    texts: BTreeMap<String, Box<str>>,
+}
+
+/// The pins of one server.
+#[derive(Debug)]
+pub(super) struct Book {
+    path: PathBuf,
+    pins: Pins,
+    /// As they stand in the file.
+    kept: Pins,
+    server: ServerId,
+}
+
+impl Book {
+    /// What is known of a server; nothing when there is no file.
+    pub(super) fn read(folder: &Path, server: &ServerId) -> Result<Self, String> {
+        let path = folder.join(format!("{server}.json"));
+        let page = page(&path)?;
+        Ok(Self {
+            path,
+            kept: page.pins.clone(),
+            pins: page.pins,
+            server: server.clone(),
+        })
+    }
+
+    /// Holds tools against their pins: those that changed, and the names of those of which nothing
+    /// is known and that are to be blocked for that.
+    pub(super) fn see(
+        &mut self,
+        server: &ServerId,
+        tools: &[Arc<Tool>],
+        mode: PinMode,
+    ) -> (Vec<Change>, BTreeSet<String>) {
+        let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
+        for tool in tools {
+            let Some(pin) = Pin::of(&tool.raw) else {
+                continue;
+            };
+            match self.pins.see(server, &tool.own_name, pin, mode) {
+                Seen::Unwatched | Seen::First | Seen::Same => {}
+                Seen::TooMany { blocked } => {
+                    if blocked {
+                        unknown.insert(tool.own_name.to_string());
+                    }
+                }
+                Seen::Changed {
+                    changed,
+                    news,
+                    blocked,
+                } => changes.push(Change {
+                    tool: tool.clone(),
+                    pin,
+                    changed,
+                    news,
+                    blocked,
+                }),
+            }
+        }
+        (changes, unknown)
+    }
+
+    /// True when a person has yet to say something of this tool.
+    pub(super) fn waits(&self, server: &ServerId, tool: &str) -> bool {
+        let pending = self.pins.pending();
+        pending
+            .iter()
+            .any(|p| p.server == *server && p.tool == tool)
+    }
+
+    pub(super) fn approve(
+        &mut self,
+        server: &ServerId,
+        tool: &str,
+        pin: Pin,
+        by: &str,
+    ) -> Result<(), NotApproved> {
+        self.pins.approve(server, tool, pin, by)
+    }
+
+    pub(super) fn deny(
+        &mut self,
+        server: &ServerId,
+        tool: &str,
+        pin: Pin,
+    ) -> Result<(), NotApproved> {
+        self.pins.deny(server, tool, pin)
+    }
+
+    /// Definitions as they were approved, where they are known.
+    pub(super) fn texts(&self) -> BTreeMap<String, Box<str>> {
+        page(&self.path).map_or_else(|_| BTreeMap::new(), |page| page.texts)
+    }
+
+    /// Brings the file up to date, with the definitions of those of `tools` that count as approved.
+    /// On disk when this returns; nothing is written when nothing changed.
+    pub(super) fn keep(&mut self, tools: &[Arc<Tool>]) -> io::Result<()> {
+        if self.pins == self.kept {
+            return Ok(());
+        }
+        let mut texts = self.texts();
+        for tool in tools {
+            let approved = Pin::of(&tool.raw)
+                .is_some_and(|pin| self.pins.approved(&self.server, &tool.own_name) == Some(pin));
+            if approved && tool.raw.len() <= TEXT_MAX {
+                texts.insert(tool.own_name.to_string(), (&*tool.raw).into());
+            } else if approved {
+                texts.remove(&*tool.own_name);
+            }
+        }
+        let page = Page {
+            pins: self.pins.clone(),
+            texts,
+        };
+        write(&self.path, &serde_json::to_vec(&page)?)?;
+        self.kept = page.pins;
+        Ok(())
+    }
+}
+
+fn page(path: &Path) -> Result<Page, String> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Page::default()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+            format!(
+                "{} is damaged ({error}): nobody knows what its tools were; remove the file to take them as they are now",
+                path.display()
+            )
+        }),
+    }
+}
+
+/// Puts a file in the place of the one before, whole or not at all.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let draft = path.with_extension("new");
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = open.open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    File::open(folder)?.sync_all()
+}

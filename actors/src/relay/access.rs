@@ -1,0 +1,244 @@
+//! Who may call what, on every way to a server. What a caller may not see is to it as if it did not
+//! exist.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mgp_engine::access::{Audience, Pass, Principal, Table, Told, told};
+use mgp_engine::catalog::{Form, Kind, Sifted, View};
+use mgp_engine::cursor::BadCursor;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, prompts, resources, tools};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::refusal::{Denial, Refusal};
+
+use super::{Relay, text};
+use crate::access::AccessHandle;
+use crate::catalog::Shown;
+use crate::link::Leave;
+use crate::request::Caller;
+use crate::time::unix_ms;
+
+/// Lists kept for those who do not see everything.
+const LISTS_MAX: usize = 1024;
+/// Bytes of them together; at either bound the oldest goes and is made again when it is asked for.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Leave to ask something of a server, for one request.
+#[derive(Debug)]
+pub(super) struct Admitted<'a> {
+    access: &'a AccessHandle,
+    principal: Principal,
+    server: &'a ServerId,
+    /// The server's own name of a tool.
+    tool: Option<&'a str>,
+    pass: Pass,
+    /// What the caller reads when leave is taken back meanwhile.
+    unknown: Refusal,
+}
+
+impl Leave for Admitted<'_> {
+    fn still(&self) -> Result<(), Refusal> {
+        let (table, now) = (self.access.table(), unix_ms());
+        if table.honours(self.pass, now) {
+            return Ok(());
+        }
+        let decision = table.decide(&self.principal, self.server, self.tool, now);
+        match table.pass(&decision) {
+            Some(_) => Ok(()),
+            None => Err(self.unknown.clone()),
+        }
+    }
+}
+
+impl Relay {
+    /// Leave for this caller to ask something of a server: to call a tool, by the server's own name
+    /// for it, or anything that is not about a tool.
+    ///
+    /// # Errors
+    /// `unknown`, which is what the caller would read if there was no such thing.
+    pub(super) fn admit<'a>(
+        &'a self,
+        caller: &Caller,
+        server: &'a ServerId,
+        tool: Option<&'a str>,
+        unknown: Refusal,
+    ) -> Result<Admitted<'a>, Refusal> {
+        let principal = caller.identity();
+        let table = self.access.table();
+        let decision = table.decide(&principal, server, tool, unix_ms());
+        match table.pass(&decision) {
+            Some(pass) => Ok(Admitted {
+                access: &self.access,
+                principal,
+                server,
+                tool,
+                pass,
+                unknown,
+            }),
+            None => Err(unknown),
+        }
+    }
+
+    /// A denied tool, in the words its caller may read; `shown` when it was shown the tool before.
+    pub(super) fn denied(&self, refusal: Refusal, shown: bool) -> Refusal {
+        let Refusal::Denied(denial) = refusal else {
+            return refusal;
+        };
+        let Denial::NotGranted { tool } = &*denial else {
+            return Refusal::Denied(denial);
+        };
+        // A caller that does not speak MGP reads the same of both.
+        match told(true, shown, self.access.reveals()) {
+            Told::Unknown => Refusal::UnknownTool(tool.clone()),
+            Told::Denied => Refusal::Denied(denial),
+        }
+    }
+
+    /// Whether the server as a whole is open to the caller.
+    pub(super) fn opens(&self, caller: &Caller, server: &ServerId) -> bool {
+        let table = self.access.table();
+        table.opens(&caller.identity(), server, unix_ms())
+    }
+
+    /// Whether the caller knows of the server at all.
+    pub(super) fn sees(&self, caller: &Caller, server: &ServerId) -> bool {
+        let table = self.access.table();
+        table.sees(&caller.identity(), server, unix_ms())
+    }
+
+    /// Whether a call that waited for its client may go on.
+    ///
+    /// # Errors
+    /// What a new call of the same would be answered.
+    pub fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
+        let shown = self.shown.load();
+        let (view, catalog) = (&caller.view, &shown.catalog);
+        match method {
+            "tools/call" => {
+                let call: tools::Call<'_> = mcp::read(Some(params))?;
+                let name = text(call.name, "name")?;
+                let Some(tool) = catalog.tool(view, &name) else {
+                    return Ok(());
+                };
+                let unknown = not_granted(&name);
+                let admitted = self.admit(caller, &tool.server, Some(&tool.own_name), unknown);
+                admitted.map(|_| ()).map_err(|r| self.denied(r, true))
+            }
+            "prompts/get" => {
+                let get: prompts::Get<'_> = mcp::read(Some(params))?;
+                let name = text(get.name, "name")?;
+                let hidden = catalog.prompt(view, &name);
+                match hidden.is_some_and(|prompt| !self.opens(caller, &prompt.server)) {
+                    true => Err(Refusal::UnknownPrompt(name)),
+                    false => Ok(()),
+                }
+            }
+            "resources/read" => {
+                let about: resources::About<'_> = mcp::read(Some(params))?;
+                self.owner_of(caller, &text(about.uri, "uri")?).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A page of a list, as this caller may see it.
+    pub(super) fn page(
+        &self,
+        shown: &Shown,
+        caller: &Caller,
+        kind: Kind,
+        cursor: Option<&str>,
+    ) -> Result<Bytes, BadCursor> {
+        let view = &caller.view;
+        let form = Form {
+            era: caller.version.era(),
+            told: caller.mgp.features().contains(Features::TOOL_SECURITY),
+        };
+        let (table, principal) = (self.access.table(), caller.identity());
+        let audience = table.audience(&principal);
+        if audience == Audience::All {
+            return shown.catalog.page(view, kind, cursor, form);
+        }
+        let place = Place {
+            catalog: shown.catalog.generation(),
+            view: view.clone(),
+            kind,
+            form,
+            audience,
+        };
+        let list = self.sifted.get(&place).or_else(|| {
+            let made = Arc::new(sift(shown, &place, &table, &principal)?);
+            self.sifted.keep(place, made.clone());
+            Some(made)
+        });
+        match list {
+            Some(list) => list.page(cursor, form),
+            None => shown.catalog.page(view, kind, cursor, form),
+        }
+    }
+}
+
+/// The tool is not for this caller.
+pub(super) fn not_granted(name: &str) -> Refusal {
+    let tool = name.to_owned();
+    Refusal::Denied(Box::new(Denial::NotGranted { tool }))
+}
+
+fn sift(shown: &Shown, place: &Place, table: &Table, principal: &Principal) -> Option<Sifted> {
+    let now = unix_ms();
+    let keep = |server: &ServerId, tool: Option<&str>| {
+        let decision = table.decide(principal, server, tool, now);
+        table.pass(&decision).is_some()
+    };
+    let audience = format!("{:?}", place.audience);
+    let (view, kind, form) = (&place.view, place.kind, place.form);
+    shown.catalog.sift(view, kind, form, &audience, keep)
+}
+
+/// Which list it is, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    catalog: u64,
+    view: View,
+    kind: Kind,
+    form: Form,
+    audience: Audience,
+}
+
+/// Lists that were made for those who do not see everything.
+#[derive(Debug, Default)]
+pub struct SiftedLists(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    lists: HashMap<Place, Arc<Sifted>>,
+    order: VecDeque<Place>,
+    bytes: usize,
+}
+
+impl SiftedLists {
+    fn get(&self, place: &Place) -> Option<Arc<Sifted>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.lists.get(place).cloned()
+    }
+
+    fn keep(&self, place: Place, list: Arc<Sifted>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes += list.size();
+        if let Some(before) = kept.lists.insert(place.clone(), list) {
+            kept.bytes -= before.size();
+        } else {
+            kept.order.push_back(place);
+        }
+        while kept.lists.len() > LISTS_MAX || kept.bytes > BYTES_MAX {
+            let Some(oldest) = kept.order.pop_front() else {
+                return;
+            };
+            if let Some(gone) = kept.lists.remove(&oldest) {
+                kept.bytes -= gone.size();
+            }
+        }
+    }
+}

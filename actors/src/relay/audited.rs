@@ -1,0 +1,259 @@
+//! Every call is written down, however it ends: answered, refused, taken back or let go (MGP §6.4).
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytestring::ByteString;
+use mgp_engine::audit::commit::Refused;
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::catalog::Tool;
+use mgp_engine::moment::Moment;
+use mgp_protocol::mcp::tools::Called;
+use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
+use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_protocol::splice::member;
+use serde_json::{Map, Value};
+
+use super::Relay;
+use crate::audit::{AuditHandle, NotWritten, Note, Place, by_agent, by_operator};
+use crate::request::{Caller, Outcome, Request};
+use crate::time::{moment, unix_ms};
+
+/// What a call turned out to be of: filled in on its way.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    tool: OnceLock<Arc<Tool>>,
+    asked: OnceLock<Box<str>>,
+    arguments: OnceLock<ByteString>,
+}
+
+impl Seen {
+    /// It asks for a tool of this name, whether there is one or not.
+    pub(super) fn asks_for(&self, name: &str, request: &Request, arguments: Option<&str>) {
+        let _ = self.asked.set(name.into());
+        let params = request.params.as_ref();
+        if let Some((params, arguments)) = params.zip(arguments) {
+            let _ = self.arguments.set(params.slice_ref(arguments));
+        }
+    }
+
+    /// It is a call of this tool, whether the caller may see it or not.
+    pub(super) fn is_of(&self, tool: &Arc<Tool>) {
+        let _ = self.tool.set(tool.clone());
+    }
+}
+
+impl Relay {
+    /// Takes a place in the log, makes the call and writes down how it ended. A call that could not be
+    /// written down is not made.
+    pub(super) async fn audited<'a, F>(
+        &self,
+        request: &'a Request,
+        call: impl FnOnce(Arc<Seen>) -> F,
+    ) -> Outcome
+    where
+        F: Future<Output = Outcome> + 'a,
+    {
+        if !self.audit.is_on() {
+            return call(Arc::default()).await;
+        }
+        let place = self.audit.place().map_err(refused)?;
+        let seen = Arc::new(Seen::default());
+        let mut under_way = UnderWay {
+            request,
+            audit: &self.audit,
+            seen: seen.clone(),
+            place: Some(place),
+            began: moment(),
+        };
+        let outcome = call(seen).await;
+        under_way.done(&outcome).await.map_err(refused)?;
+        outcome
+    }
+}
+
+fn refused(NotWritten(why): NotWritten) -> Refusal {
+    match why {
+        Refused::Full => Refusal::Overloaded {
+            what: "the audit log".into(),
+        },
+        Refused::Broken => Refusal::Broken(NotWritten(why).to_string()),
+    }
+}
+
+/// A call that is not yet written down.
+struct UnderWay<'a> {
+    request: &'a Request,
+    audit: &'a AuditHandle,
+    seen: Arc<Seen>,
+    place: Option<Place>,
+    began: Moment,
+}
+
+impl UnderWay<'_> {
+    async fn done(&mut self, outcome: &Outcome) -> Result<(), NotWritten> {
+        let note = self.note(outcome);
+        if let Err(Refusal::Denied(denial)) = outcome
+            && let Some(cause) = cause(denial)
+        {
+            // The cause has an event of its own, before that of the call.
+            self.audit.tell(note.event_of(cause));
+        }
+        match self.place.take() {
+            Some(place) => place.fill(note).await,
+            None => Ok(()),
+        }
+    }
+
+    fn note(&self, outcome: &Outcome) -> CallNote {
+        let (ending, failure) = match outcome {
+            Ok(result) => Ending::of_result(says_error(result)),
+            // The words of an unknown tool for one that there is: the caller may not know of it.
+            Err(Refusal::UnknownTool(_)) if self.seen.tool.get().is_some() => {
+                (Ending::Denied, None)
+            }
+            Err(refusal) => Ending::of_refusal(refusal),
+        };
+        CallNote {
+            at_ms: unix_ms(),
+            trace: self.request.trace.id.clone(),
+            caller: self.request.caller.clone(),
+            seen: self.seen.clone(),
+            lasted: moment().since(self.began),
+            ending,
+            failure,
+            why: outcome.as_ref().err().map(why),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    /// Its client has gone, or it was let go for another reason: what it did at the server nobody
+    /// knows.
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.put(self.note(&Err(Refusal::Cancelled)));
+        }
+    }
+}
+
+/// A call that ended, as it waits to be written.
+struct CallNote {
+    at_ms: u64,
+    trace: TraceId,
+    caller: Arc<Caller>,
+    seen: Arc<Seen>,
+    lasted: Duration,
+    ending: Ending,
+    failure: Option<Failure>,
+    why: Option<Map<String, Value>>,
+}
+
+impl CallNote {
+    fn event_of(&self, event_type: EventType) -> Event {
+        let Self { caller, seen, .. } = self;
+        let tool = seen.tool.get();
+        let own = tool.map(|tool| tool.own_name.to_string());
+        Event {
+            timestamp: rfc3339_ms(self.at_ms),
+            trace_id: self.trace.clone(),
+            event_type,
+            actor: match caller.operator {
+                true => by_operator(),
+                false => by_agent(&caller.agent.to_string()),
+            },
+            target: Target {
+                server_id: tool.map(|tool| tool.server.to_string()),
+                tool_name: own.or_else(|| seen.asked.get().map(ToString::to_string)),
+                agent_id: None,
+            },
+            result: self.ending,
+            details: self.details(),
+        }
+    }
+
+    fn details(&self) -> Map<String, Value> {
+        let mut details = self.why.clone().unwrap_or_default();
+        let mut add = |name: &str, value: Value| drop(details.insert(name.into(), value));
+        add("duration_ms", millis(self.lasted).into());
+        if let Some(failure) = self.failure {
+            add("failure", failure.to_string().into());
+        }
+        if let Some(tool) = self.seen.tool.get() {
+            add("risk_level", tool.duties.risk.level.as_str().into());
+            let validators = tool.duties.validators.chosen().iter();
+            let names: Vec<&str> = validators.map(|v| v.name()).collect();
+            if !names.is_empty() {
+                add("validator_applied", names.join(",").into());
+            }
+        }
+        details
+    }
+}
+
+impl Note for CallNote {
+    fn event(self: Box<Self>) -> (Event, Option<ByteString>) {
+        let event_type = match self.ending {
+            Ending::Blocked | Ending::Denied => EventType::ToolBlocked,
+            Ending::Success | Ending::Failure | Ending::Timeout | Ending::Cancelled => {
+                EventType::ToolExecuted
+            }
+        };
+        let arguments = self.seen.arguments.get().cloned();
+        (self.event_of(event_type), arguments)
+    }
+}
+
+/// The event of what kept a call in the kernel, beside that of the call.
+fn cause(denial: &Denial) -> Option<EventType> {
+    match denial {
+        Denial::Validator { .. } => Some(EventType::ValidationFailed),
+        Denial::UnsafeCode { .. } => Some(EventType::CodeRejected),
+        Denial::Permission { .. }
+        | Denial::NotGranted { .. }
+        | Denial::Unconfirmed { .. }
+        | Denial::NoCredentials(_)
+        | Denial::CredentialsExpired(_)
+        | Denial::RateLimited { .. }
+        | Denial::OverQuota { .. }
+        | Denial::Disabled { .. }
+        | Denial::Upstream { .. }
+        | Denial::UpstreamSilent { .. }
+        | Denial::UpstreamGone { .. } => None,
+    }
+}
+
+/// Why a call was refused, without what it was asked or answered.
+fn why(refusal: &Refusal) -> Map<String, Value> {
+    let mut why = Map::new();
+    let mut add = |name: &str, value: Value| drop(why.insert(name.into(), value));
+    if let Refusal::Peer(error) = refusal {
+        let code = member(error.get(), "code").and_then(|code| code.parse::<i64>().ok());
+        add("error_code", code.into());
+    } else if let Refusal::BadArguments { path, keyword, .. }
+    | Refusal::BadResult { path, keyword, .. } = refusal
+    {
+        // Their words may hold what the arguments or the answer held.
+        add("reason", "it does not fit the schema of the tool".into());
+        add("at", path.as_str().into());
+        add("keyword", keyword.as_str().into());
+    } else {
+        add("reason", refusal.to_string().into());
+    }
+    if let Refusal::Denied(denial) = refusal
+        && let Denial::Validator { validator, .. } = &**denial
+    {
+        add("validator", validator.as_str().into());
+    }
+    why
+}
+
+/// Whether the tool itself says that it failed.
+fn says_error(result: &[u8]) -> bool {
+    memchr::memmem::find(result, b"\"isError\"").is_some()
+        && serde_json::from_slice::<Called<'_>>(result).is_ok_and(|called| called.is_error)
+}
+
+fn millis(lasted: Duration) -> u64 {
+    u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)
+}

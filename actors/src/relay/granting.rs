@@ -1,0 +1,187 @@
+//! `mgp/access/*` (MGP §5.4): as methods, and as tools of the kernel. For the operator, and for agents
+//! that agreed to access control, as far as they may ask (A-31).
+
+use bytes::Bytes;
+use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
+use mgp_engine::catalog::View;
+use mgp_engine::grants::Change;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::access::{Explain, Grant, Granted, List, Query, Revoke, Revoked};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::spells;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quoted;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Relay;
+use crate::request::{Caller, Outcome, Request};
+use crate::time::unix_ms;
+
+/// The methods of this file.
+const METHODS: [&str; 5] = [
+    Query::METHOD,
+    Grant::METHOD,
+    Revoke::METHOD,
+    List::METHOD,
+    Explain::METHOD,
+];
+
+/// The method of that name or spelling, when it is one for this caller.
+pub(super) fn method(caller: &Caller, name: &str) -> Option<&'static str> {
+    let mut all = METHODS.into_iter();
+    let method = all.find(|method| spells(method, name))?;
+    let agreed = caller
+        .mgp
+        .active()
+        .is_some_and(|active| active.features.contains(Features::ACCESS_CONTROL));
+    (caller.operator || agreed).then_some(method)
+}
+
+impl Relay {
+    /// `mgp/access/*`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownMethod`] for who did not agree to them; [`Refusal::Forbidden`] for who may not
+    /// ask; [`Refusal::BadParams`].
+    pub async fn administer(&self, request: &Request) -> Outcome {
+        let unknown = || Refusal::UnknownMethod(request.method.to_string());
+        let method = method(&request.caller, &request.method).ok_or_else(unknown)?;
+        self.administered(request, method, request.params.as_deref())
+            .await
+    }
+
+    /// The same as a tool of the kernel: the answer as structured content, and as text.
+    pub(super) async fn administer_by_tool(
+        &self,
+        request: &Request,
+        method: &str,
+        arguments: Option<&RawValue>,
+    ) -> Outcome {
+        let arguments = arguments.map_or("{}", RawValue::get);
+        let answer = self.administered(request, method, Some(arguments)).await?;
+        let answer = String::from_utf8_lossy(&answer);
+        let complete = match request.caller.version.is_legacy() {
+            true => "",
+            false => r#","resultType":"complete""#,
+        };
+        Ok(format!(
+            r#"{{"content":[{{"type":"text","text":{}}}],"structuredContent":{answer}{complete}}}"#,
+            quoted(&answer)
+        )
+        .into())
+    }
+
+    async fn administered(&self, request: &Request, method: &str, params: Option<&str>) -> Outcome {
+        let who = request.caller.identity();
+        if method == Query::METHOD {
+            return self.query(&request.caller, &who, mcp::read(params)?);
+        }
+        // Before anything is read: what is asked wrongly is not told to who may not ask at all.
+        access::may(&who, Asked::Administer).map_err(refused)?;
+        match method {
+            Grant::METHOD => self.grant(request, who, mcp::read(params)?).await,
+            Revoke::METHOD => self.revoke(request, who, mcp::read(params)?).await,
+            List::METHOD => self.entries(mcp::read(params)?).await,
+            Explain::METHOD => self.explain(mcp::read(params)?).await,
+            other => Err(Refusal::UnknownMethod(other.to_owned())),
+        }
+    }
+
+    /// To an agent, what is denied to it and what does not exist are one and the same.
+    fn query(&self, caller: &Caller, who: &Principal, query: Query) -> Outcome {
+        access::may(who, Asked::Query(&query.agent_id)).map_err(refused)?;
+        let server = ServerId::new(query.server_id);
+        let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
+        let table = self.access.table();
+        let about = Principal::Agent(AgentId::new(query.agent_id));
+        let decision = table.decide(&about, &server, tool, unix_ms());
+        let standing = match caller.operator {
+            false if !self.is_there(&server, tool) => hidden(),
+            false if table.pass(&decision).is_none() => hidden(),
+            _ => decision.standing(),
+        };
+        json(&standing)
+    }
+
+    fn is_there(&self, server: &ServerId, tool: Option<&str>) -> bool {
+        let view = View::One(server.clone());
+        let known = self.servers.load().contains_key(server);
+        let has = |tool| self.shown.load().catalog.tool(&view, tool).is_some();
+        known && tool.is_none_or(has)
+    }
+
+    async fn grant(&self, request: &Request, by: Principal, grant: Grant) -> Outcome {
+        let who = by.clone();
+        let trace = request.trace.id.clone();
+        let decided = self.access.record(by, trace, move |ledger| {
+            let (grants, authority) = (ledger.grants, ledger.authority);
+            let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
+            made.map(|change| vec![change]).map_err(refused)
+        });
+        let changes = decided.await?;
+        let Some(Change::Grant(granted)) = changes.first() else {
+            return Err(Refusal::Broken("a grant that is none".into()));
+        };
+        json(&Granted {
+            grant_id: granted.id.to_string(),
+            replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    async fn revoke(&self, request: &Request, by: Principal, revoke: Revoke) -> Outcome {
+        let who = by.clone();
+        let trace = request.trace.id.clone();
+        let decided = self.access.record(by, trace, move |ledger| {
+            access::revoke(&revoke, &who, ledger.grants, ledger.authority).map_err(refused)
+        });
+        let changes = decided.await?;
+        let revoked = changes.iter().flat_map(Change::revoked);
+        json(&Revoked {
+            revoked: revoked.map(ToString::to_string).collect(),
+        })
+    }
+
+    async fn entries(&self, list: List) -> Outcome {
+        let entries = self.access.look(move |ledger| {
+            access::list(ledger.grants, ledger.authority, &list, ledger.now_ms)
+        });
+        json(&json!({ "entries": entries.await? }))
+    }
+
+    async fn explain(&self, explain: Explain) -> Outcome {
+        let explained = self.access.look(move |ledger| {
+            let about = Principal::Agent(AgentId::new(explain.agent_id));
+            access::explain(
+                ledger.grants,
+                ledger.authority,
+                ledger.defaults,
+                &about,
+                &ServerId::new(explain.server_id),
+                explain.tool_name.as_deref().filter(|tool| !tool.is_empty()),
+                ledger.now_ms,
+            )
+        });
+        json(&explained.await?)
+    }
+}
+
+/// §14: 1000 for who may not ask, invalid params for what is not asked right.
+fn refused(refused: Refused) -> Refusal {
+    let words = refused.to_string();
+    match refused {
+        Refused::NotOperator { .. } | Refused::NotOneself { .. } => Refusal::Forbidden(words),
+        Refused::Target(_)
+        | Refused::NoTime(_)
+        | Refused::Past(_)
+        | Refused::Form(_)
+        | Refused::TooMany => Refusal::BadParams(words),
+    }
+}
+
+fn json(answer: &impl Serialize) -> Outcome {
+    let written = serde_json::to_vec(answer).map(Bytes::from);
+    written.map_err(|error| Refusal::Broken(error.to_string()))
+}

@@ -1,0 +1,43 @@
+//! How many calls an agent may make.
+
+use std::sync::{Mutex, PoisonError};
+
+use mgp_engine::rates::{AGENTS_MAX, RateRules};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::refusal::Refusal;
+
+use crate::time::moment;
+
+/// The calls of all agents, counted. The lock is held for one look into a table.
+#[derive(Debug)]
+pub struct Rates {
+    rules: RateRules,
+    counted: Mutex<mgp_engine::rates::Rates>,
+}
+
+impl Rates {
+    /// Nobody has called yet.
+    #[must_use]
+    pub fn new(rules: RateRules) -> Self {
+        Self {
+            rules,
+            counted: Mutex::new(mgp_engine::rates::Rates::new(rules)),
+        }
+    }
+
+    /// An agent makes one more call.
+    pub(super) fn call(&self, agent: &AgentId) -> Result<(), Refusal> {
+        if self.rules.is_off() {
+            return Ok(());
+        }
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.call(agent, moment()).map_err(|too_many| {
+            too_many.denial(self.rules).map_or_else(
+                || Refusal::Overloaded {
+                    what: format!("the table of {AGENTS_MAX} agents whose calls are counted"),
+                },
+                |denial| Refusal::Denied(Box::new(denial)),
+            )
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! Keeps the agents that have a token: on disk before it answers, and published for the doors.
+//! Asked by: the operator. Asks: nobody.
+
+mod file;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_engine::roster::{Change, Digest, Entry, NotGood, Refused, Roster, TOKEN_PREFIX};
+use mgp_protocol::ids::AgentId;
+use mgp_sync::Snapshot;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::sync::CancellationToken;
+
+use crate::belongings::Belongings;
+use crate::mailbox::{AskError, Letter, Mailbox, Reply};
+use crate::pass::Pass;
+use crate::time::unix_ms;
+
+pub use self::file::{Damaged, load};
+
+/// What the doors read.
+#[derive(Debug, Default)]
+struct Book {
+    roster: Roster,
+    /// What ends with each agent's token.
+    lives: HashMap<AgentId, CancellationToken>,
+}
+
+impl Book {
+    fn pass(&self, agent: &AgentId, entry: &Entry) -> Pass {
+        let pass = Pass::lasting(agent.clone()).until(entry.not_after_ms);
+        match self.lives.get(agent) {
+            Some(life) => pass.alive(life.clone()),
+            None => pass,
+        }
+    }
+}
+
+/// The agents that have a token, as published.
+#[derive(Debug, Clone)]
+pub struct Rostered(Arc<Snapshot<Book>>);
+
+impl Rostered {
+    /// As read from disk.
+    #[must_use]
+    pub fn new(roster: Roster) -> Self {
+        let lives = roster
+            .iter()
+            .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
+        let lives = lives.collect();
+        Self(Arc::new(Snapshot::new(Book { roster, lives })))
+    }
+
+    /// Whom a token lets in.
+    ///
+    /// # Errors
+    /// [`NotGood`].
+    pub fn judge(&self, token: &str) -> Result<Pass, NotGood> {
+        if !token.starts_with(TOKEN_PREFIX) {
+            return Err(NotGood::Unknown);
+        }
+        let book = self.0.load();
+        let (agent, entry) = book.roster.judge(Digest::of(token), unix_ms())?;
+        Ok(book.pass(agent, entry))
+    }
+
+    /// True when there is an agent of this name.
+    #[must_use]
+    pub fn knows(&self, agent: &AgentId) -> bool {
+        self.0.load().roster.get(agent).is_some()
+    }
+
+    /// What is known of all agents, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<(AgentId, Entry)> {
+        let book = self.0.load();
+        let all = book.roster.iter();
+        all.map(|(agent, entry)| (agent.clone(), entry.clone()))
+            .collect()
+    }
+
+    fn publish(&self, change: &Change, roster: Roster) -> Option<CancellationToken> {
+        let mut lives = self.0.load().lives.clone();
+        let before = lives.remove(change.agent());
+        if roster.get(change.agent()).is_some() {
+            lives.insert(change.agent().clone(), CancellationToken::new());
+        }
+        self.0.store(Arc::new(Book { roster, lives }));
+        before
+    }
+}
+
+/// Why the roster is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum NotChanged {
+    /// It cannot be.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The disk does not take it.
+    #[error("the list of agents could not be written: {0}")]
+    Disk(#[from] std::io::Error),
+    /// Nobody keeps it.
+    #[error("the list of agents cannot be asked: {0}")]
+    Unreachable(#[from] AskError),
+}
+
+/// A token that was just made; its text is nowhere else.
+pub struct NewToken {
+    /// For `Authorization: Bearer …`.
+    pub text: String,
+    /// What is known of its agent.
+    pub entry: Entry,
+}
+
+impl std::fmt::Debug for NewToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewToken")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The way to the roster.
+#[derive(Debug, Clone)]
+pub struct RosterHandle {
+    mailbox: Mailbox<RosterMsg>,
+    /// What the doors read.
+    pub rostered: Rostered,
+}
+
+impl RosterHandle {
+    /// The handle of a running actor.
+    #[must_use]
+    pub fn new(mailbox: Mailbox<RosterMsg>, rostered: Rostered) -> Self {
+        Self { mailbox, rostered }
+    }
+
+    /// A new agent and its token; they are on disk when this returns.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn add(
+        &self,
+        agent: &AgentId,
+        not_after_ms: Option<u64>,
+    ) -> Result<NewToken, NotChanged> {
+        self.make(agent, |digest| Change::Added {
+            agent: agent.clone(),
+            digest,
+            at_ms: unix_ms(),
+            not_after_ms,
+        })
+        .await
+    }
+
+    /// Another token for an agent. The one before is good for nothing when this returns, and what the
+    /// agent had under way has been told to end.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn renew(
+        &self,
+        agent: &AgentId,
+        not_after_ms: Option<u64>,
+    ) -> Result<NewToken, NotChanged> {
+        self.make(agent, |digest| Change::Renewed {
+            agent: agent.clone(),
+            digest,
+            at_ms: unix_ms(),
+            not_after_ms,
+        })
+        .await
+    }
+
+    /// Takes an agent off the roster. Its token is good for nothing when this returns, and what it had
+    /// under way has been told to end.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn remove(&self, agent: &AgentId) -> Result<(), NotChanged> {
+        let (agent, at_ms) = (agent.clone(), unix_ms());
+        self.change(Change::Removed { agent, at_ms }).await
+    }
+
+    async fn make(
+        &self,
+        agent: &AgentId,
+        change: impl FnOnce(Digest) -> Change,
+    ) -> Result<NewToken, NotChanged> {
+        let text = new_token();
+        self.change(change(Digest::of(&text))).await?;
+        let entry = self.rostered.0.load().roster.get(agent).cloned();
+        let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
+        Ok(NewToken { text, entry })
+    }
+
+    async fn change(&self, change: Change) -> Result<(), NotChanged> {
+        self.mailbox
+            .ask(|reply| RosterMsg::Change(change, reply))
+            .await?
+    }
+}
+
+/// 256 random bits, under a name that tells what they are.
+fn new_token() -> String {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).expect("the system has randomness");
+    format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
+}
+
+/// What the actor is asked.
+#[derive(Debug)]
+pub enum RosterMsg {
+    /// Changes the roster: answered when it is on disk, published, and what it ends was told to.
+    Change(Change, Reply<Result<(), NotChanged>>),
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct RosterActor {
+    /// Where it is kept.
+    pub file: PathBuf,
+    /// What the doors read.
+    pub rostered: Rostered,
+    /// What ends with a token.
+    pub belongings: Arc<Belongings>,
+}
+
+impl Actor for RosterActor {
+    type Msg = Letter<RosterMsg>;
+    type State = Roster;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<Roster, ActorProcessingErr> {
+        Ok(self.rostered.0.load().roster.clone())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        roster: &mut Roster,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            RosterMsg::Change(change, reply) => reply.send(self.change(change, roster).await),
+        }
+        Ok(())
+    }
+}
+
+impl RosterActor {
+    async fn change(&self, change: Change, roster: &mut Roster) -> Result<(), NotChanged> {
+        let mut next = roster.clone();
+        next.apply(&change)?;
+        let (file, kept) = (self.file.clone(), next.kept());
+        let writing = tokio::task::spawn_blocking(move || file::write(&file, &kept));
+        writing.await.map_err(std::io::Error::other)??;
+        *roster = next.clone();
+        // First nobody new is let in, then those who are in go.
+        let life = self.rostered.publish(&change, next);
+        if change.ends_a_token() {
+            if let Some(life) = life {
+                life.cancel();
+            }
+            self.belongings.end(change.agent()).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_long_told_apart_and_never_the_same() {
+        let (one, two) = (new_token(), new_token());
+        assert_ne!(one, two);
+        assert!(one.starts_with("mgp_") && one.len() == 47, "{one}");
+        let made = NewToken {
+            text: one.clone(),
+            entry: serde_json::from_str(&format!(
+                r#"{{"digest":"{}","added_ms":1,"made_ms":1,"not_after_ms":null}}"#,
+                String::from(Digest::of(&one))
+            ))
+            .unwrap(),
+        };
+        assert!(!format!("{made:?}").contains(&one));
+    }
+}

@@ -1,0 +1,153 @@
+//! The roster on disk: one file, written whole and put in the place of the one before. It has at most
+//! a few thousand lines and is changed by hand, so that it needs no journal and never grows beyond
+//! what it says.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::roster::{Kept, Refused, Roster};
+use serde::{Deserialize, Serialize};
+
+/// Longest file that is read: every agent there can be, with room to spare.
+const LONGEST: u64 = 4 << 20;
+
+/// Why the roster cannot be read. Nobody is let in by half of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Damaged {
+    /// The disk's own words.
+    #[error("{}: {why}", path.display())]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: io::Error,
+    },
+    /// It is not what was written.
+    #[error(
+        "{} is damaged ({why}); put a copy of it back, or remove it and make the tokens of all agents anew",
+        path.display()
+    )]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The file. The checksum is of the other member's text.
+#[derive(Serialize, Deserialize)]
+struct Sheet {
+    checksum: String,
+    agents: Box<serde_json::value::RawValue>,
+}
+
+/// The roster of an earlier life; an empty one when there was none.
+///
+/// # Errors
+/// [`Damaged`].
+pub fn load(path: &Path) -> Result<Roster, Damaged> {
+    let disk = |why| Damaged::Disk {
+        path: path.to_owned(),
+        why,
+    };
+    let content = |why: String| Damaged::Content {
+        path: path.to_owned(),
+        why,
+    };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Roster::default()),
+        Err(error) => return Err(disk(error)),
+        Ok(found) if found.len() > LONGEST => {
+            return Err(content(format!(
+                "it has {} bytes, {LONGEST} are the most",
+                found.len()
+            )));
+        }
+        Ok(_) => {}
+    }
+    let text = fs::read(path).map_err(disk)?;
+    let sheet: Sheet = serde_json::from_slice(&text).map_err(|e| content(e.to_string()))?;
+    if checksum(sheet.agents.get()) != sheet.checksum {
+        return Err(content("its checksum is another".into()));
+    }
+    let kept: Vec<Kept> =
+        serde_json::from_str(sheet.agents.get()).map_err(|e| content(e.to_string()))?;
+    Roster::of(kept).map_err(|twice: Refused| content(twice.to_string()))
+}
+
+/// Writes it for good: after this it survives the end of the machine, whole or as it was before.
+pub(super) fn write(path: &Path, kept: &[Kept]) -> io::Result<()> {
+    let agents = serde_json::to_string(kept)?;
+    let sheet = Sheet {
+        checksum: checksum(&agents),
+        agents: serde_json::value::RawValue::from_string(agents)?,
+    };
+    let draft = path.with_extension("new");
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = open.open(&draft)?;
+    file.write_all(&serde_json::to_vec(&sheet)?)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+fn checksum(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use mgp_engine::roster::{Change, Digest};
+    use mgp_protocol::ids::AgentId;
+
+    use super::*;
+
+    fn roster() -> Roster {
+        let mut roster = Roster::default();
+        let added = Change::Added {
+            agent: AgentId::new("agent.a"),
+            digest: Digest::of("mgp_secret"),
+            at_ms: 1,
+            not_after_ms: Some(2),
+        };
+        roster.apply(&added).unwrap();
+        roster
+    }
+
+    #[test]
+    fn the_roster_is_read_as_it_was_written_and_holds_no_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agents.json");
+        assert_eq!(load(&path).unwrap(), Roster::default());
+        write(&path, &roster().kept()).unwrap();
+        write(&path, &roster().kept()).unwrap();
+        assert_eq!(load(&path).unwrap(), roster());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
+    }
+
+    /// Whatever byte is changed, wherever it is cut: it is told, and nobody is let in by it.
+    #[test]
+    fn a_damaged_roster_is_never_half_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agents.json");
+        write(&path, &roster().kept()).unwrap();
+        let good = fs::read(&path).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&path, &bad).unwrap();
+            let told = load(&path).unwrap_err().to_string();
+            assert!(told.contains("agents.json is damaged"), "{told}");
+            fs::write(&path, &good[..at]).unwrap();
+            assert!(load(&path).is_err(), "cut at {at}");
+        }
+    }
+}

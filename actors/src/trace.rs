@@ -1,0 +1,74 @@
+//! The trace of a request: the caller's own, or one that is minted (MGP §6.5).
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mgp_protocol::mgp::audit::TraceId;
+use serde_json::value::RawValue;
+
+/// What ties a request to everything that it causes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The id.
+    pub id: TraceId,
+    /// The caller said it; a minted one is told to nobody who did not agree to MGP.
+    pub said: bool,
+}
+
+impl Trace {
+    /// The trace of a request with these params; `top` stands beside them in the envelope.
+    #[must_use]
+    pub fn of(params: Option<&str>, top: Option<&RawValue>) -> Self {
+        match TraceId::find(params, top) {
+            Some(id) => Self { id, said: true },
+            None => Self::minted(),
+        }
+    }
+
+    /// A new one.
+    #[must_use]
+    pub fn minted() -> Self {
+        Self {
+            id: TraceId::mint(scattered()),
+            said: false,
+        }
+    }
+}
+
+/// Bytes nobody can tell from random ones, without asking the system each time.
+fn scattered() -> [u8; 16] {
+    static KEY: LazyLock<[u8; blake3::KEY_LEN]> = LazyLock::new(|| {
+        let mut key = [0; blake3::KEY_LEN];
+        getrandom::fill(&mut key).expect("the system has randomness");
+        key
+    });
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let hash = blake3::keyed_hash(&KEY, &count.to_le_bytes());
+    let (first, _) = hash
+        .as_bytes()
+        .split_first_chunk()
+        .expect("a hash has 32 bytes");
+    *first
+}
+
+/// The number of a span: what this kernel calls its own part of a trace.
+#[must_use]
+pub fn span() -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = scattered();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MGP-102: a caller's own is kept, and one is made where there is none.
+    #[test]
+    fn a_request_has_its_callers_trace_or_a_new_one() {
+        let said = Trace::of(Some(r#"{"trace_id":"abc"}"#), None);
+        assert!(said.said && said.id.as_str() == "abc");
+        let (one, two) = (Trace::of(Some("{}"), None), Trace::minted());
+        assert!(!one.said && one.id != two.id);
+    }
+}

@@ -1,0 +1,310 @@
+//! How what must last stands in a file: entries that are only ever appended, each with its length, a
+//! checksum and the hash of the one before.
+//!
+//! An entry is `length, previous, hash, check, payload`: the hash covers length, previous and payload,
+//! the check covers the three before it. So a length is believed only when it is as it was written,
+//! and a file that ends within an entry (a write that never finished, and so was never acknowledged)
+//! is told from one that was changed.
+
+use std::fmt;
+
+/// Longest payload, in bytes: the largest operation of grants names 1,024 of them.
+pub const PAYLOAD_MAX: usize = 256 << 10;
+/// Largest journal, in bytes: it is read whole at start. Beyond, nothing more is taken.
+pub const JOURNAL_MAX: u64 = 1 << 30;
+const CHECK: usize = 4;
+const HEADER: usize = 4 + blake3::OUT_LEN + blake3::OUT_LEN + CHECK;
+const CONTEXT: &str = "mgp 2026-11 journal entry";
+
+/// The hash of an entry, which the next one repeats.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Link([u8; blake3::OUT_LEN]);
+
+impl Link {
+    /// What the first entry of a journal of this kind has before it: a file of another kind is not
+    /// mistaken for this one.
+    #[must_use]
+    pub fn start(kind: &str) -> Self {
+        Self(blake3::derive_key("mgp 2026-11 journal", kind.as_bytes()))
+    }
+
+    fn next(self, length: [u8; 4], payload: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+        hasher.update(&length).update(&self.0).update(payload);
+        Self(hasher.finalize().into())
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = |byte: &u8| write!(f, "{byte:02x}");
+        self.0.iter().take(8).try_for_each(hex)
+    }
+}
+
+/// A payload over [`PAYLOAD_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an entry of {0} bytes is over the limit of {PAYLOAD_MAX}")]
+pub struct TooLong(pub usize);
+
+/// Writes entries, each tied to the one before.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    last: Link,
+}
+
+impl Writer {
+    /// Goes on after this entry.
+    #[must_use]
+    pub fn after(last: Link) -> Self {
+        Self { last }
+    }
+
+    /// Appends an entry to `out`.
+    ///
+    /// # Errors
+    /// [`TooLong`]; then nothing was appended.
+    pub fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
+        if payload.len() > PAYLOAD_MAX {
+            return Err(TooLong(payload.len()));
+        }
+        let length = (payload.len() as u32).to_le_bytes();
+        let hash = self.last.next(length, payload);
+        let from = out.len();
+        out.extend_from_slice(&length);
+        out.extend_from_slice(&self.last.0);
+        out.extend_from_slice(&hash.0);
+        let check = check(&out[from..]);
+        out.extend_from_slice(&check);
+        out.extend_from_slice(payload);
+        self.last = hash;
+        Ok(())
+    }
+}
+
+fn check(header: &[u8]) -> [u8; CHECK] {
+    let mut check = [0; CHECK];
+    check.copy_from_slice(&blake3::hash(header).as_bytes()[..CHECK]);
+    check
+}
+
+/// What stands where no entry can be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The file ends within an entry that begins here, or was made longer and never written: nothing
+    /// from here on was acknowledged.
+    #[error("from byte {at} on it holds {bytes} bytes of an entry that was never finished")]
+    Torn {
+        /// Where the unfinished entry begins.
+        at: u64,
+        /// How much there is of it.
+        bytes: u64,
+    },
+    /// It was changed after it was written.
+    #[error("entry {entry}, at byte {at}, is damaged: {what}")]
+    Damaged {
+        /// Which entry, from 1.
+        entry: u64,
+        /// Where it begins.
+        at: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// Reads a journal from its beginning.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    entries: u64,
+    last: Link,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes` as a journal of this kind.
+    #[must_use]
+    pub fn new(kind: &str, bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            entries: 0,
+            last: Link::start(kind),
+        }
+    }
+
+    /// The last entry that was read, for a [`Writer`] to go on after.
+    #[must_use]
+    pub fn head(&self) -> Link {
+        self.last
+    }
+
+    /// Where the next entry begins.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.at as u64
+    }
+
+    fn entry(&self, rest: &'a [u8]) -> Result<(&'a [u8], Link), Fault> {
+        let torn = Fault::Torn {
+            at: self.position(),
+            bytes: rest.len() as u64,
+        };
+        if rest.iter().all(|byte| *byte == 0) {
+            return Err(torn);
+        }
+        let Some((header, after)) = rest.split_at_checked(HEADER) else {
+            return Err(torn);
+        };
+        let (told, its_check) = header.split_at(HEADER - CHECK);
+        if check(told) != its_check {
+            return Err(self.damaged("its header is not as it was written"));
+        }
+        let (length, hashes) = told.split_at(4);
+        let length: [u8; 4] = length.try_into().expect("split at 4");
+        let (previous, hash) = hashes.split_at(blake3::OUT_LEN);
+        let size = u32::from_le_bytes(length) as usize;
+        if size > PAYLOAD_MAX {
+            return Err(self.damaged("it is longer than any entry can be"));
+        }
+        if previous != self.last.0 {
+            return Err(self.damaged("it does not belong behind the one before it"));
+        }
+        let payload = after.get(..size).ok_or(torn)?;
+        let link = self.last.next(length, payload);
+        if link.0 != hash {
+            return Err(self.damaged("its payload is not as it was written"));
+        }
+        Ok((payload, link))
+    }
+
+    fn damaged(&self, what: &'static str) -> Fault {
+        Fault::Damaged {
+            entry: self.entries + 1,
+            at: self.position(),
+            what,
+        }
+    }
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<&'a [u8], Fault>;
+
+    /// The next payload; after a fault, the same fault again.
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.bytes.get(self.at..)?;
+        if rest.is_empty() {
+            return None;
+        }
+        let (payload, link) = match self.entry(rest) {
+            Ok(read) => read,
+            Err(fault) => return Some(Err(fault)),
+        };
+        self.at += HEADER + payload.len();
+        self.entries += 1;
+        self.last = link;
+        Some(Ok(payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(payloads: &[Vec<u8>]) -> Vec<u8> {
+        let mut writer = Writer::after(Link::start("test"));
+        let mut out = Vec::new();
+        for payload in payloads {
+            writer.write(payload, &mut out).unwrap();
+        }
+        out
+    }
+
+    fn read(kind: &str, bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Fault>) {
+        let mut payloads = Vec::new();
+        for entry in Reader::new(kind, bytes) {
+            match entry {
+                Ok(payload) => payloads.push(payload.to_vec()),
+                Err(fault) => return (payloads, Some(fault)),
+            }
+        }
+        (payloads, None)
+    }
+
+    #[test]
+    fn a_journal_of_another_kind_is_not_read() {
+        let bytes = written(&[b"one".to_vec()]);
+        assert!(matches!(
+            read("other", &bytes).1,
+            Some(Fault::Damaged {
+                entry: 1,
+                at: 0,
+                ..
+            })
+        ));
+        let mut out = Vec::new();
+        let refused = Writer::after(Link::start("t")).write(&vec![0; PAYLOAD_MAX + 1], &mut out);
+        assert_eq!((refused, out.len()), (Err(TooLong(PAYLOAD_MAX + 1)), 0));
+    }
+
+    /// Entries that change places, or one that is gone from the middle, break the chain.
+    #[test]
+    fn an_entry_that_was_taken_out_is_missed() {
+        let three = [b"one".to_vec(), b"two".to_vec(), b"six".to_vec()];
+        let bytes = written(&three);
+        let size = bytes.len() / 3;
+        let without = [&bytes[..size], &bytes[2 * size..]].concat();
+        let (payloads, fault) = read("test", &without);
+        assert_eq!(payloads, three[..1]);
+        let entry_2_at = size as u64;
+        assert!(
+            matches!(fault, Some(Fault::Damaged { entry: 2, at, .. }) if at == entry_2_at),
+            "{fault:?}"
+        );
+    }
+
+    proptest! {
+        /// Wherever the file ends, all entries that were finished are read and the rest is torn.
+        #[test]
+        fn a_torn_tail_is_told_from_damage(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..6),
+            cut in any::<prop::sample::Index>(),
+            zeros in 0usize..200,
+        ) {
+            let bytes = written(&payloads);
+            let cut = cut.index(bytes.len() + 1);
+            let (whole, fault) = read("test", &bytes[..cut]);
+            prop_assert!(payloads.starts_with(&whole));
+            let end = written(&whole).len();
+            let torn = Fault::Torn { at: end as u64, bytes: (cut - end) as u64 };
+            prop_assert_eq!(fault, (cut > end).then_some(torn));
+            // A file that was made longer before its bytes were written.
+            let mut longer = bytes.clone();
+            longer.resize(bytes.len() + zeros, 0);
+            let (whole, fault) = read("test", &longer);
+            prop_assert_eq!(whole, payloads);
+            prop_assert_eq!(fault.is_some(), zeros > 0);
+        }
+
+        /// No byte of a whole journal can be another without being named with its entry.
+        #[test]
+        fn a_flipped_byte_is_damage_and_not_a_torn_tail(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..6),
+            at in any::<prop::sample::Index>(),
+            mask in 1u8..,
+        ) {
+            let mut bytes = written(&payloads);
+            let at = at.index(bytes.len());
+            bytes[at] ^= mask;
+            let (whole, fault) = read("test", &bytes);
+            prop_assert!(payloads.starts_with(&whole));
+            let begins = written(&whole).len();
+            let Some(Fault::Damaged { entry, at: named, .. }) = fault else {
+                return Err(TestCaseError::fail(format!("{fault:?}")));
+            };
+            prop_assert_eq!((entry, named), (whole.len() as u64 + 1, begins as u64));
+            prop_assert!(at >= begins);
+        }
+    }
+}

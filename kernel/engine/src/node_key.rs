@@ -1,0 +1,190 @@
+//! The key of a node: what it signs, others can hold against it. Its id is the hash of the public half.
+
+use std::fmt;
+
+use ed25519_dalek::{Signature as Signed, Signer, SigningKey, VerifyingKey, verify_batch};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::grants::Issuer;
+
+/// Signatures judged in one go: twice as fast as one by one, and little is asked twice when one of
+/// them is bad.
+const BATCH: usize = 256;
+
+/// The secret half. Wiped when it is dropped.
+#[derive(Clone)]
+pub struct NodeKey(SigningKey);
+
+/// The public half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PublicKey(pub [u8; 32]);
+
+/// A signature.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Signature(pub [u8; 64]);
+
+impl NodeKey {
+    /// Takes 32 bytes of good randomness.
+    #[must_use]
+    pub fn new(bytes: &[u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(bytes))
+    }
+
+    /// Its public half.
+    #[must_use]
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key().to_bytes())
+    }
+
+    /// The node's id as an issuer of grants.
+    #[must_use]
+    pub fn issuer(&self) -> Issuer {
+        self.public().issuer()
+    }
+
+    /// Signs.
+    #[must_use]
+    pub fn sign(&self, bytes: &[u8]) -> Signature {
+        Signature(self.0.sign(bytes).to_bytes())
+    }
+}
+
+impl fmt::Debug for NodeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeKey(of {})", self.issuer())
+    }
+}
+
+impl PublicKey {
+    /// The id of the node whose key this is.
+    #[must_use]
+    pub fn issuer(&self) -> Issuer {
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 node id");
+        hasher.update(&self.0);
+        Issuer(hasher.finalize().into())
+    }
+
+    /// True when this key signed exactly these bytes.
+    #[must_use]
+    pub fn signed(&self, bytes: &[u8], signature: &Signature) -> bool {
+        VerifyingKey::from_bytes(&self.0).is_ok_and(|key| {
+            key.verify_strict(bytes, &Signed::from_bytes(&signature.0))
+                .is_ok()
+        })
+    }
+}
+
+/// What a signature is to be judged by.
+#[derive(Debug)]
+pub struct Claim {
+    /// Who is said to have signed.
+    pub key: PublicKey,
+    /// What.
+    pub bytes: Vec<u8>,
+    /// With this.
+    pub signature: Signature,
+}
+
+/// The first claim that does not hold, by its place in the list.
+#[must_use]
+pub fn first_bad(claims: &[Claim]) -> Option<usize> {
+    let chunks = claims.chunks(BATCH).enumerate();
+    let mut bad = chunks.filter(|(_, chunk)| !all_good(chunk));
+    bad.find_map(|(chunk, claims)| {
+        let holds = |claim: &Claim| claim.key.signed(&claim.bytes, &claim.signature);
+        let at = claims.iter().position(|claim| !holds(claim))?;
+        Some(chunk * BATCH + at)
+    })
+}
+
+fn all_good(claims: &[Claim]) -> bool {
+    let keys: Result<Vec<_>, _> = claims
+        .iter()
+        .map(|claim| VerifyingKey::from_bytes(&claim.key.0))
+        .collect();
+    let bytes: Vec<&[u8]> = claims.iter().map(|claim| claim.bytes.as_slice()).collect();
+    let signatures: Vec<_> = claims
+        .iter()
+        .map(|claim| Signed::from_bytes(&claim.signature.0))
+        .collect();
+    keys.is_ok_and(|keys| verify_batch(&bytes, &signatures, &keys).is_ok())
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signature(…)")
+    }
+}
+
+macro_rules! as_bytes {
+    ($name:ident, $bytes:literal) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_bytes(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Bytes;
+                impl Visitor<'_> for Bytes {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        write!(f, "{} bytes", $bytes)
+                    }
+
+                    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<$name, E> {
+                        let bytes = bytes.try_into();
+                        bytes
+                            .map($name)
+                            .map_err(|_| E::custom("the wrong number of bytes"))
+                    }
+                }
+                from.deserialize_bytes(Bytes)
+            }
+        }
+    };
+}
+
+as_bytes!(PublicKey, 32);
+as_bytes!(Signature, 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(key: &NodeKey, n: usize) -> Claim {
+        let bytes = format!("operation {n}").into_bytes();
+        Claim {
+            key: key.public(),
+            signature: key.sign(&bytes),
+            bytes,
+        }
+    }
+
+    #[test]
+    fn what_a_key_signed_is_known_by_its_public_half() {
+        let (key, other) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
+        let signature = key.sign(b"grant");
+        assert!(key.public().signed(b"grant", &signature));
+        assert!(!key.public().signed(b"grans", &signature));
+        assert!(!other.public().signed(b"grant", &signature));
+        assert_ne!(key.issuer(), other.issuer());
+        assert!(!format!("{key:?}").contains("0101"));
+    }
+
+    #[test]
+    fn of_many_signatures_the_first_bad_one_is_named() {
+        let key = NodeKey::new(&[1; 32]);
+        let mut claims: Vec<Claim> = (0..600).map(|n| claim(&key, n)).collect();
+        assert_eq!(first_bad(&claims), None);
+        claims[520].bytes[0] ^= 1;
+        claims[300].signature.0[3] ^= 1;
+        assert_eq!(first_bad(&claims), Some(300));
+        claims[300] = claim(&key, 300);
+        assert_eq!(first_bad(&claims), Some(520));
+        assert_eq!(first_bad(&[]), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! `mgp/approvals/*`: what waits for a person. For the operator.
+
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::methods;
+
+methods! {
+    "mgp/approvals/list" => List,
+    "mgp/approvals/approve" => Approve,
+    "mgp/approvals/deny" => Deny,
+}
+
+/// The list as a resource, for the operator's own connections.
+pub const PENDING_URI: &str = "mgp://kernel/pending";
+
+/// `mgp/approvals/list`; answers [`Pending`].
+#[derive(Debug)]
+pub struct List;
+
+/// `mgp/approvals/approve`; answers [`Decided`] when the decision is on disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approve {
+    /// The name of the question.
+    pub id: String,
+    /// For how long, in milliseconds; for good when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
+    /// These parts of the question only; all of it when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
+}
+
+/// `mgp/approvals/deny`; answers [`Decided`] when the decision is on disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deny {
+    /// The name of the question.
+    pub id: String,
+    /// These parts of the question only; all of it when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
+    /// Not now: it goes on without, and the question stays open.
+    #[serde(default)]
+    pub later: bool,
+}
+
+/// What kind of question it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// Permissions a server asks for.
+    Permissions,
+    /// A dangerous call that wants a person's consent.
+    Confirmation,
+    /// Tools that are not what they were when they were approved.
+    Pins,
+    /// A question a server asks of its client.
+    Callback,
+}
+
+impl Subject {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Permissions => "permissions",
+            Self::Confirmation => "confirmation",
+            Self::Pins => "pins",
+            Self::Callback => "callback",
+        }
+    }
+}
+
+/// One question that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name, for the answer.
+    pub id: String,
+    /// What kind it is.
+    pub subject: Subject,
+    /// The server that asks, or that it is about.
+    pub server: Option<String>,
+    /// The agent whose call waits.
+    pub agent: Option<String>,
+    /// What is asked, in one sentence.
+    pub text: String,
+    /// What to read before the answer, line by line.
+    pub details: Vec<String>,
+    /// What can be decided on its own.
+    pub parts: Vec<String>,
+    /// Since when it waits, RFC 3339.
+    pub since: String,
+    /// When it is over without an answer, RFC 3339.
+    pub until: Option<String>,
+}
+
+/// Answer of `mgp/approvals/list`, and the text of [`PENDING_URI`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The longest first.
+    pub pending: Vec<Entry>,
+}
+
+/// Answer of `mgp/approvals/approve` and `mgp/approvals/deny`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// The name of the question.
+    pub id: String,
+    /// What it was about.
+    pub text: String,
+    /// What was decided.
+    pub verdict: super::permission::Verdict,
+    /// About which parts.
+    pub parts: Vec<String>,
+    /// When an approval ends, RFC 3339.
+    pub until: Option<String>,
+}

@@ -1,0 +1,117 @@
+//! `mgp agents add|list|remove|token`.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::agents::{Add, Agent, List, Made, Remove, Token};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::client::{Opening, read};
+use super::command::{AddAgent, AgentToken};
+use super::context::Context;
+use super::failure::Failure;
+use super::output::say;
+use super::progress::Progress;
+use super::table::table;
+use super::words::plain;
+
+/// Answer of `mgp/agents/list`.
+#[derive(Deserialize)]
+struct Listed {
+    agents: Vec<Agent>,
+}
+
+fn ask(context: &Context, method: &str, params: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+    context.with_kernel(Opening::default(), async |client| {
+        let mut progress = Progress::of("asking the kernel");
+        client.request(method, params, &mut progress).await
+    })
+}
+
+pub(super) fn add(context: &Context, add: &AddAgent) -> Result<(), Failure> {
+    let params = Add {
+        name: add.name.clone(),
+        expires_secs: add.expires,
+    };
+    show_once(context, &ask(context, Add::METHOD, &params)?)
+}
+
+pub(super) fn list(context: &Context) -> Result<(), Failure> {
+    let answer = ask(context, List::METHOD, &json!({}))?;
+    if context.json {
+        return say(answer.get());
+    }
+    match read::<Listed>(&answer)?.agents.as_slice() {
+        [] => say("no agent has a token: `mgp agents add NAME` makes one"),
+        agents => {
+            let mut table = table(&["AGENT", "ADDED", "TOKEN OF", "GOOD UNTIL"]);
+            for agent in agents {
+                table.add_row([
+                    plain(&agent.id),
+                    agent.added_at.clone(),
+                    agent.token_made_at.clone(),
+                    end(agent),
+                ]);
+            }
+            say(table)
+        }
+    }
+}
+
+pub(super) fn remove(context: &Context, name: &str) -> Result<(), Failure> {
+    let params = Remove { name: name.into() };
+    let answer = ask(context, Remove::METHOD, &params)?;
+    if context.json {
+        return say(answer.get());
+    }
+    let agent: Agent = read(&answer)?;
+    say(format!(
+        "{} has no token any more, and what it had under way has ended",
+        plain(&agent.id)
+    ))
+}
+
+pub(super) fn token(context: &Context, token: AgentToken) -> Result<(), Failure> {
+    let rotate = token.rotate;
+    let params = Token {
+        name: token.name,
+        rotate,
+        expires_secs: token.expires,
+    };
+    let answer = ask(context, Token::METHOD, &params)?;
+    if rotate {
+        return show_once(context, &answer);
+    }
+    if context.json {
+        return say(answer.get());
+    }
+    let agent: Agent = read(&answer)?;
+    say(format!(
+        "{}: token of {}, good until: {}; it is kept as a hash and cannot be shown, `--rotate` makes a new one",
+        plain(&agent.id),
+        agent.token_made_at,
+        end(&agent)
+    ))
+}
+
+/// The only time a token is printed: alone on stdout, so that it can be taken from there.
+fn show_once(context: &Context, answer: &RawValue) -> Result<(), Failure> {
+    if context.json {
+        return say(answer.get());
+    }
+    let made: Made = read(answer)?;
+    eprintln!(
+        "{}, good until: {}; this is the only time the token is shown:",
+        plain(&made.agent.id),
+        end(&made.agent)
+    );
+    say(made.token)
+}
+
+fn end(agent: &Agent) -> String {
+    match (&agent.expires_at, agent.expired) {
+        (None, _) => "removed or rotated".into(),
+        (Some(at), false) => at.clone(),
+        (Some(at), true) => format!("{at} (expired)"),
+    }
+}

@@ -1,0 +1,272 @@
+//! How the kernel and its servers are, and their end, for who speaks MGP: `mgp/health/*` and
+//! `mgp/lifecycle/*` (MGP §11.3, §11.4). Everybody is told of the servers it may see, and of no other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_actors::directory::Directory;
+use mgp_actors::mailbox::Reply;
+use mgp_actors::request::{Answering, Caller, Outcome, Request};
+use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable};
+use mgp_actors::time::{moment, unix_ms};
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::health::DEADLINE;
+use mgp_engine::lifecycle::State;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::access::Permission;
+use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, Status};
+use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::refusal::Refusal;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio_util::sync::CancellationToken;
+
+/// Longest time that is heeded for calls under way when the kernel is told to end: all of it must end
+/// before its farewell does.
+pub const LONGEST: Duration = Duration::from_secs(12);
+/// Longest time that is heeded when one server is told to end.
+const LONGEST_OF_SERVER: Duration = Duration::from_secs(600);
+/// What the kernel calls itself.
+const KERNEL: &str = "mgp";
+
+/// Answers who asks how things are.
+#[derive(Debug)]
+pub struct Pulse {
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// Who is connected, and who may know of which server.
+    pub directory: Arc<Directory>,
+    /// How long servers have for their end.
+    pub connector: Arc<Connector>,
+    /// Ends the kernel.
+    pub closing: CancellationToken,
+}
+
+impl Pulse {
+    /// `mgp/health/ping`: never waits for anybody.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub fn ping(&self, request: &Request) -> Outcome {
+        let ping: Ping = mcp::read(request.params.as_deref())?;
+        let (status, up, of) = match ping.server_id {
+            None => {
+                let servers = self.seen_by(&request.caller);
+                let up = moment().since_start();
+                (overall(&servers), up, KERNEL.to_owned())
+            }
+            Some(id) => {
+                let server = self.find(&request.caller, &id)?;
+                (health(&server), uptime(&server), id)
+            }
+        };
+        json(&Pong {
+            status,
+            timestamp: Some(rfc3339_ms(unix_ms())),
+            uptime_secs: Some(up.as_secs().into()),
+            server_id: Some(of),
+        })
+    }
+
+    /// `mgp/health/status`. A server that negotiated `lifecycle` is asked itself.
+    #[must_use]
+    pub fn status(self: Arc<Self>, request: &Request) -> Answering {
+        let (caller, params) = (request.caller.clone(), request.params.clone());
+        Box::pin(async move {
+            let status: Status = mcp::read(params.as_deref())?;
+            match status.server_id {
+                None => self.readiness(&caller),
+                Some(id) => self.of_server(&caller, &id).await,
+            }
+        })
+    }
+
+    /// `mgp/lifecycle/shutdown`, by the operator alone: of the kernel, or of one server.
+    ///
+    /// # Errors
+    /// For who is not the operator; unknown server.
+    pub fn shutdown(&self, request: &Request) -> Outcome {
+        if !request.caller.operator {
+            let who = &request.caller.agent;
+            let why =
+                format!("{who} may not do this; only the operator ends servers and the kernel");
+            return Err(Refusal::Forbidden(why));
+        }
+        let shutdown: Shutdown = mcp::read(request.params.as_deref())?;
+        let asked = shutdown.timeout_ms.map(Duration::from_millis);
+        let (pending, time) = match &shutdown.server_id {
+            None => {
+                let time = asked.unwrap_or(self.connector.drain).min(LONGEST);
+                let _ = self.connector.hurry.set(time);
+                let pending = self.seen_by(&request.caller);
+                self.closing.cancel();
+                (pending, time)
+            }
+            Some(id) => {
+                let server = self.find(&request.caller, id)?;
+                let time = asked.unwrap_or(self.connector.drain);
+                let time = time.min(LONGEST_OF_SERVER);
+                let (reply, _stopped) = Reply::new();
+                let stop = ServerMsg::StopWithin(shutdown.reason.into(), time, reply);
+                server.tell(stop).map_err(broken)?;
+                (vec![server], time)
+            }
+        };
+        let pending = pending.iter().map(|server| under_way(server)).sum();
+        json(&Accepted {
+            accepted: true,
+            pending_requests: pending,
+            estimated_drain_ms: match pending {
+                0 => 0,
+                _ => u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            },
+        })
+    }
+
+    fn readiness(&self, caller: &Caller) -> Outcome {
+        let servers = self.seen_by(caller);
+        let (mut available, mut total) = (0, 0);
+        for server in &servers {
+            let granted = self.tools(caller, server);
+            total += granted;
+            available += if server.link().is_some() { granted } else { 0 };
+        }
+        let up: BTreeMap<&str, bool> = servers
+            .iter()
+            .map(|server| (server.id.as_str(), server.link().is_some()))
+            .collect();
+        // What the whole machine does is the operator's business.
+        let (pending, resources) = match caller.operator {
+            true => {
+                let pending = servers.iter().map(|server| under_way(server)).sum();
+                let connections = self.directory.len();
+                (
+                    pending,
+                    raw(&serde_json::json!({"open_connections": connections})),
+                )
+            }
+            false => (0, raw(&serde_json::json!({}))),
+        };
+        json(&Readiness {
+            status: overall(&servers),
+            uptime_secs: moment().since_start().as_secs(),
+            tools_available: available,
+            tools_total: total,
+            pending_requests: pending,
+            resources,
+            checks: raw(&up),
+        })
+    }
+
+    async fn of_server(&self, caller: &Caller, id: &str) -> Outcome {
+        let server = self.find(caller, id)?;
+        let link = server.link();
+        if let Some(link) = &link
+            && let Some(era) = link.era_of(Features::LIFECYCLE)
+        {
+            let asked = link.ask_unhurried(era, Status::METHOD, Some("{}"));
+            if let Ok(Ok(answer)) = tokio::time::timeout(DEADLINE, asked).await {
+                return Ok(answer);
+            }
+        }
+        let total = self.tools(caller, &server);
+        json(&Readiness {
+            status: health(&server),
+            uptime_secs: uptime(&server).as_secs(),
+            tools_available: if link.is_some() { total } else { 0 },
+            tools_total: total,
+            pending_requests: under_way(&server),
+            resources: raw(&serde_json::json!({})),
+            checks: raw(&serde_json::json!({"connected": link.is_some()})),
+        })
+    }
+
+    fn seen_by(&self, caller: &Caller) -> Vec<Arc<ServerHandle>> {
+        let servers = self.servers.load();
+        let seen = servers.values().filter(|s| self.shows(caller, &s.id));
+        seen.cloned().collect()
+    }
+
+    fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
+        self.directory.shows(caller, server)
+    }
+
+    fn find(&self, caller: &Caller, id: &str) -> Result<Arc<ServerHandle>, Refusal> {
+        let known = self.servers.load();
+        let id_of = ServerId::parse(id).ok();
+        let found = id_of.and_then(|id| known.get(&id).cloned());
+        found
+            .filter(|server| self.shows(caller, &server.id))
+            .ok_or_else(|| Refusal::UnknownServer(id.to_owned()))
+    }
+
+    /// How many tools of a server there are for this caller when the server is up.
+    fn tools(&self, caller: &Caller, server: &ServerHandle) -> u64 {
+        let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
+        let tools = server.tools();
+        let granted = tools.iter().filter(|tool| {
+            let decision = table.decide(&who, &server.id, Some(tool), now);
+            decision.permission == Permission::Allow
+        });
+        granted.count() as u64
+    }
+}
+
+/// The kernel is as its servers are: one that should be up and is not, or is not well, leaves it with
+/// less than it should have.
+fn overall(servers: &[Arc<ServerHandle>]) -> Health {
+    let ails = |server: &Arc<ServerHandle>| match server.state() {
+        State::Connected => health(server) != Health::Healthy,
+        State::Error | State::Restarting => true,
+        State::Registered | State::Connecting | State::Draining | State::Disconnected => false,
+    };
+    match servers.iter().any(ails) {
+        true => Health::Degraded,
+        false => Health::Healthy,
+    }
+}
+
+/// As it was found the last time; who is not connected is not well.
+fn health(server: &ServerHandle) -> Health {
+    match server.state() {
+        State::Connected => server.health().unwrap_or_default(),
+        State::Draining => Health::Degraded,
+        State::Registered
+        | State::Connecting
+        | State::Disconnected
+        | State::Error
+        | State::Restarting => Health::Unhealthy,
+    }
+}
+
+fn uptime(server: &ServerHandle) -> Duration {
+    let status = server.status();
+    match status.state {
+        State::Connected => moment().since(status.since),
+        State::Registered
+        | State::Connecting
+        | State::Draining
+        | State::Disconnected
+        | State::Error
+        | State::Restarting => Duration::ZERO,
+    }
+}
+
+fn under_way(server: &ServerHandle) -> u64 {
+    server.link().map_or(0, |link| link.in_flight() as u64)
+}
+
+fn raw(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).expect("names and numbers are always JSON")
+}
+
+fn broken(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Broken(error.to_string())
+}
+
+fn json(value: &impl Serialize) -> Outcome {
+    serde_json::to_vec(value).map(Into::into).map_err(broken)
+}

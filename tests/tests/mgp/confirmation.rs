@@ -1,0 +1,215 @@
+//! A person's yes before dangerous calls (MGP §4.4, A-32).
+
+use std::time::Duration;
+
+use mgp_tests::harness::envelope::MODERN;
+use mgp_tests::harness::mgp::{NINE, declaration, declaring};
+use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use serde_json::{Value, json};
+
+use crate::made::{NEWEST, agent, agent_of, kernel, reached, tool};
+
+const FORM: &str = r#"{"elicitation":{"form":{}}}"#;
+
+fn tools() -> Vec<Value> {
+    vec![
+        tool("harmless", json!({"risk_level": "safe"})),
+        tool("usual", json!({"risk_level": "moderate"})),
+        tool("blast", json!({"risk_level": "dangerous"})),
+        tool(
+            "sure",
+            json!({"risk_level": "safe", "confirmation_required": true}),
+        ),
+    ]
+}
+
+async fn pending(kernel: &Kernel) -> Vec<Value> {
+    let pending = kernel.mgp_json(&["pending"]).await;
+    pending["pending"].as_array().cloned().unwrap_or_default()
+}
+
+/// The one question that waits for the operator.
+async fn question(kernel: &Kernel) -> Value {
+    wait_until("a question to the operator", DEADLINE, async || {
+        !pending(kernel).await.is_empty()
+    })
+    .await;
+    pending(kernel).await.remove(0)
+}
+
+/// MGP-054, MGP-055, MGP-056, MGP-057: only dangerous tools and those that want it are asked about, in
+/// both eras of callers; a yes is for one call.
+#[tokio::test]
+async fn the_caller_is_asked_about_dangerous_calls() {
+    let kernel = kernel(&tools(), "[servers.mgp]\ntrust_level = \"trusted\"\n").await;
+    for version in [NEWEST, MODERN] {
+        let mut client = Client::over_http(&kernel.server_url("it"), version, FORM).await;
+        client.answers(
+            "elicitation/create",
+            json!({"action": "accept", "content": {}}),
+        );
+        for name in ["harmless", "usual"] {
+            assert_eq!(
+                client.call(name, json!({"a": 1})).await.text(),
+                r#"{"a":1}"#
+            );
+        }
+        assert!(client.asked().is_empty());
+        for (count, name) in [(1, "blast"), (2, "sure"), (3, "blast")] {
+            assert_eq!(
+                client.call(name, json!({"a": 1})).await.text(),
+                r#"{"a":1}"#
+            );
+            assert_eq!(client.asked().len(), count, "{version}");
+        }
+        let message = client.asked()[0]["params"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            message.contains("it:blast") && message.contains(r#"{"a":1}"#),
+            "{message}"
+        );
+        client.close().await;
+    }
+}
+
+/// MGP-005, MGP-057: a no keeps the call in the kernel, and the caller learns that it was a no.
+#[tokio::test]
+async fn a_no_is_a_no() {
+    let kernel = kernel(&tools(), "").await;
+    for version in [NEWEST, MODERN] {
+        let mut client = Client::over_http(&kernel.server_url("it"), version, FORM).await;
+        for action in ["decline", "cancel"] {
+            client.answers("elicitation/create", json!({"action": action}));
+            let refused = client.call("blast", json!({})).await;
+            assert_eq!(refused.result()["isError"], true, "{}", refused.frame);
+            assert!(
+                refused.text().contains("did not say yes"),
+                "{}",
+                refused.text()
+            );
+        }
+        client.close().await;
+    }
+    let knows = declaring(NEWEST, FORM, &declaration(&NINE));
+    let mut client = Client::over_http(&kernel.server_url("it"), NEWEST, &knows).await;
+    client.answers("elicitation/create", json!({"action": "decline"}));
+    assert_eq!(client.call("blast", json!({})).await.code(), 1000);
+    assert_eq!(reached(&mut agent(&kernel).await, "blast").await, 0);
+    assert!(
+        pending(&kernel).await.is_empty(),
+        "a no is not asked again elsewhere"
+    );
+}
+
+/// MGP-005, MGP-057, A-32: where the caller cannot be asked, the operator is; also in the words of
+/// older versions a denied call is an error.
+#[tokio::test]
+async fn the_operator_is_asked_for_callers_that_cannot_be() {
+    let kernel = kernel(&tools(), "").await;
+    let mut agent = agent_of(&kernel, "2025-03-26", "{}").await;
+    let call = json!({"name": "blast", "arguments": {"what": "all"}});
+    let id = agent.start("tools/call", call.clone()).await;
+    let asked = question(&kernel).await;
+    assert_eq!(asked["subject"], "confirmation");
+    assert!(
+        asked["text"].as_str().unwrap().contains("it:blast"),
+        "{asked}"
+    );
+    assert!(asked["details"].to_string().contains("what"), "{asked}");
+    assert_eq!(reached(&mut agent, "blast").await, 0);
+    kernel
+        .mgp(&["approve", asked["id"].as_str().unwrap()])
+        .await;
+    assert_eq!(agent.answer_to(&id).await.text(), r#"{"what":"all"}"#);
+    let id = agent.start("tools/call", call).await;
+    let asked = question(&kernel).await;
+    kernel.mgp(&["deny", asked["id"].as_str().unwrap()]).await;
+    let denied = agent.answer_to(&id).await;
+    assert_eq!(denied.code(), -32603);
+    assert!(
+        denied.error()["message"]
+            .as_str()
+            .unwrap()
+            .contains("the operator said no")
+    );
+    assert_eq!(reached(&mut agent, "blast").await, 1);
+}
+
+/// MGP-054: nobody answers, or nobody can be asked: the call is not made.
+#[tokio::test]
+async fn silence_is_no_yes() {
+    let patience = "[confirmation]\ntimeout_secs = 1\n";
+    let slow = kernel(&tools(), patience).await;
+    let late = agent(&slow).await.call("sure", json!({})).await;
+    assert!(
+        late.text().contains("nobody answered within 1 s"),
+        "{}",
+        late.text()
+    );
+    assert!(pending(&slow).await.is_empty());
+    let alone = kernel(&tools(), "[confirmation]\noperator_queue = false\n").await;
+    let nobody = agent(&alone).await.call("blast", json!({})).await;
+    assert!(
+        nobody.text().contains("nobody can be asked"),
+        "{}",
+        nobody.text()
+    );
+}
+
+/// A question does not outlive the call it is about.
+#[tokio::test]
+async fn nothing_waits_for_a_caller_that_has_gone() {
+    let kernel = kernel(&tools(), "").await;
+    let mut agent = agent(&kernel).await;
+    let id = agent
+        .start("tools/call", json!({"name": "blast", "arguments": {}}))
+        .await;
+    question(&kernel).await;
+    agent
+        .notify("notifications/cancelled", json!({"requestId": id}))
+        .await;
+    wait_until("the question's end", DEADLINE, async || {
+        pending(&kernel).await.is_empty()
+    })
+    .await;
+    agent
+        .start("tools/call", json!({"name": "blast", "arguments": {}}))
+        .await;
+    question(&kernel).await;
+    agent.close().await;
+    wait_until("the question's end", Duration::from_secs(20), async || {
+        pending(&kernel).await.is_empty()
+    })
+    .await;
+}
+
+/// MGP-056: the operator can want a yes for moderate tools, none at all for a server, and sets the risk
+/// of a tool by hand.
+#[tokio::test]
+async fn the_operator_says_what_is_asked_about() {
+    let careful = kernel(
+        &tools(),
+        "[confirmation]\nmoderate = true\noperator_queue = false\n",
+    )
+    .await;
+    let mut agent_there = agent(&careful).await;
+    let refused = agent_there.call("usual", json!({})).await;
+    assert!(
+        refused.text().contains("nobody can be asked"),
+        "{}",
+        refused.text()
+    );
+    let off = "[servers.mgp]\nconfirmation = false\n";
+    let easy = kernel(&tools(), off).await;
+    for name in ["blast", "sure"] {
+        assert_eq!(agent(&easy).await.call(name, json!({})).await.text(), "{}");
+    }
+    let set = "[servers.tools.blast]\nrisk_level = \"safe\"\n";
+    let known = kernel(&tools(), set).await;
+    assert_eq!(
+        agent(&known).await.call("blast", json!({})).await.text(),
+        "{}"
+    );
+}

@@ -1,0 +1,230 @@
+//! One refusal, said to each caller in the words it knows: MGP's codes with what helps, or JSON-RPC's.
+
+use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use serde_json::{Value, json};
+
+use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, reported, speaking};
+
+/// An error as an MGP caller gets it: its code, and what is said of trying again.
+fn told(answer: &mgp_tests::harness::Answer) -> (i64, Value) {
+    let error = answer.error();
+    let mgp = error["data"]["_mgp"].clone();
+    let category = match answer.code() {
+        1000..=1099 => "security",
+        2000..=2099 => "lifecycle",
+        3000..=3099 => "resource",
+        4000..=4099 => "validation",
+        5000..=5099 => "external",
+        other => panic!("{other} is no code of MGP: {error}"),
+    };
+    assert_eq!(mgp["category"], category, "{error}");
+    assert!(mgp["retryable"].is_boolean(), "{error}");
+    if mgp["retryable"] == true {
+        assert!(mgp["retry_after_ms"].is_u64(), "{error}");
+        assert!(mgp["max_retries"].is_u64(), "{error}");
+        let strategies = ["immediate", "fixed_delay", "exponential_backoff"];
+        let strategy = mgp["retry_strategy"].as_str().unwrap_or_default();
+        assert!(strategies.contains(&strategy), "{error}");
+    }
+    (answer.code(), mgp)
+}
+
+/// What a plain caller gets holds nothing of MGP: an error of JSON-RPC, or a result that says so.
+fn plain(answer: &mgp_tests::harness::Answer) -> Option<i64> {
+    assert!(!answer.frame.contains("_mgp"), "{}", answer.frame);
+    if !answer.is_error() {
+        assert_eq!(answer.result()["isError"], true, "{}", answer.frame);
+        return None;
+    }
+    let code = answer.code();
+    assert!((-32_768..=-32_000).contains(&code), "{}", answer.frame);
+    Some(code)
+}
+
+/// MGP-186, MGP-200, MGP-201, MGP-206, MGP-207, MGP-283: what an agent gets wrong.
+#[tokio::test]
+async fn what_an_agent_gets_wrong_is_said_in_its_words() {
+    let kernel = kernel_with("", &[]).await;
+    for version in ERAS {
+        for door in DOORS {
+            let mut agent = of_kind(&kernel, door, version, true).await;
+            let (code, mgp) = told(&agent.call("it:nothing", json!({})).await);
+            assert_eq!((code, &mgp["retryable"]), (4001, &json!(false)));
+            let bad = json!({"a": "x", "b": 1});
+            let (code, mgp) = told(&agent.call("it:test_structured", bad.clone()).await);
+            assert_eq!((code, &mgp["details"]["path"]), (4000, &json!("/a")));
+            // JSON-RPC and MCP have words of their own for the rest.
+            assert_eq!(agent.request("no/such", json!({})).await.code(), -32601);
+
+            let mut agent = of_kind(&kernel, door, version, false).await;
+            let unknown = agent.call("it:nothing", json!({})).await;
+            assert_eq!(plain(&unknown), Some(-32602));
+            let unfit = agent.call("it:test_structured", bad).await;
+            assert_eq!(plain(&unfit), None, "the model can mend it");
+        }
+    }
+}
+
+/// MGP-203, MGP-193, MGP-195: a server that answers against its own word, that goes away, and that is
+/// not there.
+#[tokio::test]
+async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
+    let kernel = kernel_with("", &[]).await;
+    let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
+    let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
+    assert_eq!(
+        told(&mgp.call("it:bad_structured", json!({})).await).0,
+        5000
+    );
+    assert_eq!(
+        plain(&mcp.call("it:bad_structured", json!({})).await),
+        Some(-32603)
+    );
+    let (code, lost) = told(&mgp.call("it:crash", json!({"code": 3})).await);
+    assert_eq!(
+        (code, &lost["retryable"]),
+        (5000, &json!(false)),
+        "it may have taken effect"
+    );
+    kernel.connected(&["it"]).await;
+    kernel.mgp_json(&["servers", "stop", "it"]).await;
+    let (code, _) = told(&mgp.call("it:echo", json!({"text": "a"})).await);
+    assert!([2000, 4001].contains(&code), "{code}");
+}
+
+/// MGP-194: a server that is stopping takes no new calls.
+#[tokio::test]
+async fn a_draining_server_is_said_to_be_one() {
+    let kernel = kernel_with("", &[]).await;
+    let mut busy = of_kind(&kernel, Door::Http, ERAS[0], false).await;
+    let params = json!({"name": "it:slow", "arguments": {"ms": 4_000}});
+    let id = busy.start("tools/call", params).await;
+    let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
+    let mut mcp = of_kind(&kernel, Door::Http, ERAS[0], false).await;
+    wait_until("the call is there", DEADLINE, async || {
+        let counts = mgp.call("it:count", json!({})).await.result();
+        counts["structuredContent"]["calls"]["slow"] == 1
+    })
+    .await;
+    let stopping = kernel.program(&["servers", "stop", "it"]);
+    let stopping = tokio::spawn(async move { stopping.output(DEADLINE).await });
+    let mut refused = (0, Value::Null);
+    wait_until("it drains", DEADLINE, async || {
+        let answer = mgp.call("it:count", json!({})).await;
+        if answer.is_error() {
+            refused = told(&answer);
+        }
+        answer.is_error()
+    })
+    .await;
+    assert_eq!(
+        (refused.0, &refused.1["retryable"]),
+        (2001, &json!(true)),
+        "{refused:?}"
+    );
+    assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
+    let Client::Legacy(busy) = &mut busy else {
+        panic!("it is a legacy client");
+    };
+    busy.answer_to(&id).await.result();
+    assert!(stopping.await.unwrap().status.success());
+}
+
+/// MGP-197, MGP-199: a list that is full, a server that does not answer.
+#[tokio::test]
+async fn bounds_have_their_codes() {
+    let kernel = kernel_with("max_in_flight = 1\ncall_timeout_secs = 5\n", &[]).await;
+    let mut first = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+    let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
+    let mut mcp = of_kind(&kernel, Door::Socket, ERAS[0], false).await;
+    let params = json!({"name": "it:hang", "arguments": {}});
+    let id = first.start("tools/call", params).await;
+    wait_until("the call is under way", DEADLINE, async || {
+        reported(&kernel, "it").await["in_flight"] == 1
+    })
+    .await;
+    let (code, said) = told(&mgp.call("it:count", json!({})).await);
+    assert_eq!((code, &said["retryable"]), (3001, &json!(true)));
+    let Client::Legacy(first) = &mut first else {
+        panic!("it is a legacy client");
+    };
+    let (code, said) = told(&first.answer_to(&id).await);
+    assert_eq!((code, &said["details"]["timeoutMs"]), (3003, &json!(5000)));
+    assert_eq!(plain(&mcp.call("it:hang", json!({})).await), Some(-32603));
+}
+
+async fn limited(setting: &str) -> Kernel {
+    kernel_with(&format!("[limits]\n{setting}\n"), &[]).await
+}
+
+/// MGP-196: more calls a minute than are allowed; who waits is told for how long.
+#[tokio::test]
+async fn an_agent_has_so_many_calls_a_minute() {
+    let kernel = limited("agent_calls_per_minute = 2").await;
+    let mut mgp = of_kind(&kernel, Door::Http, ERAS[1], true).await;
+    let mut mcp = of_kind(&kernel, Door::Http, ERAS[0], false).await;
+    mgp.call("it:count", json!({})).await.result();
+    mcp.call("it:count", json!({})).await.result();
+    let (code, said) = told(&mgp.call("it:count", json!({})).await);
+    assert_eq!(code, 3000);
+    let after = said["retry_after_ms"].as_u64().unwrap();
+    assert!((1..=60_000).contains(&after), "{said}");
+    assert_eq!(
+        said["details"],
+        json!({"limit": 2, "window_secs": 60, "current": 3})
+    );
+    assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
+    // Lists are no calls.
+    mcp.request("tools/list", json!({})).await.result();
+}
+
+/// MGP-198: more calls a day than are allowed; waiting a little does not help.
+#[tokio::test]
+async fn an_agent_has_so_many_calls_a_day() {
+    let kernel = limited("agent_calls_per_day = 1").await;
+    let mut mgp = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+    let mut mcp = of_kind(&kernel, Door::Http, ERAS[1], false).await;
+    mgp.call("it:count", json!({})).await.result();
+    let (code, said) = told(&mgp.call("it:count", json!({})).await);
+    assert_eq!((code, &said["retryable"]), (3002, &json!(false)));
+    assert_eq!(said["details"]["limit"], 1);
+    assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
+}
+
+/// MGP-187, MGP-188, MGP-189, MGP-190, MGP-191, MGP-192, MGP-202, MGP-204, MGP-205, MGP-283: every
+/// code that a server may say is relayed to MGP callers as it is, and to others in words they know.
+#[tokio::test]
+async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {
+    let codes = [
+        1000, 1001, 1002, 1003, 1010, 1011, 2000, 2001, 2002, 3000, 3001, 3002, 3003, 4000, 4001,
+        4002, 5000, 5001, 5002,
+    ];
+    for (era, version) in [("legacy", ERAS[1]), ("modern", ERAS[0])] {
+        let flags = speaking(era);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let kernel = kernel_with("", &flags).await;
+        let mut mgp = of_kind(&kernel, Door::Http, version, true).await;
+        let mut mcp = of_kind(&kernel, Door::Socket, version, false).await;
+        for code in codes {
+            let data =
+                json!({"_mgp": {"category": "x", "retryable": false, "details": 1.5}, "own": [1]});
+            let error = json!({"code": code, "message": "as told", "data": data});
+            let arguments = json!({"key": "k", "error": error.clone()});
+            let said = mgp.call("it:fail", arguments.clone()).await.error();
+            assert_eq!(said, error, "{era}");
+            let said = mcp.call("it:fail", arguments).await;
+            let plain = plain(&said);
+            let words = said.error();
+            assert_eq!(
+                (&words["message"], &words["data"]),
+                (&json!("as told"), &json!({"own": [1]}))
+            );
+            let expected = if (4000..5000).contains(&code) {
+                -32602
+            } else {
+                -32603
+            };
+            assert_eq!(plain, Some(expected), "{code}");
+        }
+    }
+}

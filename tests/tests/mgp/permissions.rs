@@ -1,0 +1,464 @@
+//! What servers may do: asked for, decided, held to.
+
+use mgp_tests::harness::envelope::MODERN;
+use mgp_tests::harness::mgp::speaks_mgp;
+use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Need, Peers, Program, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// A server that says it needs these permissions.
+pub(crate) fn needing(permissions: &[&str]) -> String {
+    json!({"version": "0.2.0", "extensions": ["security"], "permissions_required": permissions})
+        .to_string()
+}
+
+/// `echo` needs this.
+fn echo_needs(permission: &str) -> String {
+    json!({"echo": {"risk_level": "safe", "permissions_required": [permission]}}).to_string()
+}
+
+/// The entry of a scripted server with more keys of its own, where nobody confirms single calls.
+pub(crate) fn entry(id: &str, keys: &str, flags: &[&str]) -> String {
+    let entry = Program::fixture(flags).entry(id);
+    let entry = entry.replacen("[[servers]]\n", &format!("[[servers]]\n{keys}"), 1);
+    format!("[confirmation]\nenabled = false\n{entry}")
+}
+
+pub(crate) async fn pending(kernel: &Kernel) -> Vec<Value> {
+    let pending = kernel.mgp_json(&["pending"]).await;
+    pending["pending"].as_array().unwrap().clone()
+}
+
+/// Waits until something waits for the operator; gives it.
+pub(crate) async fn question(kernel: &Kernel) -> Value {
+    let mut found = Vec::new();
+    wait_until("something waits for the operator", DEADLINE, async || {
+        found = pending(kernel).await;
+        !found.is_empty()
+    })
+    .await;
+    found.swap_remove(0)
+}
+
+pub(crate) fn id(question: &Value) -> String {
+    question["id"].as_str().unwrap().to_owned()
+}
+
+async fn server(kernel: &Kernel) -> Value {
+    let servers = kernel.mgp_json(&["servers", "list"]).await;
+    servers["servers"][0].clone()
+}
+
+async fn state(kernel: &Kernel) -> String {
+    server(kernel).await["state"].as_str().unwrap().to_owned()
+}
+
+/// An agent that reads the codes of MGP.
+pub(crate) async fn agent(kernel: &Kernel) -> Client {
+    let version = "2025-11-25";
+    Client::over_http(kernel.url(), version, &speaks_mgp(version)).await
+}
+
+async fn echo(agent: &mut Client) -> mgp_tests::harness::Answer {
+    agent.call("it:echo", json!({"text": "x"})).await
+}
+
+/// The events of the audit log that are of this type.
+async fn audited(kernel: &Kernel, event_type: &str) -> Vec<Value> {
+    let folder = kernel.folder().join("data/audit");
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let text = std::fs::read(file.path()).unwrap_or_default();
+        for line in String::from_utf8_lossy(&text).lines() {
+            let Some(start) = line.find("{\"timestamp\"").or_else(|| line.find('{')) else {
+                continue;
+            };
+            let mut values = serde_json::Deserializer::from_str(&line[start..]).into_iter();
+            if let Some(Ok(value)) = values.next() {
+                let event: Value = value;
+                let inner = event.get("event").unwrap_or(&event);
+                if inner["event_type"] == event_type {
+                    found.push(inner.clone());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// MGP-035, MGP-039, MGP-277, MGP-034: what a server needs waits for a person, and the server with
+/// it; nothing of it can be called before.
+#[tokio::test]
+async fn a_server_stays_connecting_until_the_operator_has_answered() {
+    for era in ["legacy", "modern"] {
+        let needs = needing(&["shell"]);
+        let kernel = Kernel::start(&entry("it", "", &["--era", era, "--mgp", &needs])).await;
+        let asked = question(&kernel).await;
+        assert_eq!(asked["parts"], json!(["shell.execute"]), "{asked:#}");
+        assert_eq!(asked["server"], "it");
+        let told = format!("waits for approval: mgp approve {}", id(&asked));
+        wait_until("the server says what it waits for", DEADLINE, async || {
+            let waits = server(&kernel).await;
+            assert_eq!(waits["state"], "connecting");
+            waits["reason"] == told.as_str()
+        })
+        .await;
+        let mut agent = agent(&kernel).await;
+        let unknown = agent.call("it:nonesuch", json!({})).await.error();
+        assert_eq!(echo(&mut agent).await.error()["code"], unknown["code"]);
+        kernel.mgp_json(&["approve", &id(&asked)]).await;
+        kernel.connected(&["it"]).await;
+        assert!(pending(&kernel).await.is_empty());
+        assert!(!echo(&mut agent).await.is_error());
+    }
+}
+
+/// MGP-036, MGP-037, MGP-038, MGP-031: under the other policies nobody is asked.
+#[tokio::test]
+async fn policies_decide_without_a_person() {
+    let needs = needing(&["shell.execute", "network.outbound"]);
+    for (policy, shell) in [
+        ("auto_approve", true),
+        ("deny_all", false),
+        ("config_only", false),
+    ] {
+        let keys =
+            format!("permission_policy = \"{policy}\"\npermissions = [\"network.outbound\"]\n");
+        let security = json!({
+            "echo": {"risk_level": "safe", "permissions_required": ["network.outbound"]},
+            "count": {"risk_level": "safe", "permissions_required": ["shell.execute"]},
+        });
+        let flags = ["--mgp", &needs, "--mgp-security", &security.to_string()];
+        let kernel = Kernel::start(&entry("it", &keys, &flags)).await;
+        kernel.connected(&["it"]).await;
+        assert!(pending(&kernel).await.is_empty(), "{policy}");
+        let mut agent = agent(&kernel).await;
+        assert!(!echo(&mut agent).await.is_error(), "{policy}");
+        let count = agent.call("it:count", json!({})).await;
+        assert_eq!(count.is_error(), !shell, "{policy}");
+        if !shell {
+            assert_eq!(count.error()["code"], 1000, "{policy}");
+        }
+    }
+}
+
+/// MGP-043, MGP-050, MGP-187, MGP-005: a server runs without what it was denied, and its tools that
+/// need it do not; MGP callers read 1000, the others a plain code.
+#[tokio::test]
+async fn a_tool_without_its_permission_is_denied() {
+    let (needs, security) = (needing(&["network"]), echo_needs("network.outbound"));
+    let flags = ["--mgp", &needs, "--mgp-security", &security];
+    let kernel = Kernel::start(&entry("it", "", &flags)).await;
+    let asked = question(&kernel).await;
+    kernel.mgp_json(&["deny", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+    let mut one = agent(&kernel).await;
+    let error = echo(&mut one).await.error();
+    assert_eq!(error["code"], 1000, "{error}");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("network.outbound")
+    );
+    for version in ["2025-06-18", MODERN] {
+        let mut plain = Client::over_http(kernel.url(), version, "{}").await;
+        assert_eq!(echo(&mut plain).await.code(), -32603, "{version}");
+    }
+    let mut count = one.call("it:count", json!({})).await.result();
+    let calls = count["structuredContent"]["calls"]["echo"].take();
+    assert_eq!(calls, Value::Null, "nothing reached the server");
+}
+
+/// MGP-044, MGP-042: what is put off stays open; the server runs meanwhile, and has it when it is
+/// approved.
+#[tokio::test]
+async fn a_decision_can_be_put_off() {
+    let (needs, security) = (needing(&["camera"]), echo_needs("camera"));
+    let flags = ["--mgp", &needs, "--mgp-security", &security];
+    let kernel = Kernel::start(&entry("it", "", &flags)).await;
+    let asked = question(&kernel).await;
+    let put_off = kernel.mgp_json(&["deny", &id(&asked), "--later"]).await;
+    assert_eq!(put_off["verdict"], "deferred");
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    assert_eq!(echo(&mut agent).await.error()["code"], 1000);
+    assert_eq!(id(&question(&kernel).await), id(&asked));
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    assert!(!echo(&mut agent).await.is_error());
+    assert!(pending(&kernel).await.is_empty());
+}
+
+/// MGP-045: an approval ends when it was said to, and is asked for again.
+#[tokio::test]
+async fn an_approval_ends() {
+    let (needs, security) = (needing(&["camera"]), echo_needs("camera"));
+    let flags = ["--mgp", &needs, "--mgp-security", &security];
+    let kernel = Kernel::start(&entry("it", "", &flags)).await;
+    let asked = question(&kernel).await;
+    let approved = kernel
+        .mgp_json(&["approve", &id(&asked), "--for", "2s"])
+        .await;
+    assert!(approved["until"].is_string());
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    assert!(!echo(&mut agent).await.is_error());
+    let mut last = Value::Null;
+    wait_until("the approval has ended", DEADLINE, async || {
+        let answer = echo(&mut agent).await;
+        last = serde_json::from_str(&answer.frame).unwrap();
+        answer.is_error()
+    })
+    .await;
+    assert_eq!(last["error"]["code"], 1000, "{last}");
+    assert_ne!(id(&question(&kernel).await), id(&asked));
+}
+
+/// MGP-033, MGP-032: a custom permission goes through the same gate, as a dangerous one; parts of a
+/// question are decided one by one.
+#[tokio::test]
+async fn parts_of_a_question_are_decided_one_by_one() {
+    let needs = needing(&["com.example.custom", "memory.read"]);
+    let kernel = Kernel::start(&entry("it", "", &["--mgp", &needs])).await;
+    let asked = question(&kernel).await;
+    let details = asked["details"].to_string();
+    assert!(
+        details.contains("com.example.custom: dangerous"),
+        "{details}"
+    );
+    assert!(details.contains("memory.read: safe"), "{details}");
+    let one = ["approve", &id(&asked), "--only", "memory.read"];
+    kernel.mgp_json(&one).await;
+    assert_eq!(state(&kernel).await, "connecting");
+    let left = question(&kernel).await;
+    assert_eq!(left["parts"], json!(["com.example.custom"]));
+    let again = kernel.mgp(&one).await;
+    assert_eq!(again.status.code(), Some(1));
+    kernel.mgp_json(&["deny", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+}
+
+/// What reached the server of this method: the params of each.
+async fn received(kernel: &Kernel, method: &str) -> Vec<Value> {
+    let mut agent = agent(kernel).await;
+    let mut received = agent.call("it:received", json!({})).await.result();
+    let frames = received["structuredContent"]["frames"].take();
+    let frames: Vec<String> = serde_json::from_value(frames).unwrap();
+    let frames = frames.iter().map(|f| serde_json::from_str(f).unwrap());
+    let of_it = frames.filter(|frame: &Value| frame["method"] == method);
+    of_it.map(|mut frame| frame["params"].take()).collect()
+}
+
+/// MGP-040, MGP-041, A-04: a server that negotiated it hears that the operator is asked, and then what
+/// was decided, each in the words of its draft.
+#[tokio::test]
+async fn a_server_hears_what_is_asked_and_what_was_decided() {
+    for (extension, ask, tell) in [
+        (
+            "security",
+            "mgp/permission/request",
+            "mgp/permission/response",
+        ),
+        (
+            "permissions",
+            "mgp/permission/await",
+            "mgp/permission/grant",
+        ),
+    ] {
+        let said = json!({"version": "0.2.0", "extensions": [extension],
+            "permissions_required": ["shell"]});
+        let answers = json!({ask: {"result": {}}, tell: {"result": {}}}).to_string();
+        let flags = ["--mgp", &said.to_string(), "--mgp-answers", &answers];
+        let kernel = Kernel::start(&entry("it", "", &flags)).await;
+        let asked = question(&kernel).await;
+        kernel
+            .mgp_json(&["approve", &id(&asked), "--for", "1h"])
+            .await;
+        kernel.connected(&["it"]).await;
+        let mut told = Vec::new();
+        wait_until("the server hears of the decision", DEADLINE, async || {
+            told = received(&kernel, tell).await;
+            !told.is_empty()
+        })
+        .await;
+        let asked = &received(&kernel, ask).await[0];
+        assert_eq!(asked["permissions"], json!(["shell.execute"]), "{asked}");
+        assert_eq!(asked["policy"], "interactive");
+        assert!(asked["message"].is_string());
+        assert_eq!(asked["request_id"], told[0]["request_id"]);
+        assert_eq!(told[0]["grants"], json!({"shell": "approved"}));
+        assert_eq!(told[0]["approved_by"], "operator", "{}", told[0]);
+        assert!(told[0]["expires_at"].is_string());
+    }
+}
+
+/// a server that asks while it runs is answered once it is decided.
+#[tokio::test]
+async fn a_server_can_ask_while_it_runs() {
+    let flags = ["--era", "legacy", "--mgp", &needing(&[])];
+    let kernel = Kernel::start(&entry("it", "", &flags)).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    let ask = json!({"request_id": "mine-1", "permissions": ["filesystem"]});
+    let call = json!({"name": "it:ask",
+        "arguments": {"method": "mgp/permission/request", "params": ask}});
+    let under_way = agent.start("tools/call", call).await;
+    let asked = question(&kernel).await;
+    let parts = json!(["filesystem.read", "filesystem.write"]);
+    assert_eq!(asked["parts"], parts);
+    let only = ["deny", &id(&asked), "--only", "filesystem.write"];
+    kernel.mgp_json(&only).await;
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    let Client::Legacy(mut agent) = agent else {
+        unreachable!("it is a legacy one");
+    };
+    let answer = agent.answer_to(&under_way).await.result();
+    let decision = &answer["structuredContent"];
+    assert_eq!(decision["request_id"], "mine-1", "{answer}");
+    assert_eq!(decision["grants"], json!({"filesystem": "denied"}));
+}
+
+/// MGP-270: where nothing may be missing, a denied server is not run, and is not tried again.
+#[tokio::test]
+async fn a_server_that_needs_all_of_it_is_not_run_without() {
+    let keys = "all_or_nothing = true\n";
+    let kernel = Kernel::start(&entry("it", keys, &["--mgp", &needing(&["shell"])])).await;
+    kernel
+        .mgp_json(&["deny", &id(&question(&kernel).await)])
+        .await;
+    wait_until("the server is in error", DEADLINE, async || {
+        state(&kernel).await == "error"
+    })
+    .await;
+    let why = server(&kernel).await;
+    assert!(
+        why["reason"].as_str().unwrap().contains("shell.execute"),
+        "{why}"
+    );
+    assert_eq!(why["next_try_ms"], Value::Null);
+}
+
+/// MGP-278: the questions of a server that dies go with it, and its next life asks anew.
+#[tokio::test]
+async fn a_server_that_dies_waits_for_nobody() {
+    let kernel = Kernel::start(&entry("it", "", &["--mgp", &needing(&["shell"])])).await;
+    let first = id(&question(&kernel).await);
+    let pid = kernel.child("mgp-fixture");
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    wait_until("its question is gone", DEADLINE, async || {
+        pending(&kernel).await.iter().all(|q| id(q) != first)
+    })
+    .await;
+    let late = kernel.mgp(&["approve", &first]).await;
+    assert_eq!(late.status.code(), Some(1));
+    let second = question(&kernel).await;
+    kernel.mgp_json(&["approve", &id(&second)]).await;
+    kernel.connected(&["it"]).await;
+}
+
+/// What was decided is not asked again: not by the server's next life, not by the kernel's.
+#[tokio::test]
+async fn a_restart_does_not_ask_again() {
+    let flags = ["--mgp", &needing(&["shell"])];
+    let kernel = Kernel::start(&entry("it", "", &flags)).await;
+    kernel
+        .mgp_json(&["approve", &id(&question(&kernel).await)])
+        .await;
+    kernel.connected(&["it"]).await;
+    kernel.mgp_json(&["servers", "restart", "it"]).await;
+    kernel.connected(&["it"]).await;
+    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    let kernel = Kernel::again(folder).await;
+    kernel.connected(&["it"]).await;
+    assert!(pending(&kernel).await.is_empty());
+}
+
+/// The time a person takes is not the server's: its start does not time out over it.
+#[tokio::test]
+async fn a_person_may_think_longer_than_a_server_may_start() {
+    let keys = "start_timeout_secs = 1\n";
+    let kernel = Kernel::start(&entry("it", keys, &["--mgp", &needing(&["shell"])])).await;
+    let asked = question(&kernel).await;
+    let since = std::time::Instant::now();
+    wait_until(
+        "more than the start's own time has passed",
+        DEADLINE,
+        async || {
+            assert_eq!(state(&kernel).await, "connecting");
+            since.elapsed().as_secs() >= 2
+        },
+    )
+    .await;
+    assert_eq!(id(&question(&kernel).await), id(&asked));
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+}
+
+/// MGP-046: decisions are audited.
+#[tokio::test]
+async fn decisions_are_audited() {
+    let needs = needing(&["shell", "camera"]);
+    let kernel = Kernel::start(&entry("it", "", &["--mgp", &needs])).await;
+    let asked = id(&question(&kernel).await);
+    kernel.mgp_json(&["deny", &asked, "--only", "camera"]).await;
+    kernel.mgp_json(&["approve", &asked]).await;
+    kernel.connected(&["it"]).await;
+    kernel.mgp_json(&["deny", "it", "shell.execute"]).await;
+    for (event, permission) in [
+        ("PERMISSION_GRANTED", "shell.execute"),
+        ("PERMISSION_DENIED", "camera"),
+        ("PERMISSION_REVOKED", "shell.execute"),
+    ] {
+        let mut found = Vec::new();
+        wait_until(event, DEADLINE, async || {
+            found = audited(&kernel, event).await;
+            !found.is_empty()
+        })
+        .await;
+        assert_eq!(found[0]["details"]["permission"], permission, "{found:?}");
+        assert_eq!(found[0]["target"]["server_id"], "it");
+    }
+}
+
+/// What is taken back is gone for the next call, and stays so in the next life.
+#[tokio::test]
+async fn a_permission_can_be_taken_back() {
+    let (needs, security) = (needing(&["camera"]), echo_needs("camera"));
+    let flags = ["--mgp", &needs, "--mgp-security", &security];
+    let kernel = Kernel::start(&entry(
+        "it",
+        "permission_policy = \"auto_approve\"\n",
+        &flags,
+    ))
+    .await;
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    assert!(!echo(&mut agent).await.is_error());
+    kernel.mgp_json(&["deny", "it", "camera"]).await;
+    assert_eq!(echo(&mut agent).await.error()["code"], 1000);
+    kernel.mgp_json(&["servers", "restart", "it"]).await;
+    kernel.connected(&["it"]).await;
+    assert_eq!(echo(&mut agent).await.error()["code"], 1000);
+}
+
+/// MGP-277: a published server that knows nothing of MGP stands at a silent gate: what its entry says
+/// it needs is asked after its handshake, and it hears nothing of that.
+#[tokio::test]
+async fn a_published_server_stands_at_a_silent_gate() {
+    let Some(peers) = Peers::find(&[Need::Python]) else {
+        return;
+    };
+    let entry = peers.python("mcp_server_time", &[]).entry("it");
+    let needs = "[servers.mgp]\npermissions_required = [\"system.info\"]\n";
+    let kernel = Kernel::start(&format!("{entry}{needs}")).await;
+    let asked = question(&kernel).await;
+    assert_eq!(asked["parts"], json!(["system.info"]));
+    assert_eq!(state(&kernel).await, "connecting");
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+    let mut agent: Agent = kernel.http_agent(None);
+    agent.initialize("2025-11-25", "{}").await.result();
+    let time = agent.call("it:get_current_time", json!({"timezone": "UTC"}));
+    assert!(!time.await.is_error());
+}
