@@ -1,5 +1,7 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+#![allow(clippy::unwrap_used)]
+
 mod access;
 mod approvals;
 mod audit;
@@ -12,6 +14,7 @@ mod identity;
 mod kills;
 mod lifecycle;
 mod made;
+mod mtls;
 mod negotiation;
 mod oauth;
 mod permissions;
