@@ -1,7 +1,7 @@
 //! How well tools are found, how fast, and in how much memory.
 //!
 //! ```text
-//! cargo bench -p mgp-tests --bench discovery -- [quality] [misses] [growth] [--data FOLDER]
+//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [growth] [--data FOLDER]
 //! ```
 //!
 //! The tools and tasks are those of LiveMCPBench; the folder's README.md says what is in it.
