@@ -4,6 +4,7 @@ mod auditing;
 mod doors;
 mod grown;
 mod hold;
+mod users;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

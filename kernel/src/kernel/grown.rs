@@ -142,7 +142,7 @@ impl Pillars {
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let belongings = belongings(kernel, &directory, &tasks);
-        let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
+        let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
         let cells = vec![
             subscriptions.get_cell(),
             catalog.get_cell(),
@@ -332,12 +332,14 @@ async fn roster(
     options: &UpOptions,
     before: Roster,
     belongings: &Arc<Belongings>,
+    audit: &AuditHandle,
 ) -> Result<(RosterHandle, ActorCell), SpawnErr> {
     let rostered = Rostered::new(before);
     let actor = RosterActor {
         file: hold::roster_file(&options.data_dir),
         rostered: rostered.clone(),
         belongings: belongings.clone(),
+        audit: audit.clone(),
     };
     let (actor, _) = Actor::spawn(None, actor, ()).await?;
     let cell = actor.get_cell();

@@ -23,4 +23,5 @@ mod pins;
 mod retries;
 mod scene;
 mod security;
+mod users;
 mod validators;
