@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::audit::{events, has_the_form, whole_log};
 use crate::made::{NEWEST, agent, kernel, operator, tool};
 use crate::permissions::{id, needing, question};
+use crate::scene::reported;
 
 /// Everybody at an open HTTP door.
 const ANYBODY: &str = "agent.anonymous";
@@ -283,7 +284,7 @@ async fn why_a_call_stayed_in_the_kernel_is_written_down() {
 #[tokio::test]
 async fn every_end_of_a_call_has_its_word() {
     let entry = Program::fixture(&[]).entry("it");
-    let kernel = Kernel::start(&format!("{entry}call_timeout_secs = 1\n")).await;
+    let kernel = Kernel::start(&format!("{entry}call_timeout_secs = 3\n")).await;
     kernel.connected(&["it"]).await;
     let mut agent = agent(&kernel).await;
     let deny = json!({"entry_type": "tool_grant", "agent_id": ANYBODY, "server_id": "it",
@@ -311,8 +312,12 @@ async fn every_end_of_a_call_has_its_word() {
             "{name}"
         );
     }
-    let params = json!({"name": "slow", "arguments": {"ms": 900}, "trace_id": "CANCELLED"});
+    let params = json!({"name": "slow", "arguments": {"ms": 60_000}, "trace_id": "CANCELLED"});
     let under_way = agent.start("tools/call", params).await;
+    wait_until("the call is under way", DEADLINE, async || {
+        reported(&kernel, "it").await["in_flight"] == 1
+    })
+    .await;
     agent
         .notify("notifications/cancelled", json!({"requestId": under_way}))
         .await;
