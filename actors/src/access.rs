@@ -23,6 +23,7 @@ pub use self::state::AccessState;
 use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::mailbox::{Letter, Mailbox, Reply};
+use crate::subscriptions::SubscriptionsHandle;
 
 /// What a decision is made on.
 #[derive(Debug)]
@@ -175,6 +176,8 @@ pub struct AccessActor {
     pub table: Arc<Snapshot<Table>>,
     /// Who is told when what they see changes.
     pub directory: Arc<Directory>,
+    /// What ends where it is closed.
+    pub subscriptions: SubscriptionsHandle,
     /// Where decisions are written down.
     pub audit: AuditHandle,
 }

@@ -192,12 +192,6 @@ async fn grow(
     let kernel = &options.loaded.kernel;
     let table = table(kernel, &kept.books);
     let directory = Arc::new(Directory::new(table.clone()));
-    let access = AccessActor {
-        table: table.clone(),
-        directory: directory.clone(),
-        audit: kept.audit.clone(),
-    };
-    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let servers = Arc::new(ServerTable::new(std::collections::BTreeMap::new()));
     let shown = Arc::new(Snapshot::new(nothing(kernel)));
     let mark = hex(&hold::random::<16>());
@@ -207,7 +201,18 @@ async fn grow(
         servers: Arc::new(OnceLock::from(servers.clone())),
         shown: shown.clone(),
     };
-    let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await?;
+    let (subscriptions, subscriptions_cell) = {
+        let (actor, _) = Actor::spawn(None, subscriptions, ()).await?;
+        let cell = actor.get_cell();
+        (SubscriptionsHandle::new(Mailbox::new(actor)), cell)
+    };
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+        subscriptions: subscriptions.clone(),
+        audit: kept.audit.clone(),
+    };
+    let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
     let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
     let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
@@ -215,7 +220,7 @@ async fn grow(
     let (roster, roster_cell) = roster(options, kept.roster, &belongings).await?;
     let pillars: Vec<ActorCell> = vec![
         guard.get_cell(),
-        subscriptions.get_cell(),
+        subscriptions_cell,
         catalog.get_cell(),
         agents.get_cell(),
         access.get_cell(),
@@ -223,7 +228,6 @@ async fn grow(
     ];
     let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
     let guard = GuardHandle::new(Mailbox::new(guard));
-    let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
     let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), kept.audit.clone());
     let pins = PinsHandle::new(
