@@ -16,6 +16,7 @@ mod oauth;
 mod permissions;
 mod pins;
 mod retries;
+mod revokes;
 mod scene;
 mod security;
 mod validators;
