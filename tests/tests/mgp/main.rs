@@ -6,6 +6,7 @@ mod audit;
 mod code_safety;
 mod confirmation;
 mod errors;
+mod escapes;
 mod health;
 mod identity;
 mod kills;
