@@ -40,7 +40,8 @@ pub struct Ledger<'a> {
     pub fresh: GrantId,
 }
 
-/// Makes a decision: what is to be recorded, nothing perhaps.
+/// Makes a decision: what is to be recorded, nothing perhaps. Each change is one entry of the journal,
+/// which is on disk whole or not at all: what must not hold by half is one change.
 pub type Decide = Box<dyn FnOnce(&Ledger<'_>) -> Result<Vec<Change>, Refusal> + Send>;
 /// Looks something up.
 pub type Look = Box<dyn FnOnce(&Ledger<'_>) + Send>;

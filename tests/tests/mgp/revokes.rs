@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::made::{NEWEST, operator};
 use crate::permissions::{entry, id, question};
+use crate::scene::reported;
 
 const ANYBODY: &str = "agent.anonymous";
 /// A client that can be asked, and given tasks.
@@ -84,33 +85,32 @@ fn call(tool: &str, arguments: Value) -> Value {
 async fn a_revoke_reaches_a_call_that_waits_for_its_turn() {
     for back in BACK {
         let kernel = kernel(&["echo"], "", &["--era", "legacy"]).await;
-        let mut owner = operator(&kernel).await;
-        let mut first = ModernAgent::over_http(kernel.url(), ABLE);
-        let asking = call("it:test_elicitation", json!({"message": "Who?"}));
-        let mut standing = kernel.http_agent(None);
+        let mut first = kernel.http_agent(None);
         let can = r#"{"elicitation":{"form":{}}}"#;
-        standing.initialize(NEWEST, can).await.result();
-        standing.start("tools/call", asking.clone()).await;
-        wait_until("the server asks", DEADLINE, async || {
-            standing.request("ping", json!({})).await.result();
-            !standing.asked().is_empty()
+        first.initialize(NEWEST, can).await.result();
+        first.answers("elicitation/create", json!({"action": "decline"}));
+        let asks = json!({"message": "Who?"});
+        first.call("it:test_elicitation", asks).await.result();
+        let held = first.start("tools/call", call("it:hang", json!({}))).await;
+        wait_until("the first has its turn", DEADLINE, async || {
+            reported(&kernel, "it").await["in_flight"] == 1
         })
         .await;
-        let mut second = Client::over_http(kernel.url(), NEWEST, "{}").await;
+        let mut second = kernel.http_agent(None);
+        second.initialize(NEWEST, "{}").await.result();
         let id = second
             .start("tools/call", call("it:echo", json!({"text": "late"})))
             .await;
         second.request("ping", json!({})).await.result();
         back.take(&kernel, "echo").await;
-        standing.close().await;
-        let Client::Legacy(second) = &mut second else {
-            panic!("it speaks {NEWEST}");
-        };
+        first
+            .notify("notifications/cancelled", json!({"requestId": held}))
+            .await;
         let answer = second.answer_to(&id).await;
         assert!(is_refused(&answer), "{back:?}: {}", answer.frame);
+        let mut owner = operator(&kernel).await;
+        assert_eq!(reached(&mut owner, "hang").await, 1, "{back:?}");
         assert_eq!(reached(&mut owner, "echo").await, 0, "{back:?}");
-        let asked = first.ask("tools/call", asking).await;
-        assert!(wanting(&asked).is_some(), "other tools are as they were");
     }
 }
 
@@ -356,7 +356,7 @@ async fn a_fallback_opens_nothing() {
     for back in BACK {
         let kernel = kernel(&["fail_too"], "", &["--tool", &own]).await;
         let mut owner = operator(&kernel).await;
-        let mut client = Client::over_http(kernel.url(), NEWEST, "{}").await;
+        let mut client = Client::over_http(kernel.url(), NEWEST, &speaks_mgp(NEWEST)).await;
         back.take(&kernel, "fail_too").await;
         let told = |tool: &str| {
             json!({"code": 3000, "message": "not now", "data": {"_mgp":
