@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_transports::http::body::Reply;
+use mgp_transports::http::server::Peer;
 use mgp_transports::sse;
 
 use self::answer::{plain, refusal, unknown_session};
@@ -66,7 +67,11 @@ pub struct Manners {
 
 impl HttpDoor {
     /// Answers one HTTP request.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
+    pub async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<Reply> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }
@@ -77,7 +82,8 @@ impl HttpDoor {
             let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
             return refusal(StatusCode::NOT_FOUND, words);
         };
-        let pass = match self.auth.judge(request.headers(), &view).await {
+        let shown = peer.certificate.as_deref();
+        let pass = match self.auth.judge(request.headers(), shown, &view).await {
             Ok(pass) => pass,
             Err(unwelcome) => return self.auth.refuse(&unwelcome, request.headers(), &view),
         };

@@ -39,6 +39,13 @@ impl Pass {
         self
     }
 
+    /// Until then at the latest, in milliseconds since 1970.
+    #[must_use]
+    pub fn no_later_than(mut self, end_ms: u64) -> Self {
+        self.until_ms = Some(self.until_ms.map_or(end_ms, |until| until.min(end_ms)));
+        self
+    }
+
     /// As long as this is not cancelled.
     #[must_use]
     pub fn alive(mut self, life: CancellationToken) -> Self {

@@ -17,6 +17,7 @@ mod reach;
 mod section;
 mod server;
 mod source;
+mod tls;
 mod tools;
 mod values;
 

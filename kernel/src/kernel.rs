@@ -145,11 +145,14 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
         .iter()
         .map(|f| f.path.clone())
         .collect();
-    let watching = tokio::spawn(source::watch(files, grown.tree.clone()));
+    let watching = [
+        tokio::spawn(source::watch(files, grown.tree.clone())),
+        tokio::spawn(source::watch_papers(doors.tls())),
+    ];
     (options.opened)(&open);
     stopped(&closing).await;
     tracing::info!("stopping");
-    watching.abort();
+    watching.iter().for_each(tokio::task::JoinHandle::abort);
     let end = async {
         tokio::join!(doors.close(), grown.tree.stop_servers());
         doors.clear().await;
@@ -170,7 +173,7 @@ fn describe(doors: &Doors) -> Vec<String> {
             .as_ref()
             .map(|file| format!(", token in {}", file.display()))
             .unwrap_or_default();
-        format!("http://{}/mcp{token}", http.address)
+        format!("{}{token}", http.url())
     }));
     out
 }

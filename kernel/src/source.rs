@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use mgp_discovery::config::LookUp;
 use mgp_protocol::ids::ServerId;
-use notify::{RecursiveMode, Watcher};
+use mgp_transports::http::door_tls::DoorTls;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
 use crate::config::{self, Loaded};
@@ -98,19 +99,51 @@ impl Source {
 
 /// Reloads when one of the files changes, appears or goes. Runs until dropped.
 pub async fn watch(files: Vec<PathBuf>, tree: TreeHandle) {
-    let (told, mut changes) = mpsc::channel(1);
     let names: BTreeSet<PathBuf> = files.iter().cloned().collect();
+    let ours = move |path: &PathBuf| names.contains(path);
+    let Some((_watcher, mut changes)) = watched(&files, ours) else {
+        return;
+    };
+    while settled(&mut changes).await {
+        if let Err(error) = tree.reload().await {
+            tracing::error!(%error, "the configuration was not taken up");
+        }
+    }
+}
+
+/// Takes up the certificates of the HTTP door when they change; connections stay. Runs until dropped.
+pub async fn watch_papers(tls: Option<DoorTls>) {
+    let Some(tls) = tls else { return };
+    // Whatever changes beside them: they may be links, and what is changed their target.
+    let Some((_watcher, mut changes)) = watched(&tls.papers().files(), |_| true) else {
+        return;
+    };
+    while settled(&mut changes).await {
+        let again = tls.clone();
+        match tokio::task::spawn_blocking(move || again.reload()).await {
+            Ok(Ok(true)) => tracing::info!("the HTTP door shows its new certificate"),
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Err(error)) => tracing::error!("the HTTP door keeps its certificates: {error}"),
+        }
+    }
+}
+
+/// Watches the folders of these files, for the paths that are `ours`; `None`, and told, when the
+/// system does not.
+fn watched(
+    files: &[PathBuf],
+    ours: impl Fn(&PathBuf) -> bool + Send + 'static,
+) -> Option<(RecommendedWatcher, mpsc::Receiver<()>)> {
+    let (told, changes) = mpsc::channel(1);
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let ours = event
-            .is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(|path| names.contains(path)));
-        if ours {
+        if event.is_ok_and(|e| !e.kind.is_access() && e.paths.iter().any(&ours)) {
             // One pending change covers any number of them.
             let _ = told.try_send(());
         }
     });
     let Ok(mut watcher) = watcher else {
-        tracing::warn!("changes of the configuration are not noticed; use `mgp/kernel/reload`");
-        return;
+        tracing::warn!("changes of the files are not noticed; use `mgp/kernel/reload`");
+        return None;
     };
     // Folders are watched, not files: editors replace files.
     let folders: BTreeSet<_> = files.iter().filter_map(|f| f.parent()).collect();
@@ -119,11 +152,15 @@ pub async fn watch(files: Vec<PathBuf>, tree: TreeHandle) {
             tracing::warn!(folder = %folder.display(), %error, "changes in there are not noticed");
         }
     }
-    while changes.recv().await.is_some() {
-        tokio::time::sleep(SETTLED).await;
-        while changes.try_recv().is_ok() {}
-        if let Err(error) = tree.reload().await {
-            tracing::error!(%error, "the configuration was not taken up");
-        }
+    Some((watcher, changes))
+}
+
+/// Waits for changes, and until they are through; false when there will be none any more.
+async fn settled(changes: &mut mpsc::Receiver<()>) -> bool {
+    if changes.recv().await.is_none() {
+        return false;
     }
+    tokio::time::sleep(SETTLED).await;
+    while changes.try_recv().is_ok() {}
+    true
 }

@@ -3,9 +3,11 @@
 //! Moves requests, replies and event streams; what they mean is decided one floor up.
 
 pub mod body;
+pub mod certificate;
 pub mod client;
 mod connection;
 mod dial;
+pub mod door_tls;
 pub mod guard;
 pub mod server;
 pub mod tls;

@@ -7,9 +7,11 @@ use http::{Response, StatusCode};
 use mgp_engine::bearer;
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::catalog::View;
+use mgp_engine::certificate::{Names, NoAgent};
 use mgp_engine::roster::NotGood;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::body::Reply;
+use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
 
 use crate::oauth::OAuth;
@@ -46,18 +48,43 @@ pub enum Unwelcome {
     Unreadable,
     /// Nobody's token, or no longer anybody's; with the reason.
     Invalid(String),
-    /// A token that was good until then.
+    /// A certificate of somebody whom the kernel cannot name.
+    Certificate(NoAgent),
+    /// A token, or a certificate, that was good until then.
     Expired(String),
     /// A token that is good and does not allow this.
     Scope,
 }
 
 impl Auth {
-    /// Tells who the caller is, at this endpoint.
+    /// Tells who the caller is, at this endpoint. A certificate says it alone; a token shown beside it
+    /// has to say the same.
     ///
     /// # Errors
     /// [`Unwelcome`].
-    pub async fn judge(&self, headers: &HeaderMap, view: &View) -> Result<Pass, Unwelcome> {
+    pub async fn judge(
+        &self,
+        headers: &HeaderMap,
+        shown: Option<&Certificate>,
+        view: &View,
+    ) -> Result<Pass, Unwelcome> {
+        let Some(certificate) = shown else {
+            return self.judge_token(headers, view).await;
+        };
+        let named = by_certificate(certificate)?;
+        if matches!(self, Self::None) || !headers.contains_key(AUTHORIZATION) {
+            return Ok(named);
+        }
+        let held = self.judge_token(headers, view).await?;
+        match held.agent == named.agent {
+            true => Ok(held.no_later_than(certificate.not_after_ms)),
+            false => Err(Unwelcome::Invalid(
+                "it names another agent than the certificate".into(),
+            )),
+        }
+    }
+
+    async fn judge_token(&self, headers: &HeaderMap, view: &View) -> Result<Pass, Unwelcome> {
         match self {
             Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
             Self::Token(tokens) => tokens.judge(bearer(headers)?),
@@ -92,6 +119,21 @@ impl Auth {
             Self::None | Self::Token(_) => None,
         };
         unwelcome.answer(hints)
+    }
+}
+
+/// A connection may outlive the certificate it was opened with; what it is good for does not.
+fn by_certificate(certificate: &Certificate) -> Result<Pass, Unwelcome> {
+    let names = Names {
+        uris: &certificate.uris,
+        hosts: &certificate.hosts,
+        common: &certificate.common,
+    };
+    let agent = mgp_engine::certificate::agent(names).map_err(Unwelcome::Certificate)?;
+    let pass = Pass::lasting(agent).until(Some(certificate.not_after_ms));
+    match pass.is_over() {
+        true => Err(Unwelcome::Expired(rfc3339_ms(certificate.not_after_ms))),
+        false => Ok(pass),
     }
 }
 
@@ -153,7 +195,8 @@ impl Unwelcome {
             Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
             Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),
             Self::Invalid(why) => format!("the token is not valid: {why}; `mgp status` names the file that holds the owner's, `mgp agents token <name> --rotate` makes a new one for an agent"),
-            Self::Expired(at) => format!("the token expired at {at}; `mgp agents token <name> --rotate` makes a new one"),
+            Self::Certificate(why) => why.to_string(),
+            Self::Expired(at) => format!("what was shown expired at {at}; `mgp agents token <name> --rotate` makes a new token"),
             Self::Scope => "the token lacks a scope that this door wants".into(),
         }
     }
@@ -161,10 +204,10 @@ impl Unwelcome {
     /// `error` of RFC 6750, section 3.1; none where nothing was shown.
     fn error(&self) -> Option<(&'static str, String)> {
         match self {
-            Self::NoCredentials => None,
+            Self::NoCredentials | Self::Certificate(_) => None,
             Self::Unreadable => Some(("invalid_request", "one bearer token is wanted".into())),
             Self::Invalid(why) => Some(("invalid_token", why.clone())),
-            Self::Expired(at) => Some(("invalid_token", format!("the token expired at {at}"))),
+            Self::Expired(at) => Some(("invalid_token", format!("it expired at {at}"))),
             Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
         }
     }
@@ -180,9 +223,11 @@ impl Unwelcome {
         let challenge = format!("Bearer {}", parts.join(", "));
         let status = match self {
             Self::Scope => StatusCode::FORBIDDEN,
-            Self::NoCredentials | Self::Unreadable | Self::Invalid(_) | Self::Expired(_) => {
-                StatusCode::UNAUTHORIZED
-            }
+            Self::NoCredentials
+            | Self::Unreadable
+            | Self::Invalid(_)
+            | Self::Certificate(_)
+            | Self::Expired(_) => StatusCode::UNAUTHORIZED,
         };
         let mut response = super::refusal(status, &self.words());
         if let Ok(value) = HeaderValue::from_str(challenge.trim_end()) {
@@ -225,13 +270,45 @@ mod tests {
         })
     }
 
+    async fn judge(headers: HeaderMap) -> Result<String, Unwelcome> {
+        let pass = auth().judge(&headers, None, &View::All).await?;
+        Ok(pass.agent.to_string())
+    }
+
+    async fn shown(headers: HeaderMap, name: &str, not_after_ms: u64) -> Result<Pass, Unwelcome> {
+        let certificate = Certificate {
+            uris: vec![format!("mgp:agent:{name}")],
+            not_after_ms,
+            ..Certificate::default()
+        };
+        auth().judge(&headers, Some(&certificate), &View::All).await
+    }
+
+    #[tokio::test]
+    async fn a_certificate_says_who_it_is_and_a_token_beside_it_the_same() {
+        let pass = shown(HeaderMap::new(), "alice", u64::MAX).await.unwrap();
+        assert_eq!(pass.agent.to_string(), "agent.alice");
+        // Both are good no longer than either.
+        let soon = crate::time::unix_ms() + 60_000;
+        let both = shown(with("Bearer mgp_alice"), "alice", soon)
+            .await
+            .unwrap();
+        assert!(!both.is_lasting() && !both.is_withdrawn());
+        for other in ["Bearer secret", "Bearer mgp_alice"] {
+            let refused = shown(with(other), "bob", u64::MAX).await;
+            assert!(matches!(refused, Err(Unwelcome::Invalid(_))), "{other}");
+        }
+        let refused = shown(with("Bearer mgp_late"), "late", u64::MAX).await;
+        assert!(matches!(refused, Err(Unwelcome::Expired(_))));
+        let expired = shown(HeaderMap::new(), "alice", 1).await;
+        assert!(matches!(expired, Err(Unwelcome::Expired(_))));
+        let operator = shown(HeaderMap::new(), "operator", u64::MAX).await;
+        assert!(matches!(operator, Err(Unwelcome::Certificate(_))));
+    }
+
     #[tokio::test]
     async fn only_a_token_opens_and_names_its_agent() {
-        let who = |value: &str| {
-            auth()
-                .judge(&with(value))
-                .map(|pass| pass.agent.to_string())
-        };
+        let who = |value: &str| judge(with(value));
         assert_eq!(who("Bearer secret").await.unwrap(), "agent.local");
         assert_eq!(who("bearer secret").await.unwrap(), "agent.local");
         assert_eq!(who("Bearer mgp_alice").await.unwrap(), "agent.alice");

@@ -12,6 +12,7 @@ pub mod audit;
 pub mod bearer;
 pub mod calendar;
 pub mod catalog;
+pub mod certificate;
 pub mod code_safety;
 pub mod cursor;
 pub mod duties;

@@ -53,17 +53,28 @@ pub struct Doors {
 pub struct HttpDoor {
     /// Where it listens, with the port it really got.
     pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub secure: bool,
     /// The operator's token, while the kernel knows it; never shown where a file holds it.
     pub token: Option<String>,
     /// The file that holds the token.
     pub token_file: Option<PathBuf>,
 }
 
+impl HttpDoor {
+    /// The endpoint that shows everything.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}/mcp", self.address)
+    }
+}
+
 impl std::fmt::Debug for HttpDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("HttpDoor")
-            .field("address", &self.address)
+            .field("url", &self.url())
             .field("token", &token)
             .field("token_file", &self.token_file)
             .finish()
@@ -98,7 +109,7 @@ pub(super) fn up(context: &Context, parts: &Parts) -> Result<(), Failure> {
 fn told(doors: &Doors) -> String {
     let mut text = format!("the kernel is up; socket {}", doors.socket.display());
     if let Some(http) = &doors.http {
-        text += &format!(", http://{}/mcp", http.address);
+        text += &format!(", {}", http.url());
         if let Some(file) = &http.token_file {
             text += &format!(" (token in {})", file.display());
         }
@@ -147,6 +158,7 @@ mod tests {
             socket: "/run/mgp.sock".into(),
             http: Some(HttpDoor {
                 address: "127.0.0.1:7332".parse().unwrap(),
+                secure: false,
                 token: Some("s3cret".into()),
                 token_file: Some("/data/token".into()),
             }),

@@ -11,6 +11,7 @@ use mgp_engine::pins::PinMode;
 use mgp_engine::rates::RateRules;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_transports::http::door_tls::Papers;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
@@ -65,8 +66,10 @@ pub struct KernelConfig {
 pub struct Http {
     /// Whether there is an HTTP door at all.
     pub enabled: bool,
-    /// Where it listens; always on loopback, since there is no TLS.
+    /// Where it listens; on loopback, unless there is TLS.
     pub listen: SocketAddr,
+    /// `[http.tls]`: the door's certificate, and whose certificates it takes.
+    pub tls: Option<Papers>,
     /// How callers show who they are.
     pub auth: Auth,
     /// `Host` headers accepted beside those of the listen address.
@@ -173,6 +176,7 @@ impl Default for Http {
         Self {
             enabled: true,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7332)),
+            tls: None,
             auth: Auth::Token,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -236,7 +240,7 @@ const MOST_CALLS: u64 = 1_000_000_000_000;
 impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
     pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
-        self.http.read(root.own("http"));
+        self.http.read(root.own("http"), folder);
         let wanted = self.http.auth == Auth::OAuth;
         self.oauth.read(root.own("oauth"), wanted, folder);
         read_path(root.own("socket"), "path", folder, &mut self.socket.path);
@@ -286,47 +290,62 @@ fn read_path(
 }
 
 impl Http {
-    fn read(&mut self, mut section: Section<'_, '_, '_>) {
+    fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
         section.flag("enabled", &mut self.enabled);
-        if let Some(text) = section.text("listen") {
-            match listen_address(&text) {
-                Ok(address) => self.listen = address,
-                Err(message) => section.refuse(text.span(), message),
-            }
-        }
         let auths = [
             ("token", Auth::Token),
             ("oauth", Auth::OAuth),
             ("none", Auth::None),
         ];
         section.choice("auth", &auths, &mut self.auth);
+        super::tls::read(section.inner("tls", "http.tls"), folder, &mut self.tls);
+        // Judged though it does not stand in this file: the other one may have changed what it needs.
+        let text = section.text("listen");
+        let address = text.as_ref().map_or(Ok(self.listen), listen_address);
+        match address.and_then(|address| self.may_listen(address)) {
+            Ok(address) => self.listen = address,
+            Err(message) => {
+                let span = text.map_or_else(|| section.whole(), |text| text.span());
+                section.refuse(span, message);
+            }
+        }
         section.strings("allowed_hosts", &mut self.allowed_hosts);
         section.strings("allowed_origins", &mut self.allowed_origins);
         section.count("max_sessions", 1..=65_536, &mut self.max_sessions);
         section.secs("session_idle_secs", 10..=30 * DAY, &mut self.session_idle);
         section.finish();
     }
+
+    /// Refuses to let other machines in without TLS, or without asking who they are (MCP-082).
+    fn may_listen(&self, address: SocketAddr) -> Result<SocketAddr, String> {
+        let reached = format!("`listen` in [http] is {address}, which other machines can reach;");
+        let clients = self.tls.as_ref().map(|papers| papers.clients.as_ref());
+        match (address.ip().is_loopback(), clients, self.auth) {
+            (true, _, _) | (false, Some(_), Auth::Token | Auth::OAuth) => Ok(address),
+            (false, Some(Some(clients)), Auth::None) if clients.required => Ok(address),
+            (false, Some(_), Auth::None) => Err(format!(
+                "{reached} with `auth` = \"none\" every one of them could call. Set `auth` to \
+                 \"token\" or \"oauth\", or name a `client_ca` in [http.tls]"
+            )),
+            (false, None, _) => Err(format!(
+                "{reached} without TLS every token and every answer would cross the network in the \
+                 clear. Give the door a `cert` and a `key` in [http.tls], or listen on 127.0.0.1 or [::1]"
+            )),
+        }
+    }
 }
 
-/// Reads `http.listen`; refuses what reaches beyond this machine (MCP-082).
+/// Reads `http.listen`.
 fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
     let text = *text.get_ref();
     let numbers = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => text.to_owned(),
     };
-    let address: SocketAddr = numbers.parse().map_err(|_| {
+    numbers.parse().map_err(|_| {
         "`listen` in [http] wants an address and a port, like 127.0.0.1:7332 or [::1]:7332"
             .to_owned()
-    })?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err(format!(
-            "`listen` in [http] is {address}, which other machines can reach; without TLS every \
-             token and every answer would cross the network in the clear. Listen on 127.0.0.1 or \
-             [::1], and put a TLS proxy or an SSH tunnel in front of it"
-        )),
-    }
+    })
 }
 
 impl Streams {

@@ -18,11 +18,7 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
          \x20 {mgp} tools call {SERVER}:ask_me\n"
     );
     if let Some(http) = &doors.http {
-        text += &format!(
-            "\nOr over HTTP, at http://{}/mcp:\n\n  {}\n",
-            http.address,
-            curl(http)
-        );
+        text += &format!("\nOr over HTTP, at {}:\n\n  {}\n", http.url(), curl(http));
     }
     text += &format!(
         "\nA client's configuration:\n\n  {}\n",
@@ -40,9 +36,9 @@ fn curl(http: &HttpDoor) -> String {
     };
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
     format!(
-        "curl -s http://{}/mcp {token}-H 'Content-Type: application/json' \
+        "curl -s {} {token}-H 'Content-Type: application/json' \
          -H 'Accept: application/json, text/event-stream' -d '{initialize}'",
-        http.address
+        http.url()
     )
 }
 
@@ -72,6 +68,7 @@ mod tests {
             socket: "/tmp/it's here/mgp.sock".into(),
             http: Some(HttpDoor {
                 address: "127.0.0.1:7332".parse().unwrap(),
+                secure: false,
                 token: Some("abc".into()),
                 token_file: Some("/tmp/it's here/token".into()),
             }),

@@ -14,6 +14,7 @@ use mgp_actors::session::{SessionLimits, Sessions};
 use mgp_engine::bearer::Policy;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::client::Client;
+use mgp_transports::http::door_tls::DoorTls;
 use mgp_transports::http::guard::Allow;
 use mgp_transports::http::server::{Door, DoorLimits};
 use mgp_transports::http::tls::Tls;
@@ -40,6 +41,7 @@ pub(super) struct Bound {
     listener: Option<UnixListener>,
     socket: SocketFile,
     http: Option<Door>,
+    tls: Option<DoorTls>,
     token: Option<(String, PathBuf)>,
     sessions: Option<Arc<Sessions>>,
     closing: CancellationToken,
@@ -52,6 +54,9 @@ pub(super) struct Bound {
 pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
     let (listener, socket) = unix::bind(&options.socket).map_err(|e| e.to_string())?;
     let http = &options.loaded.kernel.http;
+    let papers = http.tls.clone().filter(|_| http.enabled);
+    let tls = papers.map(DoorTls::open).transpose();
+    let tls = tls.map_err(|e| format!("the HTTP door cannot speak TLS: {e}"))?;
     let door = match http.enabled {
         true => Some(Door::bind(http.listen).map_err(|e| {
             format!(
@@ -68,7 +73,8 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
     Ok(Bound {
         listener: Some(listener),
         socket,
-        http: door,
+        http: door.map(|door| door.secured(tls.clone())),
+        tls,
         token,
         sessions: None,
         closing: CancellationToken::new(),
@@ -104,6 +110,7 @@ impl Bound {
             let _ = belongings.sessions.set(sessions);
             Opened {
                 address,
+                secure: self.tls.is_some(),
                 token: self.token.as_ref().map(|(token, _)| token.clone()),
                 token_file: self.token.as_ref().map(|(_, file)| file.clone()),
             }
@@ -139,10 +146,14 @@ impl Bound {
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
         });
-        let allow = Allow::new(
-            kernel.http.allowed_hosts.clone(),
-            kernel.http.allowed_origins.clone(),
-        );
+        // No page can make an address lead elsewhere, as it can a name.
+        let own = match door.addr() {
+            at if at.ip().is_unspecified() => None,
+            SocketAddr::V4(at) => Some(at.ip().to_string()),
+            SocketAddr::V6(at) => Some(format!("[{}]", at.ip())),
+        };
+        let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own);
+        let allow = Allow::new(hosts, kernel.http.allowed_origins.clone());
         // A session may hold one standing stream beside its calls.
         let limits = DoorLimits {
             connections: DoorLimits::default()
@@ -150,10 +161,15 @@ impl Bound {
                 .max(2 * kernel.http.max_sessions),
             ..DoorLimits::default()
         };
-        let answer = move |request, _peer| handler.clone().answer(request);
+        let answer = move |request, peer| handler.clone().answer(request, peer);
         let serving = door.serve(limits, allow, answer, self.closing.clone());
         self.open.push(tokio::spawn(serving));
         sessions
+    }
+
+    /// The TLS of the HTTP door, where it has one.
+    pub(super) fn tls(&self) -> Option<DoorTls> {
+        self.tls.clone()
     }
 
     /// How callers of the HTTP door show who they are.
@@ -165,7 +181,7 @@ impl Bound {
         match (kernel.http.auth, tokens) {
             (config::Auth::Token, Some(tokens)) => Auth::Token(tokens),
             (config::Auth::OAuth, tokens) => {
-                let oauth = Arc::new(oauth(&kernel.oauth, at));
+                let oauth = Arc::new(oauth(&kernel.oauth, self.tls.is_some(), at));
                 Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
             }
             (config::Auth::None, _) | (config::Auth::Token, None) => Auth::None,
@@ -192,7 +208,7 @@ impl Bound {
 }
 
 /// The kernel as a resource server of OAuth.
-fn oauth(config: &config::OAuth, at: SocketAddr) -> OAuth {
+fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
     let client = || Client::new(Tls::system());
     let source = match (&config.jwks_file, &config.jwks_url) {
         (Some(file), _) => Source::File(file.clone()),
@@ -200,7 +216,9 @@ fn oauth(config: &config::OAuth, at: SocketAddr) -> OAuth {
         (None, None) => Source::Issuer(client()),
     };
     let port = at.port();
-    let own = || [at.to_string(), format!("localhost:{port}")].map(|at| format!("http://{at}/mcp"));
+    let scheme = if secure { "https" } else { "http" };
+    let own =
+        || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
     let place = Place {
         resources: match &config.resource {
             Some(resource) => vec![resource.clone()],

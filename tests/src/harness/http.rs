@@ -1,13 +1,18 @@
 //! Streamable HTTP with nothing between the test and the wire: any header, any body, any answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
 
 use super::DEADLINE;
 use super::envelope::Outgoing;
@@ -23,7 +28,7 @@ pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// will; to begin with those of a well-behaved client.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: Uri,
     /// What goes with each request.
     pub headers: HeaderMap,
@@ -36,12 +41,32 @@ impl HttpClient {
     /// When `url` is none.
     #[must_use]
     pub fn new(url: &str) -> Self {
+        let trusting_nobody =
+            ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("ring knows the default versions")
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+        Self::over_tls(url, trusting_nobody)
+    }
+
+    /// A client of the endpoint at an https URL: trusts whom `tls` trusts, and shows what it shows.
+    ///
+    /// # Panics
+    /// When `url` is none.
+    #[must_use]
+    pub fn over_tls(url: &str, tls: ClientConfig) -> Self {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .build();
         let mut headers = HeaderMap::new();
         let both = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(ACCEPT, both);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Self {
-            client: Client::builder(TokioExecutor::new()).build_http(),
+            client: Client::builder(TokioExecutor::new()).build(connector),
             url: url.parse().expect("a test gives a URL"),
             headers,
         }

@@ -233,10 +233,16 @@ fn environment(folder: &Path) -> impl Iterator<Item = (&'static str, String)> {
 
 /// The address of the HTTP door in what the kernel says at its start.
 fn door(said: &str) -> Option<String> {
-    let (_, rest) = said.split_once("http://127.0.0.1:")?;
+    let at = said.find("://127.0.0.1:")?;
+    let scheme = if said[..at].ends_with("https") {
+        "https"
+    } else {
+        "http"
+    };
+    let (_, rest) = said.split_once("://127.0.0.1:")?;
     let (port, _) = rest.split_once("/mcp")?;
     let port: u16 = port.parse().ok()?;
-    Some(format!("http://127.0.0.1:{port}/mcp"))
+    Some(format!("{scheme}://127.0.0.1:{port}/mcp"))
 }
 
 /// The state of a server in what `mgp status --json` prints.
@@ -255,5 +261,7 @@ mod tests {
         assert_eq!(door("listening on http://127.0.0.1:73"), None);
         let told = door("\u{1b}[1mhttp://127.0.0.1:7332/mcp\u{1b}[0m everything");
         assert_eq!(told.as_deref(), Some("http://127.0.0.1:7332/mcp"));
+        let told = door("up, https://127.0.0.1:7332/mcp");
+        assert_eq!(told.as_deref(), Some("https://127.0.0.1:7332/mcp"));
     }
 }

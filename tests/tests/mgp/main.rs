@@ -12,6 +12,7 @@ mod identity;
 mod kills;
 mod lifecycle;
 mod made;
+mod mtls;
 mod negotiation;
 mod oauth;
 mod permissions;

@@ -12,7 +12,12 @@ use mgp_tests::harness::agent::initialize;
 use mgp_tests::harness::http::SESSION;
 use mgp_tests::harness::{HttpClient, Kernel, Program};
 use ring::hmac;
-use ring::signature::{Ed25519KeyPair, KeyPair};
+use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+    RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -259,6 +264,70 @@ async fn only_a_good_token_opens_the_door() {
         "{challenge}"
     );
     assert!(challenge.contains(r#"scope="mcp""#), "{challenge}");
+}
+
+/// RSA and elliptic curves: each token by the key of its kind, and by no other, whatever its header says.
+#[tokio::test]
+async fn a_key_signs_in_the_way_of_its_kind() {
+    let random = SystemRandom::new();
+    let kind = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+    let ec = EcdsaKeyPair::from_pkcs8(kind, pkcs8.as_ref(), &random).unwrap();
+    // Made for this test; nothing else knows it.
+    let rsa = RsaKeyPair::from_pkcs8(include_bytes!("oauth/rsa.pk8")).unwrap();
+    let public = PublicKeyComponents::<Vec<u8>>::from(rsa.public());
+    let point = ec.public_key().as_ref();
+    let keys = json!({"keys": [
+        {"kty": "EC", "crv": "P-256", "kid": "ec", "x": encoded(&point[1..33]), "y": encoded(&point[33..])},
+        {"kty": "RSA", "kid": "rsa", "n": encoded(&public.n), "e": encoded(&public.e)},
+    ]});
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.json");
+    std::fs::write(&file, keys.to_string()).unwrap();
+    let issuer = Issuer::start().await;
+    let kernel = kernel(&issuer, &format!("jwks_file = {file:?}")).await;
+    let url = kernel.url();
+    let by_ec = |text: &[u8]| ec.sign(&random, text).unwrap().as_ref().to_vec();
+    let by_rsa = |way: &'static dyn RsaEncoding, text: &[u8]| {
+        let mut signature = vec![0; rsa.public().modulus_len()];
+        rsa.sign(way, &random, text, &mut signature).unwrap();
+        signature
+    };
+    let token = |alg: &str, kid: &str, sign: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let signed = unsigned(&json!({"alg": alg, "kid": kid}), &issuer.claims(url));
+        let signature = encoded(&sign(signed.as_bytes()));
+        format!("{signed}.{signature}")
+    };
+    let pkcs1 = |text: &[u8]| by_rsa(&RSA_PKCS1_SHA256, text);
+    let pss = |text: &[u8]| by_rsa(&RSA_PSS_SHA256, text);
+    let long = |text: &[u8]| by_rsa(&RSA_PKCS1_SHA512, text);
+    for (what, token, wanted) in [
+        ("ES256", token("ES256", "ec", &by_ec), StatusCode::OK),
+        ("RS256", token("RS256", "rsa", &pkcs1), StatusCode::OK),
+        ("PS256", token("PS256", "rsa", &pss), StatusCode::OK),
+        (
+            "one RSA for the other",
+            token("RS256", "rsa", &pss),
+            StatusCode::UNAUTHORIZED,
+        ),
+        (
+            "not configured",
+            token("RS512", "rsa", &long),
+            StatusCode::UNAUTHORIZED,
+        ),
+        (
+            "the other key",
+            token("ES256", "rsa", &by_ec),
+            StatusCode::UNAUTHORIZED,
+        ),
+        (
+            "the other kind",
+            token("RS256", "ec", &by_ec),
+            StatusCode::UNAUTHORIZED,
+        ),
+    ] {
+        assert_eq!(told(url, &token).await.0, wanted, "{what}");
+    }
 }
 
 /// RFC 8707: a token for one server opens that server and nothing else; one for everything opens each.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,18 +18,28 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Reply;
+use super::door_tls::DoorTls;
 use super::guard::{Allow, Denied};
-use super::server::{DoorLimits, PeerAddr};
+use super::server::{DoorLimits, Peer};
 use crate::stall::StallGuard;
 
 /// What no HTTP/1 request begins with, and every HTTP/2 connection does.
 const HTTP2: &[u8] = b"PRI";
+
+/// What a TLS connection begins with: the type of a handshake record.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+const IN_THE_CLEAR: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
+    content-length: 43\r\nconnection: close\r\n\r\nthis door speaks TLS: begin with https://.\n";
+
+/// How long one who speaks in the clear has to take that news.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Most bytes of one connection that wait to be parsed or to be sent: a slow client holds no more.
 const BUFFERED: usize = 64 * 1024;
@@ -48,6 +59,7 @@ pub(super) struct Hall<H> {
     allow: Allow,
     handler: H,
     pub(super) closing: CancellationToken,
+    tls: Option<DoorTls>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
@@ -58,6 +70,7 @@ impl<H> Hall<H> {
         allow: Allow,
         handler: H,
         closing: CancellationToken,
+        tls: Option<DoorTls>,
     ) -> Self {
         let mut http1 = http1::Builder::new();
         http1
@@ -78,6 +91,7 @@ impl<H> Hall<H> {
             allow,
             handler,
             closing,
+            tls,
             http1,
             http2,
         }
@@ -85,30 +99,86 @@ impl<H> Hall<H> {
 }
 
 /// Serves one connection until either side ends it.
-pub(super) async fn serve<H, F>(stream: TcpStream, peer: PeerAddr, hall: Arc<Hall<H>>)
+pub(super) async fn serve<H, F>(stream: TcpStream, addr: SocketAddr, hall: Arc<Hall<H>>)
 where
-    H: Fn(Request<Incoming>, PeerAddr) -> F + Send + Sync + 'static,
+    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<Reply>> + Send + 'static,
 {
     let first = async {
         prepare(&stream)?;
-        opens_with_http2(&stream).await
+        opening(&stream, hall.tls.is_some()).await
     };
     let opened = tokio::select! {
         biased;
         opened = timeout(hall.limits.head, first) => opened,
         () = hall.closing.cancelled() => return,
     };
-    let Ok(Ok(is_http2)) = opened else { return };
-    let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
-    let asked = Arc::clone(&hall);
-    let service = service_fn(move |request| answer(&asked, request, peer));
-    if is_http2 {
-        // Seldom, and large: it is not to make every other connection's task larger.
-        Box::pin(drive(hall.http2.serve_connection(io, service), &hall)).await;
-    } else {
-        drive(hall.http1.serve_connection(io, service), &hall).await;
+    let Ok(Ok(opening)) = opened else { return };
+    let peer = Peer {
+        addr,
+        certificate: None,
+    };
+    match (opening, &hall.tls) {
+        // Both are large: they are not to make every other connection's task larger.
+        (Opening::Http2, _) => Box::pin(speak_http2(stream, peer, &hall)).await,
+        (Opening::Tls, Some(tls)) => Box::pin(behind_tls(stream, peer, tls, &hall)).await,
+        (Opening::Other, Some(_)) => wants_tls(stream).await,
+        (Opening::Tls | Opening::Other, None) => speak_http1(stream, peer, &hall).await,
     }
+}
+
+async fn speak_http1<IO, H, F>(stream: IO, peer: Peer, hall: &Arc<Hall<H>>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Reply>> + Send + 'static,
+{
+    let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
+    let service = service_fn(|request| answer(hall, request, peer.clone()));
+    drive(hall.http1.serve_connection(io, service), hall).await;
+}
+
+async fn speak_http2<H, F>(stream: TcpStream, peer: Peer, hall: &Arc<Hall<H>>)
+where
+    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Reply>> + Send + 'static,
+{
+    let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
+    let asked = Arc::clone(hall);
+    let service = service_fn(move |request| answer(&asked, request, peer.clone()));
+    drive(hall.http2.serve_connection(io, service), hall).await;
+}
+
+async fn behind_tls<H, F>(stream: TcpStream, peer: Peer, tls: &DoorTls, hall: &Arc<Hall<H>>)
+where
+    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Reply>> + Send + 'static,
+{
+    let shaken = tokio::select! {
+        biased;
+        shaken = tls.accept(stream) => shaken,
+        () = hall.closing.cancelled() => return,
+    };
+    if let Some((stream, certificate)) = shaken {
+        let peer = Peer {
+            certificate,
+            ..peer
+        };
+        speak_http1(stream, peer, hall).await;
+    }
+}
+
+/// Says to one who speaks in the clear how to speak. What it sent is read, or its kernel would throw
+/// the words away on our reset.
+async fn wants_tls(mut stream: TcpStream) {
+    let said = async {
+        stream.write_all(IN_THE_CLEAR).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = timeout(FAREWELL, said).await;
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -120,24 +190,41 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// What a connection opens with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    Tls,
+    Http2,
+    Other,
+}
+
 /// Looks at the first bytes and leaves them where they are.
-async fn opens_with_http2(stream: &TcpStream) -> io::Result<bool> {
+async fn opening(stream: &TcpStream, tls: bool) -> io::Result<Opening> {
     let peek = || {
         let mut first = [0; HTTP2.len()];
         let len = recv(stream.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK)?;
+        if tls {
+            return Ok(match first[0] {
+                HANDSHAKE_RECORD => Opening::Tls,
+                _ => Opening::Other,
+            });
+        }
         let undecided = 0 < len && len < HTTP2.len() && HTTP2.starts_with(&first[..len]);
         // Said in these words, the runtime wakes us when there is more, not when there is any.
         if undecided {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(first[..len] == *HTTP2)
+        Ok(match first[..len] == *HTTP2 {
+            true => Opening::Http2,
+            false => Opening::Other,
+        })
     };
     loop {
         let ready = stream.ready(Interest::READABLE).await?;
         match stream.try_io(Interest::READABLE, peek) {
             // It will never be more: a beginning of neither, which HTTP/1 turns away.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
-                return Ok(false);
+                return Ok(Opening::Other);
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             decided => return decided,
@@ -149,10 +236,10 @@ async fn opens_with_http2(stream: &TcpStream) -> io::Result<bool> {
 fn answer<H, F>(
     hall: &Arc<Hall<H>>,
     request: Request<Incoming>,
-    peer: PeerAddr,
+    peer: Peer,
 ) -> impl Future<Output = Result<Response<Reply>, Infallible>> + use<H, F>
 where
-    H: Fn(Request<Incoming>, PeerAddr) -> F,
+    H: Fn(Request<Incoming>, Peer) -> F,
     F: Future<Output = Response<Reply>>,
 {
     let handled = hall

@@ -15,7 +15,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Reply;
+use super::certificate::Certificate;
 use super::connection::{self, Hall};
+use super::door_tls::DoorTls;
 use super::guard::Allow;
 
 /// Connections the kernel may hold ready for us; a burst of agents that start together fits.
@@ -65,15 +67,12 @@ impl Default for DoorLimits {
 }
 
 /// Where a request comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerAddr(pub SocketAddr);
-
-impl PeerAddr {
-    /// True for a caller on this machine.
-    #[must_use]
-    pub fn is_loopback(&self) -> bool {
-        self.0.ip().to_canonical().is_loopback()
-    }
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The other end.
+    pub addr: SocketAddr,
+    /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 /// A bound address that nobody answers at yet.
@@ -81,6 +80,7 @@ impl PeerAddr {
 pub struct Door {
     listener: TcpListener,
     addr: SocketAddr,
+    tls: Option<DoorTls>,
 }
 
 impl Door {
@@ -97,7 +97,18 @@ impl Door {
         socket.bind(addr)?;
         let listener = socket.listen(BACKLOG)?;
         let addr = listener.local_addr()?;
-        Ok(Self { listener, addr })
+        Ok(Self {
+            listener,
+            addr,
+            tls: None,
+        })
+    }
+
+    /// Speaks TLS only.
+    #[must_use]
+    pub fn secured(mut self, tls: Option<DoorTls>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// The address that was bound.
@@ -106,7 +117,7 @@ impl Door {
         self.addr
     }
 
-    /// Serves HTTP/1.1, and HTTP/2 without TLS to those who open with it, until `closing`; then
+    /// Serves HTTP/1.1, and where there is no TLS HTTP/2 to those who open with it, until `closing`; then
     /// ends standing streams, lets requests in flight finish within the grace, and returns.
     ///
     /// A handler's future is dropped when its client goes away.
@@ -117,20 +128,22 @@ impl Door {
         handler: H,
         closing: CancellationToken,
     ) where
-        H: Fn(Request<Incoming>, PeerAddr) -> F + Send + Sync + 'static,
+        H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Reply>> + Send + 'static,
     {
         let places = u32::try_from(limits.connections).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(places as usize));
         let porch = Arc::new(Semaphore::new(TURNED_AWAY));
         let grace = limits.grace;
-        let hall = Arc::new(Hall::new(limits, allow, handler, closing));
+        let hall = Arc::new(Hall::new(limits, allow, handler, closing, self.tls.clone()));
         while let Some((stream, peer)) = self.next(&hall.closing).await {
             match Arc::clone(&room).try_acquire_owned() {
                 Ok(place) => {
                     let visit = connection::serve(stream, peer, Arc::clone(&hall));
                     tokio::spawn(keep(place, visit));
                 }
+                // In the clear, nothing could be told to one who speaks TLS.
+                Err(_) if self.tls.is_some() => drop(stream),
                 Err(_) => turn_away(stream, &porch),
             }
         }
@@ -140,7 +153,7 @@ impl Door {
     }
 
     /// The next connection; `None` once the door closes.
-    async fn next(&self, closing: &CancellationToken) -> Option<(TcpStream, PeerAddr)> {
+    async fn next(&self, closing: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -148,7 +161,7 @@ impl Door {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => return Some((stream, PeerAddr(peer))),
+                Ok(accepted) => return Some(accepted),
                 Err(e) if is_the_peer_s(&e) => {}
                 Err(e) => {
                     tracing::warn!("{} accepts nobody: {e}", self.addr);

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::{Reply, collect};
 use super::guard::Allow;
-use super::server::{Door, DoorLimits, PeerAddr};
+use super::server::{Door, DoorLimits, Peer};
 
 /// What should happen at all happens within this time.
 async fn soon<T>(event: impl Future<Output = T>) -> T {
@@ -37,7 +37,7 @@ struct Open {
 
 fn open<H, F>(limits: DoorLimits, handler: H) -> Open
 where
-    H: Fn(Request<Incoming>, PeerAddr) -> F + Send + Sync + 'static,
+    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<Reply>> + Send + 'static,
 {
     let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -52,7 +52,7 @@ where
 }
 
 /// Answers with the body of the request, or with why it could not be taken.
-async fn echo(request: Request<Incoming>, _: PeerAddr) -> Response<Reply> {
+async fn echo(request: Request<Incoming>, _: Peer) -> Response<Reply> {
     match collect(request.into_body(), 100, Duration::from_millis(200)).await {
         Ok(body) => Response::new(Reply::full(body)),
         Err(e) => {

@@ -17,6 +17,49 @@ fn a_listen_address_beyond_loopback_is_refused_with_the_reason() {
     }
 }
 
+/// MCP-082: with TLS the door may be offered to others, unless nobody is asked who they are.
+#[test]
+fn a_listen_address_beyond_loopback_wants_tls_and_names() {
+    let (listen, tls) = (
+        "listen = \"192.168.1.2:7332\"",
+        "[http.tls]\ncert = \"c.pem\"\nkey = \"/k.pem\"",
+    );
+    let ca = "client_ca = \"ca.pem\"";
+    let good = [
+        format!("[http]\n{listen}\n{tls}"),
+        format!("[http]\n{listen}\nauth = \"none\"\n{tls}\n{ca}"),
+    ];
+    for text in good {
+        let read = read_text(&text);
+        assert!(read.problems.is_empty(), "{:?}", read.said());
+        let papers = read.kernel.http.tls.unwrap();
+        assert_eq!(papers.cert, Path::new("/etc/mgp/c.pem"));
+        assert_eq!(papers.key, Path::new("/k.pem"));
+        assert!(papers.clients.is_none_or(|clients| clients.required));
+    }
+    let optional = "client_auth = \"optional\"";
+    for (text, words) in [
+        (
+            format!("{listen}\nauth = \"none\"\n{tls}"),
+            "every one of them",
+        ),
+        (
+            format!("{listen}\nauth = \"none\"\n{tls}\n{ca}\n{optional}"),
+            "every one of them",
+        ),
+        ("[http.tls]\ncert = \"c.pem\"".to_owned(), "wants both"),
+        (format!("[http.tls]\n{ca}"), "wants both"),
+        (format!("{tls}\n{optional}"), "says nothing without"),
+    ] {
+        let read = read_text(&format!("[http]\n{text}\n"));
+        assert!(
+            read.said().iter().any(|said| said.contains(words)),
+            "{text}: {:?}",
+            read.said()
+        );
+    }
+}
+
 #[test]
 fn too_many_replay_events_are_clamped_with_a_warning() {
     let read = read_text("[streams]\nreplay_events = 1_000_000\n");

@@ -1,0 +1,54 @@
+//! What the certificate of a client says, once its chain was judged.
+
+use rustls::pki_types::CertificateDer;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Most names that are read of one certificate; what has more is no agent's.
+const MOST_NAMES: usize = 64;
+
+/// The names in a certificate, as they stand there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificate {
+    /// URIs among its alternative names.
+    pub uris: Vec<String>,
+    /// Host names among its alternative names.
+    pub hosts: Vec<String>,
+    /// Common names of its subject.
+    pub common: Vec<String>,
+    /// From then on it is good for nothing, in milliseconds since 1970.
+    pub not_after_ms: u64,
+}
+
+impl Certificate {
+    /// Reads a certificate; `None` when it is none, or names too many.
+    pub(super) fn read(der: &CertificateDer<'_>) -> Option<Self> {
+        let (_, read) = X509Certificate::from_der(der).ok()?;
+        let mut said = Self {
+            not_after_ms: end_ms(read.validity().not_after.timestamp()),
+            ..Self::default()
+        };
+        let names = read.subject_alternative_name().ok()?;
+        let names = names.map_or(&[][..], |names| &names.value.general_names);
+        if names.len() > MOST_NAMES {
+            return None;
+        }
+        for name in names {
+            if let GeneralName::URI(uri) = name {
+                said.uris.push((*uri).to_owned());
+            } else if let GeneralName::DNSName(host) = name {
+                said.hosts.push((*host).to_owned());
+            }
+        }
+        for name in read.subject().iter_common_name().take(MOST_NAMES) {
+            said.common.push(name.as_str().ok()?.to_owned());
+        }
+        Some(said)
+    }
+}
+
+/// A certificate is good to the end of its last second.
+fn end_ms(last_second: i64) -> u64 {
+    let seconds = u64::try_from(last_second).map_or(0, |last| last.saturating_add(1));
+    seconds.saturating_mul(1000)
+}

@@ -1,0 +1,229 @@
+//! The TLS of a door: the certificate it shows, and whose certificates it takes.
+//!
+//! Everything is read from files and can be read again. A connection keeps what it was opened with.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_sync::Snapshot;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::certificate::Certificate;
+
+/// How long a client may take until it is known who it is, its wait for a turn included.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Handshakes under way at a time: a few milliseconds of work each. The next ones wait for their turn.
+const HANDSHAKES: usize = 512;
+
+/// Longest file looked at: a bundle of all public authorities has a quarter of it.
+const LONGEST: u64 = 1 << 20;
+
+/// The files, all PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Papers {
+    /// The door's certificate and what leads from it to an authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Whose certificates clients may show.
+    pub clients: Option<Clients>,
+}
+
+/// Whose certificates clients may show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clients {
+    /// The authorities that sign them.
+    pub ca: PathBuf,
+    /// Whether a client without one is turned away.
+    pub required: bool,
+}
+
+impl Papers {
+    /// All files.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let ca = self.clients.iter().map(|clients| &clients.ca);
+        [&self.cert, &self.key]
+            .into_iter()
+            .chain(ca)
+            .cloned()
+            .collect()
+    }
+}
+
+/// Why the files are of no use. Nothing of a key is repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// It cannot be read.
+    #[error("{0} cannot be read: {1}")]
+    Unread(PathBuf, std::io::Error),
+    /// It holds something else.
+    #[error("{0} holds no {1} in PEM")]
+    Nothing(PathBuf, &'static str),
+    /// The certificate and the key do not go together, or are of a kind that is not known.
+    #[error("{0} and its key cannot be used together: {1}")]
+    Pair(PathBuf, rustls::Error),
+    /// The authorities are none.
+    #[error("{0} holds no certificate of an authority that can be used: {1}")]
+    Authority(PathBuf, String),
+}
+
+/// What was read last, and what became of it.
+struct Read {
+    texts: Vec<Vec<u8>>,
+    config: Arc<ServerConfig>,
+}
+
+/// The TLS of a door; clones share it.
+#[derive(Clone)]
+pub struct DoorTls {
+    papers: Arc<Papers>,
+    read: Arc<Snapshot<Read>>,
+    turns: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for DoorTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DoorTls").field(&self.papers).finish()
+    }
+}
+
+impl DoorTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`Unusable`].
+    pub fn open(papers: Papers) -> Result<Self, Unusable> {
+        let texts = texts(&papers)?;
+        let config = config(&papers, &texts)?;
+        Ok(Self {
+            papers: Arc::new(papers),
+            read: Arc::new(Snapshot::new(Read { texts, config })),
+            turns: Arc::new(Semaphore::new(HANDSHAKES)),
+        })
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn papers(&self) -> &Papers {
+        &self.papers
+    }
+
+    /// Reads the files again, for the connections to come; true when they say something else.
+    ///
+    /// # Errors
+    /// [`Unusable`]; then everything stays as it was.
+    pub fn reload(&self) -> Result<bool, Unusable> {
+        let texts = texts(&self.papers)?;
+        if texts == self.read.load().texts {
+            return Ok(false);
+        }
+        let config = config(&self.papers, &texts)?;
+        self.read.store(Arc::new(Read { texts, config }));
+        Ok(true)
+    }
+
+    /// Finds out who is there; `None` when that failed. Takes at most [`HANDSHAKE`].
+    pub(super) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> Option<(TlsStream<TcpStream>, Option<Arc<Certificate>>)> {
+        let shaken = async {
+            let _turn = self.turns.acquire().await.ok()?;
+            let acceptor = TlsAcceptor::from(self.read.load().config.clone());
+            let shaken = acceptor.accept(stream).await;
+            shaken
+                .inspect_err(|error| tracing::debug!(%error, "a client was not let in"))
+                .ok()
+        };
+        let stream = tokio::time::timeout(HANDSHAKE, shaken).await.ok()??;
+        let shown = stream.get_ref().1.peer_certificates();
+        let certificate = match shown.and_then(<[_]>::first) {
+            // One that was shown and cannot be read is not as if none had been shown.
+            Some(first) => Some(Arc::new(Certificate::read(first)?)),
+            None => None,
+        };
+        Some((stream, certificate))
+    }
+}
+
+fn texts(papers: &Papers) -> Result<Vec<Vec<u8>>, Unusable> {
+    papers.files().iter().map(|file| text(file)).collect()
+}
+
+fn text(file: &Path) -> Result<Vec<u8>, Unusable> {
+    let unread = |error| Unusable::Unread(file.to_owned(), error);
+    let found = std::fs::metadata(file).map_err(unread)?;
+    if !found.is_file() || found.len() > LONGEST {
+        return Err(unread(std::io::Error::other(format!(
+            "it is no file of at most {LONGEST} bytes"
+        ))));
+    }
+    std::fs::read(file).map_err(unread)
+}
+
+fn config(papers: &Papers, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Unusable> {
+    let [cert, key, ca @ ..] = texts else {
+        unreachable!("a certificate and a key are always read");
+    };
+    let chain = certificates(&papers.cert, cert)?;
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_: pem::Error| Unusable::Nothing(papers.key.clone(), "private key"))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring knows the default versions");
+    let builder = match (&papers.clients, ca.first()) {
+        (Some(clients), Some(ca)) => {
+            builder.with_client_cert_verifier(verifier(clients, certificates(&clients.ca, ca)?)?)
+        }
+        (Some(_) | None, _) => builder.with_no_client_auth(),
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| Unusable::Pair(papers.cert.clone(), error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if papers.clients.is_some() {
+        // A resumed session would bring a certificate that nobody judges again.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
+}
+
+fn verifier(
+    clients: &Clients,
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
+    let wrong = |why: String| Unusable::Authority(clients.ca.clone(), why);
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority).map_err(|e| wrong(e.to_string()))?;
+    }
+    let provider = Arc::new(ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = match clients.required {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    builder.build().map_err(|e| wrong(e.to_string()))
+}
+
+fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let read: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
+    match read {
+        Ok(read) if !read.is_empty() => Ok(read),
+        Ok(_) | Err(_) => Err(Unusable::Nothing(file.to_owned(), "certificate")),
+    }
+}
