@@ -1,6 +1,8 @@
 //! Ways around the rules, tried by an agent that has a good token of its own; none of them leads
 //! anywhere.
 
+mod others;
+
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use mgp_tests::harness::agent::initialize;
@@ -42,9 +44,14 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// The same, with more in the entry of `shut`.
+    async fn with(more: &str) -> Self {
         let fixture = Program::fixture(&[]);
         let config = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\n{}{}",
+            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\n{}{}{more}",
             fixture.entry("open"),
             fixture.entry("shut"),
         );

@@ -367,7 +367,7 @@ async fn a_fallback_opens_nothing() {
         assert_eq!(refused.code(), 3000, "{back:?}: {}", refused.frame);
         assert_eq!(reached(&mut owner, "fail_too").await, 0, "{back:?}");
         assert_eq!(reached(&mut owner, "fail").await, 1, "{back:?}");
-        // The owner at the server's own door, where names are the server's.
+        // At the server's own door, where names are the server's.
         let mut at_it = kernel.stdio_agent(Some("it"));
         at_it.initialize(NEWEST, "{}").await.result();
         let sneaked = json!({"key": "o", "error": told("mgp_access_grant"),
