@@ -44,14 +44,14 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        Self::with("").await
+        Self::with(&[]).await
     }
 
-    /// The same, with more in the entry of `shut`.
-    async fn with(more: &str) -> Self {
-        let fixture = Program::fixture(&[]);
+    /// The same, with servers that are told more.
+    async fn with(flags: &[&str]) -> Self {
+        let fixture = Program::fixture(flags);
         let config = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\n{}{}{more}",
+            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\n{}{}",
             fixture.entry("open"),
             fixture.entry("shut"),
         );

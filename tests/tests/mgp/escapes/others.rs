@@ -54,7 +54,6 @@ async fn what_waits_for_the_operator_is_read_and_followed_by_nobody_else() {
                 let own = scene.bob_asks(speech, &url, method, own).await;
                 let none = json!({"uri": nowhere});
                 let none = scene.bob_asks(speech, &url, method, none).await;
-                assert!(is_refused(&own), "{speech:?} {method}: {own}");
                 let said = own.to_string().replace(PENDING, nowhere);
                 assert_eq!(said, none.to_string(), "{speech:?} {method}");
             }
@@ -70,14 +69,15 @@ async fn what_waits_for_the_operator_is_read_and_followed_by_nobody_else() {
 /// MGP-057: a yes that one agent is asked for is not given by another.
 #[tokio::test]
 async fn a_yes_is_not_given_by_another() {
-    let more = "[servers.tools.structured_echo]\nrisk_level = \"dangerous\"\n";
-    let mut scene = Scene::with(more).await;
+    let asks = json!({"name": "fire", "inputSchema": {"type": "object"},
+        "security": {"risk_level": "dangerous", "confirmation_required": true}});
+    let mut scene = Scene::with(&["--tool", &asks.to_string()]).await;
     let url = scene.kernel.url().to_owned();
     let mut alice = holder(&url, &scene.alice);
     alice
         .open_session(NEWEST, r#"{"elicitation":{"form":{}}}"#)
         .await;
-    let dangerous = call("shut__structured_echo", FORBIDDEN);
+    let dangerous = call("shut__fire", FORBIDDEN);
     let mut calling = alice
         .post(request(&json!(1), "tools/call", &dangerous))
         .await
