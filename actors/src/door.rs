@@ -5,6 +5,7 @@
 
 mod answer;
 mod auth;
+mod declared;
 mod headers;
 mod modern;
 mod old_style;
@@ -85,7 +86,11 @@ impl HttpDoor {
         let shown = peer.certificate.as_deref();
         let pass = match self.auth.judge(request.headers(), shown, &view).await {
             Ok(pass) => pass,
-            Err(unwelcome) => return self.auth.refuse(&unwelcome, request.headers(), &view),
+            Err(unwelcome) => {
+                let refused = self.auth.refuse(&unwelcome, request.headers(), &view);
+                let declared = declared::declared(request).await;
+                return unwelcome.in_words_of(declared, refused);
+            }
         };
         let agent = pass.agent.clone();
         let who = identity(&agent, false);

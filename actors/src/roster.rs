@@ -1,5 +1,5 @@
 //! Keeps the agents that have a token: on disk before it answers, and published for the doors.
-//! Asked by: the operator. Asks: nobody.
+//! Asked by: the operator. Asks: audit.
 
 mod file;
 
@@ -9,12 +9,16 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::roster::{Change, Digest, Entry, NotGood, Refused, Roster, TOKEN_PREFIX};
 use mgp_protocol::ids::AgentId;
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use mgp_sync::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, AuditHandle, NotWritten};
 use crate::belongings::Belongings;
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
 use crate::pass::Pass;
@@ -103,6 +107,9 @@ pub enum NotChanged {
     /// The disk does not take it.
     #[error("the list of agents could not be written: {0}")]
     Disk(#[from] std::io::Error),
+    /// It could not be written down.
+    #[error(transparent)]
+    Unwritten(#[from] NotWritten),
     /// Nobody keeps it.
     #[error("the list of agents cannot be asked: {0}")]
     Unreachable(#[from] AskError),
@@ -147,8 +154,9 @@ impl RosterHandle {
         &self,
         agent: &AgentId,
         not_after_ms: Option<u64>,
+        trace: &TraceId,
     ) -> Result<NewToken, NotChanged> {
-        self.make(agent, |digest| Change::Added {
+        self.make(agent, trace, |digest| Change::Added {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -166,8 +174,9 @@ impl RosterHandle {
         &self,
         agent: &AgentId,
         not_after_ms: Option<u64>,
+        trace: &TraceId,
     ) -> Result<NewToken, NotChanged> {
-        self.make(agent, |digest| Change::Renewed {
+        self.make(agent, trace, |digest| Change::Renewed {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -181,26 +190,28 @@ impl RosterHandle {
     ///
     /// # Errors
     /// [`NotChanged`].
-    pub async fn remove(&self, agent: &AgentId) -> Result<(), NotChanged> {
+    pub async fn remove(&self, agent: &AgentId, trace: &TraceId) -> Result<(), NotChanged> {
         let (agent, at_ms) = (agent.clone(), unix_ms());
-        self.change(Change::Removed { agent, at_ms }).await
+        self.change(Change::Removed { agent, at_ms }, trace).await
     }
 
     async fn make(
         &self,
         agent: &AgentId,
+        trace: &TraceId,
         change: impl FnOnce(Digest) -> Change,
     ) -> Result<NewToken, NotChanged> {
         let text = new_token();
-        self.change(change(Digest::of(&text))).await?;
+        self.change(change(Digest::of(&text)), trace).await?;
         let entry = self.rostered.0.load().roster.get(agent).cloned();
         let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
 
-    async fn change(&self, change: Change) -> Result<(), NotChanged> {
+    async fn change(&self, change: Change, trace: &TraceId) -> Result<(), NotChanged> {
+        let trace = trace.clone();
         self.mailbox
-            .ask(|reply| RosterMsg::Change(change, reply))
+            .ask(|reply| RosterMsg::Change(change, trace, reply))
             .await?
     }
 }
@@ -215,8 +226,9 @@ fn new_token() -> String {
 /// What the actor is asked.
 #[derive(Debug)]
 pub enum RosterMsg {
-    /// Changes the roster: answered when it is on disk, published, and what it ends was told to.
-    Change(Change, Reply<Result<(), NotChanged>>),
+    /// Changes the roster: answered when it is in the audit log, on disk, published, and what it ends
+    /// was told to.
+    Change(Change, TraceId, Reply<Result<(), NotChanged>>),
 }
 
 /// What never changes.
@@ -228,6 +240,8 @@ pub struct RosterActor {
     pub rostered: Rostered,
     /// What ends with a token.
     pub belongings: Arc<Belongings>,
+    /// Where it is written down.
+    pub audit: AuditHandle,
 }
 
 impl Actor for RosterActor {
@@ -250,19 +264,34 @@ impl Actor for RosterActor {
         roster: &mut Roster,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            RosterMsg::Change(change, reply) => reply.send(self.change(change, roster).await),
+            RosterMsg::Change(change, trace, reply) => {
+                reply.send(self.change(change, &trace, roster).await);
+            }
         }
         Ok(())
     }
 }
 
 impl RosterActor {
-    async fn change(&self, change: Change, roster: &mut Roster) -> Result<(), NotChanged> {
+    async fn change(
+        &self,
+        change: Change,
+        trace: &TraceId,
+        roster: &mut Roster,
+    ) -> Result<(), NotChanged> {
         let mut next = roster.clone();
         next.apply(&change)?;
+        // Written down first: then there is no change without a record.
+        self.audit
+            .decided(noted(&change, trace, Outcome::Success))
+            .await?;
         let (file, kept) = (self.file.clone(), next.kept());
         let writing = tokio::task::spawn_blocking(move || file::write(&file, &kept));
-        writing.await.map_err(std::io::Error::other)??;
+        let written = writing.await.map_err(std::io::Error::other).flatten();
+        if let Err(error) = written {
+            self.audit.tell(noted(&change, trace, Outcome::Failure));
+            return Err(error.into());
+        }
         *roster = next.clone();
         // First nobody new is let in, then those who are in go.
         let life = self.rostered.publish(&change, next);
@@ -274,6 +303,31 @@ impl RosterActor {
         }
         Ok(())
     }
+}
+
+/// The record of a change; nothing in it leads to a token.
+fn noted(change: &Change, trace: &TraceId, result: Outcome) -> Event {
+    let (event_type, until) = match change {
+        Change::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
+        Change::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
+        Change::Removed { .. } => (EventType::AGENT_REMOVED, None),
+    };
+    let target = Target {
+        agent_id: Some(change.agent().to_string()),
+        ..Target::default()
+    };
+    let details = until.map_or_else(
+        || json!({}),
+        |until| json!({"expires_at": rfc3339_ms(until)}),
+    );
+    audit::event(
+        event_type,
+        audit::by_operator(),
+        target,
+        trace,
+        result,
+        details,
+    )
 }
 
 #[cfg(test)]

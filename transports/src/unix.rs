@@ -1,8 +1,8 @@
 //! The owner-only Unix socket: our own door, and the way to another kernel's.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -16,6 +16,9 @@ pub const MAX_PATH: usize = 107;
 
 /// Connections that may wait to be accepted; the system cuts it to its own bound.
 const BACKLOG: i32 = 1024;
+
+/// Permissions of a socket that all users of the machine may connect to.
+const EVERYBODY: u32 = 0o666;
 
 /// Permissions that let others change a folder's contents.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -85,12 +88,13 @@ impl Drop for SocketFile {
 }
 
 /// Opens a socket that only this user can reach: its folder is made with mode 0700 when it is
-/// missing, the socket has 0600. A socket file that nobody listens on is replaced. Needs a tokio
+/// missing, the socket has 0600. One for `everybody` has 0666: whoever can enter its folder can connect,
+/// and has to be judged by [`peer`]. A socket file that nobody listens on is replaced. Needs a tokio
 /// runtime.
 ///
 /// # Errors
 /// [`BindError`]; nothing was changed but that the folder may have been made.
-pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
+pub fn bind(path: &Path, everybody: bool) -> Result<(UnixListener, SocketFile), BindError> {
     if path.as_os_str().len() > MAX_PATH {
         return Err(BindError::PathTooLong(path.to_owned()));
     }
@@ -102,7 +106,12 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
     let _turn = Flock::lock(folder, FlockArg::LockExclusive)
         .map_err(|(_, errno)| system(path)(errno.into()))?;
     make_way(path)?;
-    listen(path).map_err(system(path))
+    let bound = listen(path).map_err(system(path))?;
+    if everybody {
+        // The folder is ours, and nobody else can have put another file there.
+        std::fs::set_permissions(path, Permissions::from_mode(EVERYBODY)).map_err(system(path))?;
+    }
+    Ok(bound)
 }
 
 fn system(path: &Path) -> impl FnOnce(io::Error) -> BindError + '_ {
@@ -218,8 +227,6 @@ pub async fn connect(path: &Path) -> io::Result<UnixStream> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -228,14 +235,14 @@ mod tests {
     }
 
     fn refusal(path: &Path) -> BindError {
-        bind(path).map(|_| ()).unwrap_err()
+        bind(path, false).map(|_| ()).unwrap_err()
     }
 
     #[tokio::test]
     async fn only_the_owner_can_reach_it() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("deep/er/kernel.sock");
-        let (listener, file) = bind(&path).unwrap();
+        let (listener, file) = bind(&path, false).unwrap();
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let near = connect(&path).await.unwrap();
@@ -256,10 +263,10 @@ mod tests {
     async fn a_stale_socket_is_replaced_and_a_live_one_respected() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("kernel.sock");
-        let (listener, file) = bind(&path).unwrap();
+        let (listener, file) = bind(&path, false).unwrap();
         assert!(matches!(refusal(&path), BindError::InUse(_)));
         drop(listener);
-        let (_listener, successor) = bind(&path).unwrap();
+        let (_listener, successor) = bind(&path, false).unwrap();
         drop(file);
         assert!(
             path.exists(),
@@ -309,6 +316,6 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let room = MAX_PATH - root.path().as_os_str().len() - 1;
         let path = root.path().join("x".repeat(room));
-        assert!(bind(&path).is_ok());
+        assert!(bind(&path, false).is_ok());
     }
 }

@@ -46,8 +46,7 @@ impl Books {
 fn last_decision(bytes: &[u8]) -> Option<u64> {
     memchr::memmem::find(bytes, b"\"operation\":")?;
     let mut last = None;
-    let mut reader = Reader::new(bytes);
-    while let Some(item) = reader.next() {
+    for item in Reader::new(bytes) {
         let Item::Record(_, record) = item else {
             continue;
         };

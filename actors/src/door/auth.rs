@@ -9,7 +9,10 @@ use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::catalog::View;
 use mgp_engine::certificate::{Names, NoAgent};
 use mgp_engine::roster::NotGood;
+use mgp_protocol::dialect::Dialect;
 use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_transports::http::body::Reply;
 use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
@@ -210,6 +213,26 @@ impl Unwelcome {
             Self::Expired(at) => Some(("invalid_token", format!("it expired at {at}"))),
             Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
         }
+    }
+
+    /// The same refusal for one who reads MGP's codes.
+    pub(super) fn in_words_of(
+        &self,
+        caller: Option<(RequestId, Dialect)>,
+        refused: Response<Reply>,
+    ) -> Response<Reply> {
+        let denial = match self {
+            Self::Scope => return refused,
+            Self::Expired(_) => Denial::CredentialsExpired(self.words()),
+            Self::NoCredentials | Self::Unreadable | Self::Invalid(_) | Self::Certificate(_) => {
+                Denial::NoCredentials(self.words())
+            }
+        };
+        let Some((id, dialect)) = caller else {
+            return refused;
+        };
+        let frame = Refusal::Denied(Box::new(denial)).answer(id.as_json(), dialect);
+        refused.map(|_| Reply::full(frame))
     }
 
     /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.

@@ -20,6 +20,7 @@ pub mod env;
 pub mod freshness;
 pub mod grants;
 pub mod health;
+pub mod index;
 pub mod journal;
 pub mod levels;
 pub mod lifecycle;

@@ -125,9 +125,13 @@ Starts the kernel when none runs. Everything on stdout is JSON-RPC; messages go 
 Example, in a client's configuration:
   \"mcpServers\": { \"mgp\": { \"command\": \"mgp\", \"args\": [\"stdio\"] } }")]
 pub struct Stdio {
-    /// The agent to speak as: one of `mgp agents list`, with its access and no more.
-    #[arg(long, value_name = "NAME", default_value = "agent.local")]
-    pub agent: String,
+    /// The agent to speak as: one of `mgp agents list`, with its access and no more. Without this
+    /// agent.local; at another user's kernel, whom that one's configuration says you are.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The user who runs the kernel at `--socket`, when it is neither you nor root.
+    #[arg(long, value_name = "USER", conflicts_with = "agent")]
+    pub of: Option<String>,
     /// Show only this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,

@@ -10,10 +10,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::door;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::User;
 
 use super::client::{gone, no_connection, refused, trusted};
 use super::command;
@@ -29,18 +31,22 @@ const LONGEST_HELLO: usize = 64 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failure> {
-    let mut socket = match connect(context) {
-        Err(Failure::NotRunning(_)) => {
+    let of = stdio.of.as_deref().map(user).transpose()?;
+    let (mut socket, uid) = match connect(context, of) {
+        Err(Failure::NotRunning(_)) if of.is_none() => {
             detach::start(context)?;
             detach::settled(context);
-            connect(context)?
+            connect(context, of)?
         }
         connected => connected?,
     };
-    // A model behind an MCP client is no operator, whoever started the client.
+    // A model behind an MCP client is no operator, whoever started the client. At a kernel of somebody
+    // else one is whom its configuration says.
+    let own = uid == nix::unistd::geteuid().as_raw();
+    let local = || own.then(|| AgentId::LOCAL.to_owned());
     let open = door::Open {
         server: stdio.server,
-        agent: Some(stdio.agent),
+        agent: stdio.agent.or_else(local),
     };
     open_door(&mut socket, &open)?;
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -48,12 +54,22 @@ pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failu
     pump(&socket, input, output)
 }
 
-fn connect(context: &Context) -> Result<UnixStream, Failure> {
+fn user(name: &str) -> Result<u32, Failure> {
+    let found = User::from_name(name).map_err(io::Error::from)?;
+    let uid = found.map(|user| user.uid.as_raw());
+    uid.or_else(|| name.parse().ok())
+        .ok_or_else(|| Failure::Other(format!("this machine has no user {name}")))
+}
+
+/// The connection, and the number of the user at its other end: this one, root, or the one named.
+fn connect(context: &Context, of: Option<u32>) -> Result<(UnixStream, u32), Failure> {
     let socket = &context.socket;
     let stream = UnixStream::connect(socket).map_err(|e| no_connection(&e, socket))?;
     let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
-    trusted(peer.uid(), socket)?;
-    Ok(stream)
+    if of != Some(peer.uid()) {
+        trusted(peer.uid(), socket)?;
+    }
+    Ok((stream, peer.uid()))
 }
 
 /// Says which door is meant, and keeps the answer away from the client.

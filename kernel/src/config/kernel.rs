@@ -1,5 +1,6 @@
 //! The kernel's own sections of `mgp.toml`, with their defaults.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::rates::RateRules;
 use mgp_engine::spec::ServerLimits;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_transports::http::door_tls::Papers;
 use toml::Spanned;
@@ -98,6 +100,8 @@ pub enum Auth {
 pub struct Socket {
     /// Where the socket is; `None` for the runtime folder.
     pub path: Option<PathBuf>,
+    /// Other users of this machine, by name or number, and the agents they are.
+    pub users: BTreeMap<String, AgentId>,
 }
 
 /// `[data]`.
@@ -243,8 +247,10 @@ impl KernelConfig {
         self.http.read(root.own("http"), folder);
         let wanted = self.http.auth == Auth::OAuth;
         self.oauth.read(root.own("oauth"), wanted, folder);
-        read_path(root.own("socket"), "path", folder, &mut self.socket.path);
-        read_path(root.own("data"), "dir", folder, &mut self.data.dir);
+        self.socket.read(root.own("socket"), folder);
+        let mut data = root.own("data");
+        read_path(&mut data, "dir", folder, &mut self.data.dir);
+        data.finish();
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
@@ -271,7 +277,7 @@ impl KernelConfig {
 }
 
 fn read_path(
-    mut section: Section<'_, '_, '_>,
+    section: &mut Section<'_, '_, '_>,
     key: &'static str,
     folder: &Path,
     into: &mut Option<PathBuf>,
@@ -286,7 +292,21 @@ fn read_path(
         Some(text) => *into = Some(folder.join(text.get_ref())),
         None => {}
     }
-    section.finish();
+}
+
+impl Socket {
+    fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
+        read_path(&mut section, "path", folder, &mut self.path);
+        for (user, agent) in section.text_map("users") {
+            match AgentId::parse(agent.get_ref()) {
+                Ok(id) => drop(self.users.insert(user.to_owned(), id)),
+                Err(why) => {
+                    section.refuse(agent.span(), format!("`users.{user}` in [socket]: {why}"))
+                }
+            }
+        }
+        section.finish();
+    }
 }
 
 impl Http {

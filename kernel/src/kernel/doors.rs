@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::hold;
+use super::users::{Users, Visitor};
 use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
 use crate::config::{self, KernelConfig};
 
@@ -33,12 +34,15 @@ use crate::config::{self, KernelConfig};
 const STALL: Duration = Duration::from_secs(30);
 /// How long connections on the socket may take to end with the kernel.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Connections on the socket at once; it is the owner's own.
+/// Connections on the socket at once.
 const MAX_CONNECTIONS: usize = 4096;
+/// Those of them that are not the owner's: whatever others do, the owner gets in. One more is closed.
+const MAX_OTHERS: usize = 2048;
 
 /// Doors that are bound, and what keeps them open.
 pub(super) struct Bound {
     listener: Option<UnixListener>,
+    users: Users,
     socket: SocketFile,
     http: Option<Door>,
     tls: Option<DoorTls>,
@@ -52,7 +56,9 @@ pub(super) struct Bound {
 
 /// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
 pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
-    let (listener, socket) = unix::bind(&options.socket).map_err(|e| e.to_string())?;
+    let users = Users::look_up(&options.loaded.kernel.socket.users)?;
+    let bound = unix::bind(&options.socket, users.has_others());
+    let (listener, socket) = bound.map_err(|e| e.to_string())?;
     let http = &options.loaded.kernel.http;
     let papers = http.tls.clone().filter(|_| http.enabled);
     let tls = papers.map(DoorTls::open).transpose();
@@ -72,6 +78,7 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
     };
     Ok(Bound {
         listener: Some(listener),
+        users,
         socket,
         http: door.map(|door| door.secured(tls.clone())),
         tls,
@@ -97,6 +104,7 @@ impl Bound {
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
                 listener,
+                self.users.clone(),
                 reception.clone(),
                 closing.clone(),
                 self.leave.clone(),
@@ -237,12 +245,14 @@ fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
 
 async fn serve_socket(
     listener: UnixListener,
+    users: Users,
     reception: Reception,
     closing: CancellationToken,
     leave: CancellationToken,
     visits: TaskTracker,
 ) {
     let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+    let others = Arc::new(tokio::sync::Semaphore::new(MAX_OTHERS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
@@ -253,10 +263,20 @@ async fn serve_socket(
         };
         match accepted {
             Ok((stream, _)) => {
-                let visit = serve_connection(stream, reception.clone(), leave.clone());
+                let Some(visitor) = visitor(&stream, &users) else {
+                    continue;
+                };
+                let other = match &visitor {
+                    Visitor::Owner => None,
+                    Visitor::Agent(_) => match others.clone().try_acquire_owned() {
+                        Ok(place) => Some(place),
+                        Err(_) => continue,
+                    },
+                };
+                let visit = serve_connection(stream, visitor, reception.clone(), leave.clone());
                 visits.spawn(async move {
                     visit.await;
-                    drop(place);
+                    drop((place, other));
                 });
             }
             // Out of descriptors, most likely: others have to go first.
@@ -268,14 +288,22 @@ async fn serve_socket(
     }
 }
 
-/// Only the owner of the kernel is served, whoever may have reached the socket.
-async fn serve_connection(stream: UnixStream, reception: Reception, leave: CancellationToken) {
-    match unix::peer(&stream) {
-        Ok(peer) if peer.uid == nix::unistd::geteuid().as_raw() => {}
-        Ok(_) | Err(_) => return,
-    }
+/// Who is there, by the system's own word; others are not served, whoever may have reached the socket.
+fn visitor(stream: &UnixStream, users: &Users) -> Option<Visitor> {
+    users.visitor(unix::peer(stream).ok()?.uid)
+}
+
+async fn serve_connection(
+    stream: UnixStream,
+    visitor: Visitor,
+    reception: Reception,
+    leave: CancellationToken,
+) {
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, STALL);
-    let agent = AgentId::new("operator");
-    connection::serve(reception, agent, true, None, leave, reader, writer).await;
+    let (agent, operator) = match visitor {
+        Visitor::Owner => (AgentId::new("operator"), true),
+        Visitor::Agent(agent) => (agent, false),
+    };
+    connection::serve(reception, agent, operator, None, leave, reader, writer).await;
 }

@@ -193,7 +193,7 @@ fn kept(path: &Path) -> Result<String, String> {
     file.read_to_string(&mut secret).map_err(explain)?;
     match secret.trim() {
         "" => {
-            let new = super::hex(&random::<32>());
+            let new = hex(&random::<32>());
             let folder = path.parent().unwrap_or(Path::new("."));
             writeln!(file, "{new}")
                 .and_then(|()| file.sync_all())
@@ -203,6 +203,11 @@ fn kept(path: &Path) -> Result<String, String> {
         }
         kept => Ok(kept.to_owned()),
     }
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

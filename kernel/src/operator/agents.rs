@@ -24,7 +24,8 @@ impl Operator {
     pub async fn add_agent(&self, request: &Request) -> Outcome {
         let add: Add = read(request)?;
         let (id, end) = (named(&add.name)?, end_of(add.expires_secs)?);
-        let made = self.roster.add(&id, end).await.map_err(refused)?;
+        let made = self.roster.add(&id, end, &request.trace.id).await;
+        let made = made.map_err(refused)?;
         json(&shown_once(&id, made))
     }
 
@@ -46,7 +47,8 @@ impl Operator {
         let remove: Remove = read(request)?;
         let id = named(&remove.name)?;
         let before = self.entry(&id)?;
-        self.roster.remove(&id).await.map_err(refused)?;
+        let removed = self.roster.remove(&id, &request.trace.id).await;
+        removed.map_err(refused)?;
         json(&shown(&id, &before))
     }
 
@@ -61,7 +63,8 @@ impl Operator {
             return json(&shown(&id, &self.entry(&id)?));
         }
         let end = end_of(token.expires_secs)?;
-        let made = self.roster.renew(&id, end).await.map_err(refused)?;
+        let made = self.roster.renew(&id, end, &request.trace.id).await;
+        let made = made.map_err(refused)?;
         json(&shown_once(&id, made))
     }
 
@@ -115,6 +118,8 @@ fn shown_once(id: &AgentId, made: NewToken) -> Made {
 fn refused(why: NotChanged) -> Refusal {
     match why {
         NotChanged::Refused(refused) => Refusal::BadParams(refused.to_string()),
-        NotChanged::Disk(_) | NotChanged::Unreachable(_) => Refusal::Broken(why.to_string()),
+        NotChanged::Disk(_) | NotChanged::Unwritten(_) | NotChanged::Unreachable(_) => {
+            Refusal::Broken(why.to_string())
+        }
     }
 }

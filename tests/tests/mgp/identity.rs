@@ -147,6 +147,68 @@ async fn who_is_not_let_in_is_told_why() {
     assert_eq!(listed["agents"][0]["expired"], true);
 }
 
+/// MGP-189, MGP-190: one that declares MGP is refused in its codes, in both eras; everybody else as before.
+#[tokio::test]
+async fn who_declares_mgp_is_refused_in_its_codes() {
+    let kernel = kernel().await;
+    let made = kernel
+        .mgp_json(&["agents", "add", "hasty", "--expires", "1s"])
+        .await;
+    let hasty = holder(kernel.url(), made["token"].as_str().unwrap());
+    wait_until("the token is over", DEADLINE, async || {
+        let answer = hasty.post(initialize(NEWEST, "{}")).await;
+        answer.status == StatusCode::UNAUTHORIZED
+    })
+    .await;
+    let said = r#"{"version":"0.2.0","extensions":["error_handling"]}"#;
+    let legacy = initialize(NEWEST, &format!(r#"{{"mgp":{said}}}"#));
+    let extension = format!(r#"{{"extensions":{{"dev.cloto/mgp":{said}}}}}"#);
+    let nobody = HttpClient::new(kernel.url());
+    for (client, code) in [(&nobody, 1002), (&hasty, 1003)] {
+        let modern = Envelope::new(&extension).request(&json!(7), "tools/list", json!({}));
+        for answer in [client.post(legacy.clone()).await, client.put(&modern).await] {
+            assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+            assert!(challenge(&answer).starts_with("Bearer"));
+            let told: Value = serde_json::from_str(&answer.text().await).unwrap();
+            assert_eq!(told["error"]["code"], code, "{told}");
+            assert_eq!(told["error"]["data"]["_mgp"]["retryable"], false, "{told}");
+            assert!(!told["id"].is_null(), "{told}");
+        }
+        let plain = client.post(initialize(NEWEST, "{}")).await.text().await;
+        assert!(
+            plain.contains("-32600") && !plain.contains("_mgp"),
+            "{plain}"
+        );
+    }
+}
+
+/// Each change of the agents is in the audit log, with the agent and without its token.
+#[tokio::test]
+async fn changes_of_agents_are_written_down() {
+    let kernel = kernel().await;
+    let made = kernel
+        .mgp_json(&["agents", "add", "alice", "--expires", "1h"])
+        .await;
+    let new = kernel
+        .mgp_json(&["agents", "token", "alice", "--rotate"])
+        .await;
+    kernel.mgp_json(&["agents", "remove", "alice"]).await;
+    let log = kernel.mgp(&["audit", "tail", "--json"]).await;
+    let log = String::from_utf8_lossy(&log.stdout).into_owned();
+    for what in ["added", "renewed", "removed"] {
+        let wanted = format!("dev.cloto.mgp.agent_{what}");
+        let line = log.lines().find(|line| line.contains(&wanted));
+        let line = line.unwrap_or_else(|| panic!("no {wanted} in {log}"));
+        assert!(
+            line.contains("agent.alice") && line.contains(r#""operator""#),
+            "{line}"
+        );
+    }
+    for secret in [&made["token"], &new["token"]] {
+        assert!(!log.contains(secret.as_str().unwrap()), "{log}");
+    }
+}
+
 /// A removed agent is out at once: its session, its stream, its call, what it listens to, its parked
 /// call and its task end; an agent beside it is none the worse.
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What MGP adds to MCP, with real processes: who may do what, and what was done.
 
+#![allow(clippy::unwrap_used)]
+
 mod access;
 mod approvals;
 mod audit;
@@ -21,4 +23,5 @@ mod retries;
 mod revokes;
 mod scene;
 mod security;
+mod users;
 mod validators;

@@ -82,9 +82,9 @@ impl Issuer {
                     }
                     _ => Value::Null,
                 };
-                let (status, body) = match body {
-                    Value::Null => ("404 Not Found", String::new()),
-                    body => ("200 OK", body.to_string()),
+                let (status, body) = match body.is_null() {
+                    true => ("404 Not Found", String::new()),
+                    false => ("200 OK", body.to_string()),
                 };
                 let len = body.len();
                 let answer = format!(

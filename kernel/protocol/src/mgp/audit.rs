@@ -101,6 +101,12 @@ impl EventType {
     /// A server's own words of what it did; what they say is in the details.
     pub const SERVER_REPORTED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.server_reported"));
+    /// A new agent and its token.
+    pub const AGENT_ADDED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_added"));
+    /// An agent has another token; the one before is good for nothing.
+    pub const AGENT_RENEWED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_renewed"));
+    /// An agent has no token any more, and what it had under way ends.
+    pub const AGENT_REMOVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_removed"));
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.

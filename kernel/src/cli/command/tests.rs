@@ -24,8 +24,9 @@ fn commands_are_read() {
     assert!(matches!(
         stdio.command,
         Command::Stdio(Stdio {
-            agent,
-            server: Some(_)
+            agent: Some(agent),
+            server: Some(_),
+            of: None,
         }) if agent == "me"
     ));
     let add = typed("mgp agents add alice --expires 30d").unwrap().command;

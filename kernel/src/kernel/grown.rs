@@ -1,0 +1,378 @@
+//! The parts of a kernel, put together: first what stands for its whole life, then what answers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+
+use mgp_actors::access::{AccessActor, AccessHandle, Books};
+use mgp_actors::agents::{Agents, AgentsActor, Reception};
+use mgp_actors::approvals::ApprovalsHandle;
+use mgp_actors::audit::AuditHandle;
+use mgp_actors::belongings::Belongings;
+use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_actors::directory::Directory;
+use mgp_actors::guard::{GuardActor, GuardHandle};
+use mgp_actors::mailbox::Mailbox;
+use mgp_actors::parked::ParkedCalls;
+use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::pins::PinsHandle;
+use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
+use mgp_actors::request::Routes;
+use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
+use mgp_actors::server::{Connector, ServerTable};
+use mgp_actors::stateless::Stateless;
+use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_actors::tasks::{Record, Tasks};
+use mgp_actors::time::unix_ms;
+use mgp_actors::validation::Validation;
+use mgp_engine::access::{Defaults, Table as AccessTable};
+use mgp_engine::catalog::{Catalog, Paging};
+use mgp_engine::cursor::CursorKey;
+use mgp_engine::health::HealthRules;
+use mgp_engine::risk::Caution;
+use mgp_engine::roster::Roster;
+use mgp_engine::seal::SealKey;
+use mgp_sync::Snapshot;
+use mgp_transports::http::client::Client;
+use mgp_transports::http::tls::Tls;
+use ractor::{Actor, ActorCell, SpawnErr};
+use tokio_util::sync::CancellationToken;
+
+use super::{DRAIN, Kept, hold};
+use crate::cli::UpOptions;
+use crate::config::KernelConfig;
+use crate::operator::Operator;
+use crate::pulse::Pulse;
+use crate::routes::Table;
+use crate::source::Source;
+use crate::tree::{ServerParts, TreeActor, TreeHandle};
+
+/// What a tree that has grown gives to the rest of the kernel.
+pub(super) struct Grown {
+    pub(super) tree: TreeHandle,
+    pub(super) guard: GuardHandle,
+    pub(super) reception: Reception,
+    pub(super) source: Arc<Source>,
+    pub(super) belongings: Arc<Belongings>,
+}
+
+/// Puts a kernel together.
+///
+/// # Errors
+/// An actor that cannot be started.
+pub(super) async fn grow(
+    options: &UpOptions,
+    kept: Kept,
+    closing: &CancellationToken,
+) -> Result<Grown, SpawnErr> {
+    let seal = kept.seal.clone();
+    let pillars = Pillars::raise(options, kept).await?;
+    let kernel = &options.loaded.kernel;
+    let mark = hold::hex(&hold::random::<16>());
+    let guard = guard(&mark).await?;
+    let connector = Arc::new(connector(mark, kernel.health));
+    let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
+    let tree = TreeActor {
+        parts: pillars.server_parts(&guard.0, &connector),
+        servers: pillars.servers.clone(),
+        source: source.clone(),
+        access: pillars.access.clone(),
+        closing: closing.clone(),
+        pillars: [pillars.cells.clone(), vec![guard.1]].concat(),
+    };
+    let tree = tree.grow(&options.loaded).await?;
+    let operator = pillars.operator(options, &tree, &source, closing);
+    let pulse = pulse(&pillars.servers, &pillars.directory, connector, closing);
+    let relay = pillars.relay(kernel, closing);
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
+    let reception = Reception {
+        agents: pillars.agents,
+        stateless: stateless(seal, &pillars.belongings, routes.clone()),
+        routes,
+        rostered: pillars.roster.rostered,
+        directory: pillars.directory,
+    };
+    Ok(Grown {
+        tree,
+        guard: guard.0,
+        reception,
+        source,
+        belongings: pillars.belongings,
+    })
+}
+
+/// What stands for the kernel's whole life: one that falls ends it.
+struct Pillars {
+    directory: Arc<Directory>,
+    servers: Arc<ServerTable>,
+    shown: Arc<Snapshot<Shown>>,
+    subscriptions: SubscriptionsHandle,
+    catalog: CatalogHandle,
+    agents: Agents,
+    access: AccessHandle,
+    approvals: ApprovalsHandle,
+    permissions: PermissionsHandle,
+    pins: PinsHandle,
+    audit: AuditHandle,
+    belongings: Arc<Belongings>,
+    roster: RosterHandle,
+    cells: Vec<ActorCell>,
+}
+
+impl Pillars {
+    async fn raise(options: &UpOptions, kept: Kept) -> Result<Self, SpawnErr> {
+        let kernel = &options.loaded.kernel;
+        let table = table(kernel, &kept.books);
+        let directory = Arc::new(Directory::new(table.clone()));
+        let servers = Arc::new(ServerTable::new(BTreeMap::new()));
+        let shown = Arc::new(Snapshot::new(nothing(kernel)));
+        let subscriptions = SubscriptionsActor {
+            directory: directory.clone(),
+            servers: Arc::new(OnceLock::from(servers.clone())),
+            shown: shown.clone(),
+        };
+        let (following, _) = Actor::spawn(None, subscriptions, ()).await?;
+        let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+        let access = AccessActor {
+            table: table.clone(),
+            directory: directory.clone(),
+            subscriptions: subscriptions.clone(),
+            audit: kept.audit.clone(),
+        };
+        let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
+        let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
+        let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
+        let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
+        let belongings = belongings(kernel, &directory, &tasks);
+        let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
+        let cells = vec![
+            following.get_cell(),
+            catalog.get_cell(),
+            agents.get_cell(),
+            access.get_cell(),
+            roster_cell,
+        ];
+        let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
+        let approvals = ApprovalsHandle::new(subscriptions.clone());
+        let audit = kept.audit;
+        let folder = options.data_dir.join("pins");
+        Ok(Self {
+            permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
+            pins: PinsHandle::new(folder, approvals.clone(), audit.clone(), servers.clone()),
+            catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
+            directory,
+            servers,
+            shown,
+            subscriptions,
+            agents,
+            access,
+            approvals,
+            audit,
+            belongings,
+            roster,
+            cells,
+        })
+    }
+
+    fn server_parts(&self, guard: &GuardHandle, connector: &Arc<Connector>) -> ServerParts {
+        ServerParts {
+            catalog: self.catalog.clone(),
+            subscriptions: self.subscriptions.clone(),
+            directory: self.directory.clone(),
+            guard: guard.clone(),
+            connector: connector.clone(),
+            permissions: self.permissions.clone(),
+            pins: self.pins.clone(),
+            audit: self.audit.clone(),
+        }
+    }
+
+    fn operator(
+        &self,
+        options: &UpOptions,
+        tree: &TreeHandle,
+        source: &Arc<Source>,
+        closing: &CancellationToken,
+    ) -> Arc<Operator> {
+        Arc::new(Operator {
+            servers: self.servers.clone(),
+            shown: self.shown.clone(),
+            directory: self.directory.clone(),
+            audit: self.audit.clone(),
+            approvals: self.approvals.clone(),
+            permissions: self.permissions.clone(),
+            tree: tree.clone(),
+            data_dir: options.data_dir.clone(),
+            source: source.clone(),
+            roster: self.roster.clone(),
+            closing: closing.clone(),
+        })
+    }
+
+    fn relay(&self, kernel: &KernelConfig, closing: &CancellationToken) -> Arc<Relay> {
+        Arc::new(Relay {
+            shown: self.shown.clone(),
+            servers: self.servers.clone(),
+            access: self.access.clone(),
+            sifted: SiftedLists::default(),
+            approvals: self.approvals.clone(),
+            permissions: self.permissions.clone(),
+            pins: self.pins.clone(),
+            subscriptions: self.subscriptions.clone(),
+            directory: self.directory.clone(),
+            agents: self.agents.clone(),
+            tasks: self.belongings.tasks.clone(),
+            rates: Rates::new(kernel.rates),
+            validation: Validation::default(),
+            confirmation: confirmation(kernel),
+            audit: self.audit.clone(),
+            closing: closing.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        })
+    }
+}
+
+/// What ends every child when the kernel dies, itself one of the pillars.
+async fn guard(mark: &str) -> Result<(GuardHandle, ActorCell), SpawnErr> {
+    let guard = GuardActor {
+        exe: "/proc/self/exe".into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    };
+    let (guard, _) = Actor::spawn(None, guard, ()).await?;
+    let cell = guard.get_cell();
+    Ok((GuardHandle::new(Mailbox::new(guard)), cell))
+}
+
+fn pulse(
+    servers: &Arc<ServerTable>,
+    directory: &Arc<Directory>,
+    connector: Arc<Connector>,
+    closing: &CancellationToken,
+) -> Arc<Pulse> {
+    Arc::new(Pulse {
+        servers: servers.clone(),
+        directory: directory.clone(),
+        connector,
+        closing: closing.clone(),
+    })
+}
+
+/// What calls are decided by before the configuration is in force.
+fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
+    let defaults = Defaults {
+        kernel: kernel.access.default_policy,
+        servers: HashMap::new(),
+    };
+    let (grants, authority) = (books.grants(), books.authority());
+    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
+    Arc::new(Snapshot::new(table))
+}
+
+/// How a person's yes is had.
+fn confirmation(kernel: &KernelConfig) -> Confirmation {
+    let asked = &kernel.confirmation;
+    Confirmation {
+        caution: Caution {
+            confirm_moderate: asked.moderate,
+        },
+        patience: asked.timeout,
+        operator_queue: asked.operator_queue,
+    }
+}
+
+/// What is offered before any server is connected.
+fn nothing(kernel: &KernelConfig) -> Shown {
+    let size = kernel.lists.page_size.try_into();
+    Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: size.unwrap_or(NonZeroUsize::MIN),
+            key: CursorKey::new(hold::random()),
+        })),
+        peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+    }
+}
+
+fn connector(mark: String, health: HealthRules) -> Connector {
+    Connector {
+        client: Client::new(Tls::system()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        mark,
+        folder: hold::folder(),
+        drain: DRAIN,
+        hurry: OnceLock::new(),
+        health,
+    }
+}
+
+/// What merges what servers offer.
+fn showing(shown: &Arc<Snapshot<Shown>>, directory: &Arc<Directory>) -> CatalogActor {
+    CatalogActor {
+        shown: shown.clone(),
+        directory: directory.clone(),
+    }
+}
+
+/// Where agents have things under way.
+fn belongings(
+    kernel: &KernelConfig,
+    directory: &Arc<Directory>,
+    tasks: &Arc<Tasks>,
+) -> Arc<Belongings> {
+    Arc::new(Belongings {
+        directory: directory.clone(),
+        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        tasks: tasks.clone(),
+        sessions: OnceLock::new(),
+    })
+}
+
+/// Who has a token, and who keeps it.
+async fn roster(
+    options: &UpOptions,
+    before: Roster,
+    belongings: &Arc<Belongings>,
+    audit: &AuditHandle,
+) -> Result<(RosterHandle, ActorCell), SpawnErr> {
+    let rostered = Rostered::new(before);
+    let actor = RosterActor {
+        file: hold::roster_file(&options.data_dir),
+        rostered: rostered.clone(),
+        belongings: belongings.clone(),
+        audit: audit.clone(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, ()).await?;
+    let cell = actor.get_cell();
+    Ok((RosterHandle::new(Mailbox::new(actor), rostered), cell))
+}
+
+fn tasks(
+    options: &UpOptions,
+    seal: &SealKey,
+    before: Vec<Record>,
+    directory: &Arc<Directory>,
+) -> Arc<Tasks> {
+    let folder = hold::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(hold::random());
+    let patience = options.loaded.kernel.questions.answer_timeout;
+    Tasks::new(
+        seal.clone(),
+        boot,
+        patience,
+        folder,
+        before,
+        directory.clone(),
+    )
+}
+
+fn stateless(seal: SealKey, belongings: &Belongings, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+    let tasks = belongings.tasks.clone();
+    Arc::new(Stateless {
+        routes,
+        parked: belongings.parked.clone(),
+        seal,
+        boot: tasks.boot(),
+        tasks,
+    })
+}

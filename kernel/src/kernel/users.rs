@@ -1,0 +1,87 @@
+//! Whom the socket lets in: its owner, and the users of this machine who are agents by configuration.
+
+use std::collections::{BTreeMap, HashMap};
+
+use mgp_protocol::ids::AgentId;
+use nix::unistd::{User, geteuid};
+
+/// Who is who by the system's numbers.
+#[derive(Debug, Clone)]
+pub(super) struct Users {
+    owner: u32,
+    agents: HashMap<u32, AgentId>,
+}
+
+/// Somebody who is let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Visitor {
+    /// The kernel's own user: the operator.
+    Owner,
+    /// Another user.
+    Agent(AgentId),
+}
+
+impl Users {
+    /// Looks up the users that are named.
+    ///
+    /// # Errors
+    /// In words: nobody is called so, or it is the owner, who is the operator already.
+    pub(super) fn look_up(named: &BTreeMap<String, AgentId>) -> Result<Self, String> {
+        let owner = geteuid().as_raw();
+        let mut agents = HashMap::new();
+        for (name, agent) in named {
+            let uid = number(name).ok_or_else(|| {
+                format!("`users` in [socket] names {name:?}, and this machine has no such user")
+            })?;
+            if uid == owner {
+                return Err(format!(
+                    "`users` in [socket] names {name:?}, who runs this kernel and is its operator"
+                ));
+            }
+            if agents.insert(uid, agent.clone()).is_some() {
+                return Err(format!("`users` in [socket] names the user {uid} twice"));
+            }
+        }
+        Ok(Self { owner, agents })
+    }
+
+    /// True when somebody besides the owner is let in.
+    pub(super) fn has_others(&self) -> bool {
+        !self.agents.is_empty()
+    }
+
+    /// Who this is; nobody who is not named.
+    pub(super) fn visitor(&self, uid: u32) -> Option<Visitor> {
+        match uid == self.owner {
+            true => Some(Visitor::Owner),
+            false => self.agents.get(&uid).cloned().map(Visitor::Agent),
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u32> {
+    let named = User::from_name(name).ok().flatten();
+    named
+        .map(|user| user.uid.as_raw())
+        .or_else(|| name.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_and_the_named_are_let_in() {
+        let own = geteuid().as_raw();
+        let (one, other) = (own.wrapping_add(1), own.wrapping_add(2));
+        let alice = AgentId::parse("alice").unwrap();
+        let named = |name: String| BTreeMap::from([(name, alice.clone())]);
+        let users = Users::look_up(&named(one.to_string())).unwrap();
+        assert!(users.has_others());
+        assert_eq!(users.visitor(own), Some(Visitor::Owner));
+        assert_eq!(users.visitor(one), Some(Visitor::Agent(alice.clone())));
+        assert_eq!(users.visitor(other), None);
+        assert!(Users::look_up(&named(own.to_string())).is_err());
+        assert!(Users::look_up(&named("nobody is called so".into())).is_err());
+    }
+}

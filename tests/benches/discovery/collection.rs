@@ -1,0 +1,76 @@
+//! The tools and the tasks, as they lie on disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use mgp_engine::index::{Draft, Index, Shelf};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::security::RiskLevel;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::means::Means;
+
+#[derive(Deserialize)]
+pub(crate) struct Tool {
+    pub(crate) server_id: String,
+    pub(crate) server_description: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    #[serde(rename = "inputSchema")]
+    pub(crate) schema: Value,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Task {
+    pub(crate) query: String,
+    pub(crate) steps: Vec<String>,
+    /// The names of the tools that people found were needed.
+    pub(crate) gold: Vec<String>,
+}
+
+pub(crate) struct Collection {
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) tasks: Vec<Task>,
+}
+
+impl Collection {
+    pub(crate) fn read(folder: &Path) -> io::Result<Self> {
+        let file = |name| fs::read_to_string(folder.join(name));
+        Ok(Self {
+            tools: serde_json::from_str(&file("tools.json")?)?,
+            tasks: serde_json::from_str(&file("tasks.json")?)?,
+        })
+    }
+
+    /// All its tools with all their vectors.
+    pub(crate) fn index(&self, means: &mut Means<'_>) -> Index {
+        let shelves = self.shelves("", |tool| tool.description.clone());
+        shelves.into_iter().fold(Index::default(), |index, shelf| {
+            index.with(Arc::new(shelf.with_vectors(&mut |text| means.known(text))))
+        })
+    }
+
+    /// Its servers, under other names and with descriptions told anew.
+    pub(crate) fn shelves(&self, suffix: &str, tell: impl Fn(&Tool) -> String) -> Vec<Shelf> {
+        let mut servers: BTreeMap<&str, Vec<&Tool>> = BTreeMap::new();
+        for tool in &self.tools {
+            servers.entry(&tool.server_id).or_default().push(tool);
+        }
+        let shelf = |(id, tools): (&str, Vec<&Tool>)| {
+            let server = ServerId::new(format!("{id}{suffix}"));
+            let drafts = tools.iter().map(|tool| draft(&server, tool, tell(tool)));
+            Shelf::new(&server, &tools[0].server_description, drafts.collect())
+        };
+        servers.into_iter().map(shelf).collect()
+    }
+}
+
+fn draft(server: &ServerId, tool: &Tool, description: String) -> Draft {
+    let raw = json!({"name": tool.name, "description": description, "inputSchema": tool.schema});
+    let (name, raw) = (Arc::from(tool.name.as_str()), Arc::from(raw.to_string()));
+    Draft::read(server, &name, &raw, None, RiskLevel::Moderate)
+}

@@ -1,0 +1,58 @@
+//! The vectors of texts, each made once.
+
+use std::collections::HashMap;
+
+use mgp_embedding::Embedder;
+use mgp_engine::index::{Request, Text, Vector};
+
+pub(crate) struct Means<'a> {
+    model: &'a Embedder,
+    texts: HashMap<[u8; 32], Vector>,
+    requests: HashMap<String, Vec<Vector>>,
+}
+
+impl<'a> Means<'a> {
+    pub(crate) fn new(model: &'a Embedder) -> Self {
+        Self {
+            model,
+            texts: HashMap::new(),
+            requests: HashMap::new(),
+        }
+    }
+
+    /// As the kernel makes them: one text at a time.
+    pub(crate) fn known(&mut self, text: &Text) -> Option<Vector> {
+        let make = || Vector::of(&self.model.embed(&text.text).expect("a vector"));
+        let vector = self
+            .texts
+            .entry(text.hash)
+            .or_insert_with(|| make().expect("a direction"));
+        Some(vector.clone())
+    }
+
+    /// What is known without the model.
+    pub(crate) fn all(&self) -> Vec<Vector> {
+        let mut all: Vec<_> = self.texts.iter().collect();
+        all.sort_by_key(|(hash, _)| **hash);
+        all.into_iter().map(|(_, vector)| vector.clone()).collect()
+    }
+
+    pub(crate) fn of(&mut self, text: &str) -> Vec<Vector> {
+        if !self.requests.contains_key(text) {
+            self.requests
+                .insert(text.to_owned(), meanings(self.model, text));
+        }
+        self.requests[text].clone()
+    }
+}
+
+/// The vectors that a search for this text wants.
+pub(crate) fn meanings(model: &Embedder, text: &str) -> Vec<Vector> {
+    let request = Request::read(text).expect("a request");
+    let texts: Vec<&str> = request.meanings().iter().map(String::as_str).collect();
+    let vectors = model.embed_all(&texts).expect("vectors");
+    let vectors = vectors
+        .iter()
+        .map(|vector| Vector::of(vector).expect("a direction"));
+    vectors.collect()
+}
