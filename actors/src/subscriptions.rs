@@ -160,7 +160,8 @@ impl Actor for SubscriptionsActor {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
                 // It may have been closed since it was asked for.
                 if !self.hears_of(who, &server) {
-                    return Ok(reply.send(Err(Refusal::UnknownResource(uri))));
+                    reply.send(Err(Refusal::UnknownResource(uri)));
+                    return Ok(());
                 }
                 match state.engine.subscribe(who, &server, &uri) {
                     Ok(effect) => self.perform(state, effect, Some(reply)),
