@@ -23,6 +23,7 @@ pub use self::state::AccessState;
 use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::mailbox::{Letter, Mailbox, Reply};
+use crate::subscriptions::SubscriptionsHandle;
 
 /// What a decision is made on.
 #[derive(Debug)]
@@ -39,7 +40,8 @@ pub struct Ledger<'a> {
     pub fresh: GrantId,
 }
 
-/// Makes a decision: what is to be recorded, nothing perhaps.
+/// Makes a decision: what is to be recorded, nothing perhaps. Each change is one entry of the journal,
+/// which is on disk whole or not at all: what must not hold by half is one change.
 pub type Decide = Box<dyn FnOnce(&Ledger<'_>) -> Result<Vec<Change>, Refusal> + Send>;
 /// Looks something up.
 pub type Look = Box<dyn FnOnce(&Ledger<'_>) + Send>;
@@ -175,6 +177,8 @@ pub struct AccessActor {
     pub table: Arc<Snapshot<Table>>,
     /// Who is told when what they see changes.
     pub directory: Arc<Directory>,
+    /// What ends where it is closed.
+    pub subscriptions: SubscriptionsHandle,
     /// Where decisions are written down.
     pub audit: AuditHandle,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::catalog::View;
 use mgp_engine::levels::Level;
-use mgp_engine::tasks::TaskRef;
+use mgp_engine::tasks::{Named, TaskRef};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
@@ -71,7 +71,7 @@ pub enum Outward {
         /// `_meta` of all it hears, as JSON text: names the subscription.
         tag: Box<str>,
         /// The tasks it wants to hear of, and what its client calls them.
-        tasks: Vec<(TaskRef, String)>,
+        tasks: Vec<(Named, String)>,
     },
 }
 
@@ -156,7 +156,7 @@ impl Agent {
         request: &Request,
         wanted: &Filter,
         tag: &str,
-        tasks: Vec<(TaskRef, String)>,
+        tasks: Vec<(Named, String)>,
     ) -> Arc<Self> {
         let caller = &request.caller;
         let outward = Outward::Listening {
@@ -190,14 +190,14 @@ impl Agent {
         }
     }
 
-    /// What its client calls a task it wants to hear of; `None` when it does not.
+    /// A task it wants to hear of, and what its client calls it; `None` when it does not.
     #[must_use]
-    pub fn follows_task(&self, task: &TaskRef) -> Option<&str> {
+    pub fn follows_task(&self, task: &TaskRef) -> Option<(&Named, &str)> {
         let Outward::Listening { tasks, .. } = &self.outward else {
             return None;
         };
-        let found = tasks.iter().find(|(wanted, _)| wanted == task);
-        found.map(|(_, id)| id.as_str())
+        let found = tasks.iter().find(|(wanted, _)| wanted.task == *task);
+        found.map(|(named, id)| (named, id.as_str()))
     }
 
     /// Who it is, as the door knows.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mgp_engine::access::Table;
 use mgp_engine::catalog::{Kind, View};
 use mgp_engine::levels::Level;
-use mgp_engine::tasks::TaskRef;
+use mgp_engine::tasks::{Named, TaskRef};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -93,10 +93,14 @@ impl Directory {
         move |caller| table.opens(&caller.identity(), &server, now)
     }
 
-    /// Judges whether a caller knows of the server right now.
-    fn seeing(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
-        let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
-        move |caller| table.sees(&caller.identity(), &server, now)
+    /// Judges whether a caller may call the tool of a task right now.
+    fn calling(&self) -> impl Fn(&Caller, &Named) -> bool + use<> {
+        let (table, now) = (self.access.load(), unix_ms());
+        move |caller, Named { task, tool }| {
+            let identity = caller.identity();
+            let decision = table.decide(&identity, &task.server, Some(tool), now);
+            table.pass(&decision).is_some()
+        }
     }
 
     fn all(&self) -> Vec<Arc<Agent>> {
@@ -141,10 +145,10 @@ impl Directory {
 
     /// Tells those who listen for it how a task stands now, under the name each of them has for it.
     pub fn task_changed(&self, task: &TaskRef, params: &str) {
-        let sees = self.seeing(&task.server);
+        let may = self.calling();
         for agent in self.all() {
-            if let Some(id) = agent.follows_task(task)
-                && agent.caller().is_some_and(|caller| sees(caller))
+            if let Some((named, id)) = agent.follows_task(task)
+                && agent.caller().is_some_and(|caller| may(caller, named))
             {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {
@@ -159,14 +163,14 @@ impl Directory {
 
     /// Tells the clients of 2025-11-25 that were given a task how it stands now.
     pub fn task_status(&self, task: &TaskRef, params: &str) {
-        let sees = self.seeing(&task.server);
+        let may = self.calling();
         for agent in self.all() {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             if caller.version == Version::V2025_11_25
-                && sees(caller)
-                && let Some(id) = self.given.name(task, &caller.principal())
+                && let Some((named, id)) = self.given.name(task, &caller.principal())
+                && may(caller, &named)
             {
                 let mut splice = Splice::new(params);
                 if let Some(own) = member(params, "taskId") {

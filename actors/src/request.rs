@@ -121,8 +121,8 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// Takes note of a notification.
     fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
 
-    /// The tool of that name, as shown in the view.
-    fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>>;
+    /// The tool of that name, as shown in the view, when this caller may call it.
+    fn tool(&self, view: &View, name: &str, who: &Principal) -> Option<Arc<Tool>>;
 
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;

@@ -13,6 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::agent::Agent;
 use crate::approvals::own;
 use crate::catalog::Shown;
 use crate::directory::Directory;
@@ -42,6 +43,8 @@ pub enum SubscriptionsMsg {
     Back(ServerId),
     /// A server is not connected any more.
     Lost(ServerId),
+    /// Other things are open to agents from now on.
+    AccessChanged,
 }
 
 impl SubscriptionsHandle {
@@ -106,6 +109,12 @@ impl SubscriptionsHandle {
     pub fn server_lost(&self, server: &ServerId) {
         let _ = self.0.tell(SubscriptionsMsg::Lost(server.clone()));
     }
+
+    /// Other things are open to agents from now on: what is closed to one it does not follow any more,
+    /// not even when it is opened again.
+    pub fn access_changed(&self) {
+        let _ = self.0.remind(SubscriptionsMsg::AccessChanged);
+    }
 }
 
 /// What never changes.
@@ -149,6 +158,11 @@ impl Actor for SubscriptionsActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
+                // It may have been closed since it was asked for.
+                if !self.hears_of(who, &server) {
+                    reply.send(Err(Refusal::UnknownResource(uri)));
+                    return Ok(());
+                }
                 match state.engine.subscribe(who, &server, &uri) {
                     Ok(effect) => self.perform(state, effect, Some(reply)),
                     Err(full) => reply.send(Err(Refusal::Overloaded {
@@ -183,12 +197,25 @@ impl Actor for SubscriptionsActor {
                 }
             }
             SubscriptionsMsg::Lost(server) => state.engine.server_lost(&server),
+            SubscriptionsMsg::AccessChanged => {
+                let ended = state.engine.keep(|who, server| self.hears_of(who, server));
+                for effect in ended {
+                    self.perform(state, Some(effect), None);
+                }
+            }
         }
         Ok(())
     }
 }
 
 impl SubscriptionsActor {
+    /// Whether a connection may hear of a server's resources right now.
+    fn hears_of(&self, who: ConnectionId, server: &ServerId) -> bool {
+        let agent = self.directory.get(who);
+        let caller = agent.as_deref().and_then(Agent::caller);
+        *server == own() || caller.is_none_or(|caller| self.directory.opening(server)(caller))
+    }
+
     /// Tells the server; the agent that asked hears what it answered.
     fn perform(
         &self,

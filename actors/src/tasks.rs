@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::seal::{Purpose, SealKey};
-use mgp_engine::tasks::{Maker, Step, Task, TaskRef};
+use mgp_engine::tasks::{Maker, Named, Step, Task, TaskRef};
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;
@@ -62,6 +62,8 @@ pub struct Tasks {
 struct Kept {
     at: Number,
     server: ServerId,
+    /// The server's own name of the tool that was called.
+    tool: Box<str>,
     principal: String,
     /// What its client calls it.
     id: String,
@@ -77,6 +79,8 @@ struct Kept {
 pub struct LongCall {
     /// Whose tool it is.
     pub server: ServerId,
+    /// The server's own name of the tool.
+    pub tool: Box<str>,
     /// How long it may take as a call.
     pub after: Duration,
     /// How long its task is kept.
@@ -125,13 +129,13 @@ impl Tasks {
 
     /// What a client calls a task: the same each time.
     #[must_use]
-    pub fn name(&self, caller: &Caller, task: &TaskRef) -> String {
+    pub fn name(&self, caller: &Caller, task: &Named) -> String {
         self.seal.seal(Purpose::Task, &caller.principal(), task)
     }
 
     /// Which task a client means; `None` when it was given no such name.
     #[must_use]
-    pub fn find(&self, caller: &Caller, id: &str) -> Option<TaskRef> {
+    pub fn find(&self, caller: &Caller, id: &str) -> Option<Named> {
         let principal = caller.principal();
         self.seal.open(Purpose::Task, &principal, id).ok()
     }
@@ -167,8 +171,9 @@ impl Tasks {
         let ttl = u64::try_from(call.ttl.as_millis()).unwrap_or(u64::MAX);
         Kept {
             at,
-            id: self.name(caller, &reference(&call.server, at)),
+            id: self.name(caller, &named(&call.server, &call.tool, at)),
             server: call.server.clone(),
+            tool: call.tool.clone(),
             principal: caller.principal(),
             task: Mutex::new(Task::new(unix_ms(), ttl, POLL_MS)),
             errand: Some(errand),
@@ -302,7 +307,7 @@ impl Kept {
     /// A task of an earlier life: as it ended, or failed because the kernel did.
     fn of_before(tasks: &Tasks, record: Record) -> Self {
         let at = (record.boot, record.number);
-        let task = reference(&record.server, at);
+        let task = named(&record.server, &record.tool, at);
         let id = tasks.seal.seal(Purpose::Task, &record.principal, &task);
         let text = |json: &Option<Box<serde_json::value::RawValue>>| {
             json.as_ref().map_or(0, |json| json.get().len())
@@ -313,6 +318,7 @@ impl Kept {
             id,
             task: Mutex::new(record.task()),
             server: record.server,
+            tool: record.tool,
             principal: record.principal,
             errand: None,
             ended: Flag::default(),
@@ -321,7 +327,7 @@ impl Kept {
     }
 
     fn record(&self, task: &Task) -> Record {
-        Record::of(self.at, &self.server, &self.principal, task)
+        Record::of(self.at, (&self.server, &self.tool), &self.principal, task)
     }
 
     /// Looks whether the server asks something; true when that is news.
@@ -345,6 +351,13 @@ impl Kept {
 
     fn task(&self) -> MutexGuard<'_, Task> {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn named(server: &ServerId, tool: &str, at: Number) -> Named {
+    Named {
+        task: reference(server, at),
+        tool: tool.into(),
     }
 }
 

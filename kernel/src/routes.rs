@@ -107,8 +107,9 @@ impl Routes for Table {
         }
     }
 
-    fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>> {
-        self.relay.tool(view, name)
+    fn tool(&self, view: &View, name: &str, who: &Principal) -> Option<Arc<Tool>> {
+        let tool = self.relay.tool(view, name);
+        tool.filter(|tool| self.relay.may_call(who, tool))
     }
 
     fn welcome(&self, caller: Arc<Caller>) -> Answering {

@@ -293,6 +293,7 @@ impl AccessState {
         let before = std::mem::replace(&mut self.table, next.clone());
         actor.table.store(next.clone());
         actor.directory.access_changed(&before, &next);
+        actor.subscriptions.access_changed();
         self.set_alarm();
     }
 

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::answer::{json, refusal};
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::attempts::{Outlet, STREAM_QUEUE};
-use crate::request::{Outcome, answer_frame, answer_parts};
+use crate::request::{self, Outcome, answer_frame, answer_parts};
 use crate::stateless::{self, Arrival, Stated};
 use crate::trace::Trace;
 
@@ -91,9 +91,10 @@ fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<State
     mirror::check_version(&stated.version, given(mirror::VERSION))?;
     stated.check_version()?;
     mirrored.check(given)?;
+    let who = request::identity(&arrival.agent, arrival.operator);
     if arrival.method == "tools/call"
         && let Some(name) = &mirrored.name
-        && let Some(tool) = door.reception.routes.tool(&arrival.view, name)
+        && let Some(tool) = door.reception.routes.tool(&arrival.view, name, &who)
         && !tool.param_headers.is_empty()
     {
         let arguments = params.and_then(|params| member(params, "arguments"));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use mgp_engine::access::{Audience, Pass, Principal, Table, Told, told};
-use mgp_engine::catalog::{Form, Kind, Sifted, View};
+use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
 use mgp_engine::cursor::BadCursor;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, prompts, resources, tools};
@@ -96,6 +96,14 @@ impl Relay {
         }
     }
 
+    /// Whether this caller may call the tool, as far as access control goes.
+    #[must_use]
+    pub fn may_call(&self, who: &Principal, tool: &Tool) -> bool {
+        let table = self.access.table();
+        let decision = table.decide(who, &tool.server, Some(&tool.own_name), unix_ms());
+        table.pass(&decision).is_some()
+    }
+
     /// Whether the server as a whole is open to the caller.
     pub(super) fn opens(&self, caller: &Caller, server: &ServerId) -> bool {
         let table = self.access.table();
@@ -120,11 +128,12 @@ impl Relay {
                 let call: tools::Call<'_> = mcp::read(Some(params))?;
                 let name = text(call.name, "name")?;
                 let Some(tool) = catalog.tool(view, &name) else {
-                    return Ok(());
+                    return Err(self.absent(caller, name));
                 };
                 let unknown = not_granted(&name);
                 let admitted = self.admit(caller, &tool.server, Some(&tool.own_name), unknown);
-                admitted.map(|_| ()).map_err(|r| self.denied(r, true))
+                let permitted = admitted.and_then(|leave| self.permit(leave, &name, tool));
+                permitted.map(drop).map_err(|r| self.denied(r, true))
             }
             "prompts/get" => {
                 let get: prompts::Get<'_> = mcp::read(Some(params))?;

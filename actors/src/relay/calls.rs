@@ -113,7 +113,7 @@ impl Relay {
             },
         };
         let result = self.retrying(request, outgoing).await?;
-        match self.announced(request, &route.server, &result)? {
+        match self.announced(request, &route, &result)? {
             Some(task) => Ok(task),
             None => checks::result(&name, &route, result),
         }

@@ -78,7 +78,7 @@ impl Relay {
                 "nobody answered within {} s (`timeout_secs` in [confirmation])",
                 self.confirmation.patience.as_secs()
             ),
-            Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can                                 grant it with `mgp access grant`"
+            Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grant`"
                 .to_owned(),
         };
         let tool = name.to_owned();

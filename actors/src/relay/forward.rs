@@ -75,7 +75,7 @@ impl Relay {
         let caller = request.caller.version.era();
         let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
         if !as_task {
-            self.may_take_long(request, &link, outgoing.method);
+            self.may_take_long(request, &link, outgoing.tool);
         }
         match (caller, link.era(caller)) {
             (Era::Modern, Era::Legacy) if as_task => {

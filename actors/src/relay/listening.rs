@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_engine::tasks::{Maker, Named};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -84,7 +84,7 @@ impl Relay {
     }
 
     /// The tasks that are wanted; of names this client was not given it will not hear.
-    fn named(&self, request: &Request, wanted: &mut Filter) -> Vec<(TaskRef, String)> {
+    fn named(&self, request: &Request, wanted: &mut Filter) -> Vec<(Named, String)> {
         let named = std::mem::take(&mut wanted.task_ids);
         let tasks: Vec<_> = named
             .into_iter()
@@ -95,9 +95,10 @@ impl Relay {
     }
 
     /// Wants to hear of tasks that servers made.
-    fn follow_tasks(&self, tasks: &[(TaskRef, String)]) -> Followed {
+    fn follow_tasks(&self, tasks: &[(Named, String)]) -> Followed {
         let servers = self.servers.load();
-        let of_servers = tasks.iter().filter_map(|(task, _)| match &task.maker {
+        let tasks = tasks.iter().map(|(named, _)| &named.task);
+        let of_servers = tasks.filter_map(|task| match &task.maker {
             Maker::Modern { task: own } => Some((servers.get(&task.server)?.link()?, own.clone())),
             Maker::Legacy { .. } | Maker::Kernel { .. } => None,
         });

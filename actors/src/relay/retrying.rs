@@ -11,8 +11,8 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
 use mgp_protocol::splice::{Splice, quoted};
 
-use super::Relay;
 use super::forward::Outgoing;
+use super::{Relay, granting};
 use crate::audit::{by_agent, by_operator, event};
 use crate::link::Link;
 use crate::request::{Outcome, Request};
@@ -108,7 +108,9 @@ impl Relay {
             View::One(_) => own.to_owned(),
         };
         let tool = self.tool(view, &name)?;
-        if tool.server != *outgoing.server || !request.exchange.falls_back() {
+        // What the kernel itself would do under that name is no server's to ask for.
+        let own = granting::method(&request.caller, &name).is_some();
+        if own || tool.server != *outgoing.server || !request.exchange.falls_back() {
             return None;
         }
         let mut splice = Splice::new(outgoing.params);

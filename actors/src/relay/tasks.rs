@@ -4,14 +4,15 @@
 mod bridged;
 mod legacy;
 
-use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_engine::catalog::Tool;
+use mgp_engine::tasks::{Maker, Named, TaskRef};
 use mgp_protocol::dialect::Era;
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
+use super::access::Admitted;
 use super::forward::{Mirrored, Outgoing, along};
 use super::{Relay, required, text};
 use crate::link::Link;
@@ -37,14 +38,14 @@ impl Relay {
     /// [`Refusal::BadParams`] when the task is unknown, is another client's, or is forgotten.
     pub async fn get_task(&self, request: &Request) -> Outcome {
         let words::Get(about) = mcp::read(Some(required(request)?))?;
-        let task = self.meant(request, about.task_id)?;
-        match task.maker {
+        let named = self.meant(request, about.task_id)?;
+        match named.task.maker {
             Maker::Kernel { boot, number } => {
                 let shown = self.tasks.get((boot, number));
                 shown.ok_or_else(|| unknown(about.task_id))
             }
             Maker::Modern { .. } | Maker::Legacy { .. } => {
-                self.pass_task(request, &task, about.task_id).await
+                self.pass_task(request, &named, about.task_id).await
             }
         }
     }
@@ -55,8 +56,8 @@ impl Relay {
     /// As [`Self::get_task`].
     pub async fn update_task(&self, request: &Request) -> Outcome {
         let update: words::Update<'_> = mcp::read(Some(required(request)?))?;
-        let task = self.meant(request, update.task_id)?;
-        match task.maker {
+        let named = self.meant(request, update.task_id)?;
+        match named.task.maker {
             Maker::Kernel { boot, number } => {
                 let responses = update.input_responses.map_or("{}", RawValue::get);
                 match self.tasks.update((boot, number), responses) {
@@ -65,7 +66,7 @@ impl Relay {
                 }
             }
             Maker::Modern { .. } | Maker::Legacy { .. } => {
-                self.pass_task(request, &task, update.task_id).await
+                self.pass_task(request, &named, update.task_id).await
             }
         }
     }
@@ -76,33 +77,45 @@ impl Relay {
     /// As [`Self::get_task`].
     pub async fn cancel_task(&self, request: &Request) -> Outcome {
         let words::Cancel(about) = mcp::read(Some(required(request)?))?;
-        let task = self.meant(request, about.task_id)?;
-        match task.maker {
+        let named = self.meant(request, about.task_id)?;
+        match named.task.maker {
             Maker::Kernel { boot, number } => match self.tasks.cancel((boot, number)).await {
                 true => Ok(TAKEN.into()),
                 false => Err(unknown(about.task_id)),
             },
             Maker::Modern { .. } | Maker::Legacy { .. } => {
-                self.pass_task(request, &task, about.task_id).await
+                self.pass_task(request, &named, about.task_id).await
             }
         }
     }
 
     /// Which task a stateless client means.
-    fn meant(&self, request: &Request, id: &RawValue) -> Result<TaskRef, Refusal> {
+    fn meant(&self, request: &Request, id: &RawValue) -> Result<Named, Refusal> {
         knows_tasks(request)?;
         self.task(&request.caller, &text(id, "taskId")?)
             .ok_or_else(|| unknown(id))
     }
 
-    /// The task a client was given under this name; none of a server that is closed to it by now.
-    pub(super) fn task(&self, caller: &Caller, id: &str) -> Option<TaskRef> {
+    /// The task a client was given under this name; none of a tool that is closed to it by now.
+    pub(super) fn task(&self, caller: &Caller, id: &str) -> Option<Named> {
         let known = self.tasks.find(caller, id);
-        known.filter(|task| self.sees(caller, &task.server))
+        known.filter(|named| self.about(caller, named, Refusal::Cancelled).is_ok())
+    }
+
+    /// Leave to ask a server about a task: whoever may call the tool has it.
+    fn about<'a>(
+        &'a self,
+        caller: &Caller,
+        named: &'a Named,
+        unknown: Refusal,
+    ) -> Result<Admitted<'a>, Refusal> {
+        self.admit(caller, &named.task.server, Some(&named.tool), unknown)
     }
 
     /// Asks the server that made a task, under its own name for it.
-    async fn pass_task(&self, request: &Request, task: &TaskRef, id: &RawValue) -> Outcome {
+    async fn pass_task(&self, request: &Request, named: &Named, id: &RawValue) -> Outcome {
+        let leave = self.about(&request.caller, named, unknown(id))?;
+        let task = &named.task;
         let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
             return Err(unknown(id));
         };
@@ -113,7 +126,7 @@ impl Relay {
         let own_json = quoted(own);
         let outgoing = Outgoing {
             tool: None,
-            leave: None,
+            leave: Some(&leave),
             server: &task.server,
             method: &request.method,
             params: required(request)?,
@@ -139,7 +152,7 @@ impl Relay {
     pub(super) fn announced(
         &self,
         request: &Request,
-        server: &ServerId,
+        tool: &Tool,
         result: &[u8],
     ) -> Result<Option<bytes::Bytes>, Refusal> {
         if memchr::memmem::find(result, b"\"taskId\"").is_none() {
@@ -147,21 +160,19 @@ impl Relay {
         }
         if request.caller.version.era() == Era::Legacy {
             let result = std::str::from_utf8(result).unwrap_or_default();
-            return Ok(self.created(request, server, result)?.map(Into::into));
+            return Ok(self.created(request, tool, result)?.map(Into::into));
         }
         let Some((result, own)) = std::str::from_utf8(result).ok().and_then(own_id) else {
             return Ok(None);
         };
+        let server = &tool.server;
         let task = serde_json::from_str::<String>(own).unwrap_or_default();
         if task.len() > MAX_ID {
             return Err(Refusal::Broken(format!(
                 "server {server} names a task with more than {MAX_ID} bytes"
             )));
         }
-        let task = TaskRef {
-            server: server.clone(),
-            maker: Maker::Modern { task },
-        };
+        let task = named(tool, Maker::Modern { task });
         let mut splice = Splice::new(result);
         splice.replace(own, quoted(&self.tasks.name(&request.caller, &task)));
         Ok(Some(splice.finish().into_owned().into()))
@@ -169,18 +180,15 @@ impl Relay {
 
     /// A tool call may become a task of the kernel where its client knows tasks and its server makes
     /// none.
-    pub(super) fn may_take_long(&self, request: &Request, link: &Link, method: &str) {
-        let Some(attempts) = request.exchange.attempts() else {
+    pub(super) fn may_take_long(&self, request: &Request, link: &Link, tool: Option<&Tool>) {
+        let (Some(attempts), Some(tool)) = (request.exchange.attempts(), tool) else {
             return;
         };
         let limits = &link.limits;
-        if method == "tools/call"
-            && attempts.capabilities().tasks
-            && !limits.task_after.is_zero()
-            && !makes_tasks(link)
-        {
+        if attempts.capabilities().tasks && !limits.task_after.is_zero() && !makes_tasks(link) {
             attempts.may_take_long(LongCall {
                 server: link.server.clone(),
+                tool: (*tool.own_name).into(),
                 after: limits.task_after,
                 ttl: limits.task_ttl,
             });
@@ -215,6 +223,17 @@ fn own_id(result: &str) -> Option<(&str, &str)> {
     let announces = member(result, "resultType") == Some("\"task\"");
     let own = member(result, "taskId").filter(|_| announces)?;
     Some((result, own))
+}
+
+/// A task that a server made of a call of a tool.
+fn named(tool: &Tool, maker: Maker) -> Named {
+    Named {
+        task: TaskRef {
+            server: tool.server.clone(),
+            maker,
+        },
+        tool: (*tool.own_name).into(),
+    }
 }
 
 /// The same words for all, so that nothing is learned by trying.

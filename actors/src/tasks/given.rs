@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mgp_engine::tasks::TaskRef;
+use mgp_engine::tasks::{Named, TaskRef};
 
 /// Tasks remembered; of more the oldest leave their client's list.
 const MAX_GIVEN: usize = 10_000;
@@ -15,14 +15,14 @@ pub struct Given(Mutex<VecDeque<Entry>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
-    task: TaskRef,
+    task: Named,
     principal: String,
     id: String,
 }
 
 impl Given {
     /// A client was given a task under this name.
-    pub fn note(&self, task: TaskRef, principal: String, id: String) {
+    pub fn note(&self, task: Named, principal: String, id: String) {
         let entry = Entry {
             task,
             principal,
@@ -37,14 +37,14 @@ impl Given {
         }
     }
 
-    /// What this client calls a task; `None` when it was not given it.
+    /// A task as this client was given it, and what it calls it; `None` when it was not given it.
     #[must_use]
-    pub fn name(&self, task: &TaskRef, principal: &str) -> Option<String> {
+    pub fn name(&self, task: &TaskRef, principal: &str) -> Option<(Named, String)> {
         let given = self.entries();
         let found = given
             .iter()
-            .rfind(|entry| entry.task == *task && entry.principal == principal);
-        found.map(|entry| entry.id.clone())
+            .rfind(|entry| entry.task.task == *task && entry.principal == principal);
+        found.map(|entry| (entry.task.clone(), entry.id.clone()))
     }
 
     fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {

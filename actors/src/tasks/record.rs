@@ -23,6 +23,9 @@ pub struct Record {
     pub number: u64,
     /// Whose tool was called.
     pub server: ServerId,
+    /// The server's own name of the tool; records of before it was kept have none.
+    #[serde(default)]
+    pub tool: Box<str>,
     /// Who called.
     pub principal: String,
     /// When it began.
@@ -45,7 +48,7 @@ impl Record {
     /// What lasts of a task; one that has not ended is kept as `working`, whatever it waits for.
     pub(super) fn of(
         (boot, number): (u64, u64),
-        server: &ServerId,
+        (server, tool): (&ServerId, &str),
         principal: &str,
         task: &Task,
     ) -> Self {
@@ -58,6 +61,7 @@ impl Record {
             boot,
             number,
             server: server.clone(),
+            tool: tool.into(),
             principal: principal.to_owned(),
             created_ms: task.created_ms(),
             updated_ms: task.updated_ms(),
@@ -174,6 +178,7 @@ mod tests {
             boot: u64::MAX,
             number,
             server: ServerId::new("files"),
+            tool: "find".into(),
             principal: "ann@all".into(),
             created_ms: 1,
             updated_ms: 2,

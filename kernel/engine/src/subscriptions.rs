@@ -111,6 +111,20 @@ impl Subscriptions {
             .collect()
     }
 
+    /// Ends what is not kept: whether a connection may still hear of a server.
+    pub fn keep(&mut self, kept: impl Fn(ConnectionId, &ServerId) -> bool) -> Vec<Effect> {
+        let mut ended = Vec::new();
+        for (connection, own) in &mut self.by_connection {
+            let lost = own.extract_if(.., |(server, _)| !kept(*connection, server));
+            ended.extend(lost.map(|subject| (*connection, subject)));
+        }
+        self.by_connection.retain(|_, own| !own.is_empty());
+        ended
+            .into_iter()
+            .filter_map(|(connection, subject)| self.drop_follower(connection, subject))
+            .collect()
+    }
+
     fn drop_follower(&mut self, connection: ConnectionId, subject: Subject) -> Option<Effect> {
         self.total -= 1;
         let followers = self.by_subject.get_mut(&subject)?;
@@ -208,6 +222,19 @@ mod tests {
         assert_eq!(all.unsubscribe(A, &files(), "x"), None);
         assert_eq!(all.leave(B), [unsubscribed("x").unwrap()]);
         assert!(all.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_kept_ends_for_whom_it_is_not() {
+        let mut all = Subscriptions::default();
+        for (who, uri) in [(A, "x"), (B, "x"), (A, "y")] {
+            all.subscribe(who, &files(), uri).unwrap();
+        }
+        assert_eq!(all.keep(|_, _| true), []);
+        let ended = all.keep(|who, server| who == B || *server != files());
+        assert_eq!(ended, [unsubscribed("y").unwrap()]);
+        assert_eq!(all.followers(&files(), "x").collect::<Vec<_>>(), [B]);
+        assert_eq!(all.len(), 1);
     }
 
     #[test]

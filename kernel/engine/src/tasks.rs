@@ -14,13 +14,24 @@ pub use eras::{Payload, to_extension, to_legacy};
 /// Longest status message, in characters; what is longer is cut.
 pub const MESSAGE_MAX: usize = 1_000;
 
-/// Where a task lives: what its id, sealed, says to the kernel.
+/// Where a task lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRef {
     /// The server that works on it.
     pub server: ServerId,
     /// Who knows about it, and by which name.
     pub maker: Maker,
+}
+
+/// What a client's name for a task says, sealed: which it is, and what was called for it. Who may not
+/// call the tool any more has nothing to do with the task either.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Where it lives.
+    pub task: TaskRef,
+    /// The server's own name of the tool.
+    #[serde(default)]
+    pub tool: Box<str>,
 }
 
 /// Who made a task.

@@ -126,32 +126,33 @@ impl Pillars {
         let directory = Arc::new(Directory::new(table.clone()));
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
         let shown = Arc::new(Snapshot::new(nothing(kernel)));
-        let access = AccessActor {
-            table: table.clone(),
-            directory: directory.clone(),
-            audit: kept.audit.clone(),
-        };
-        let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
         let subscriptions = SubscriptionsActor {
             directory: directory.clone(),
             servers: Arc::new(OnceLock::from(servers.clone())),
             shown: shown.clone(),
         };
-        let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await?;
+        let (following, _) = Actor::spawn(None, subscriptions, ()).await?;
+        let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+        let access = AccessActor {
+            table: table.clone(),
+            directory: directory.clone(),
+            subscriptions: subscriptions.clone(),
+            audit: kept.audit.clone(),
+        };
+        let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
         let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let belongings = belongings(kernel, &directory, &tasks);
         let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
         let cells = vec![
-            subscriptions.get_cell(),
+            following.get_cell(),
             catalog.get_cell(),
             agents.get_cell(),
             access.get_cell(),
             roster_cell,
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
-        let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
         let approvals = ApprovalsHandle::new(subscriptions.clone());
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");

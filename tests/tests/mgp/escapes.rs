@@ -1,6 +1,8 @@
 //! Ways around the rules, tried by an agent that has a good token of its own; none of them leads
 //! anywhere.
 
+mod others;
+
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use mgp_tests::harness::agent::initialize;
@@ -42,7 +44,12 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let fixture = Program::fixture(&[]);
+        Self::with(&[]).await
+    }
+
+    /// The same, with servers that are told more.
+    async fn with(flags: &[&str]) -> Self {
+        let fixture = Program::fixture(flags);
         let config = format!(
             "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\n{}{}",
             fixture.entry("open"),

@@ -16,6 +16,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 /// Kills in all, and kernels side by side.
 const KILLS: usize = 1000;
 const KERNELS: usize = 8;
+/// Lives of a kernel on one folder: of more, each start reads and verifies what all before it wrote.
+const LIVES: usize = 25;
+/// The latest moment of a kill after the load began, in microseconds.
+const LATEST_US: u64 = 150_000;
 /// The kills end here on a machine that is too slow for all of them; how many there were is told.
 const PATIENCE: Duration = Duration::from_secs(225);
 /// Kills without which nothing is shown.
@@ -53,8 +57,31 @@ struct Lives {
     name: String,
     random: Random,
     places: BTreeMap<u64, Known>,
+    told: Told,
+}
+
+/// What happened in all.
+#[derive(Debug, Default)]
+struct Told {
     kills: usize,
     acknowledged: usize,
+    /// Kills with decisions under way, and how many decisions those were.
+    amid: usize,
+    open: usize,
+    /// Of those, decisions that were found to hold.
+    held: usize,
+}
+
+impl Told {
+    fn and(self, other: Self) -> Self {
+        Self {
+            kills: self.kills + other.kills,
+            acknowledged: self.acknowledged + other.acknowledged,
+            amid: self.amid + other.amid,
+            open: self.open + other.open,
+            held: self.held + other.held,
+        }
+    }
 }
 
 /// MGP-076, MGP-082: at random moments under a load of grants and revokes the kernel is killed. What
@@ -71,39 +98,55 @@ async fn no_kill_loses_or_halves_a_decision() {
             name: format!("kernel {number} of seed {seed}"),
             random: Random(seed.wrapping_mul(2 * number as u64 + 1) | 1),
             places: BTreeMap::new(),
-            kills: 0,
-            acknowledged: 0,
+            told: Told::default(),
         };
         lives.live(KILLS / KERNELS, until)
     });
-    let (mut kills, mut acknowledged) = (0, 0);
-    for lives in join_all(all).await {
-        kills += lives.0;
-        acknowledged += lives.1;
-    }
-    println!("{kills} kills, {acknowledged} decisions acknowledged, none lost");
-    assert!(kills >= FEWEST, "only {kills} kills");
-    assert!(acknowledged > FEWEST, "hardly a decision was acknowledged");
+    let began = Instant::now();
+    let all = join_all(all).await.into_iter();
+    let told = all.fold(Told::default(), Told::and);
+    println!(
+        "{} kills in {} s, {} of them amid {} decisions, of which {} hold; {} decisions acknowledged before, none lost",
+        told.kills,
+        began.elapsed().as_secs(),
+        told.amid,
+        told.open,
+        told.held,
+        told.acknowledged,
+    );
+    assert!(told.kills >= FEWEST, "only {told:?}");
+    assert!(
+        told.acknowledged > 0 && told.amid > 0,
+        "hardly any load: {told:?}"
+    );
 }
 
 impl Lives {
-    async fn live(mut self, kills: usize, until: Instant) -> (usize, usize) {
-        let mut kernel = Kernel::with_config(QUIET).await;
-        while self.kills < kills && Instant::now() < until {
-            self.load(&kernel).await;
-            let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
-            self.kills += 1;
-            kernel = Kernel::again(folder).await;
-            self.hold(&kernel).await;
+    async fn live(mut self, kills: usize, until: Instant) -> Told {
+        let is_over = |told: &Told| told.kills >= kills || Instant::now() >= until;
+        while !is_over(&self.told) {
+            self.places.clear();
+            let mut kernel = Kernel::with_config(QUIET).await;
+            let mut owner = Owner::at(&kernel.socket()).await;
+            for _ in 0..LIVES {
+                self.load(owner).await;
+                let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+                self.told.kills += 1;
+                kernel = Kernel::again(folder).await;
+                owner = Owner::at(&kernel.socket()).await;
+                self.hold(&mut owner).await;
+                if is_over(&self.told) {
+                    break;
+                }
+            }
+            audited(&kernel, &self.name).await;
         }
-        audited(&kernel, &self.name).await;
-        (self.kills, self.acknowledged)
+        self.told
     }
 
     /// Grants and revokes until a random moment, which is the kernel's last.
-    async fn load(&mut self, kernel: &Kernel) {
-        let mut owner = Owner::at(&kernel.socket()).await;
-        let moment = Duration::from_millis(self.random.next(80));
+    async fn load(&mut self, mut owner: Owner) {
+        let moment = Duration::from_micros(self.random.next(LATEST_US));
         let load = async {
             let mut asked: BTreeMap<u64, (u64, Option<String>)> = BTreeMap::new();
             loop {
@@ -124,6 +167,10 @@ impl Lives {
             }
         };
         let _ = tokio::time::timeout(moment, load).await;
+        let open = self.places.values().filter(|known| known.open.is_some());
+        let open = open.count();
+        self.told.open += open;
+        self.told.amid += usize::from(open > 0);
     }
 
     /// A grant, a denial, or a revoke of this entry.
@@ -158,13 +205,13 @@ impl Lives {
         let id = |wanted| (wanted, result["grant_id"].as_str().unwrap().to_owned());
         known.acknowledged = wanted.map(id);
         known.open = None;
-        self.acknowledged += 1;
+        self.told.acknowledged += 1;
     }
 
     /// Holds what is there against what is known.
-    async fn hold(&mut self, kernel: &Kernel) {
-        let mut agent = owner(kernel).await;
-        let listed = agent.request("mgp/access/list", json!({})).await.result();
+    async fn hold(&mut self, owner: &mut Owner) {
+        owner.ask("mgp/access/list", &json!({})).await;
+        let listed = owner.answer().await["result"].clone();
         let mut there: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
         for entry in listed["entries"].as_array().unwrap() {
             let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
@@ -204,8 +251,9 @@ impl Lives {
                 "{}: {place} is {found:?} and was acknowledged as {:?} after {} kills",
                 self.name,
                 known.acknowledged,
-                self.kills,
+                self.told.kills,
             );
+            self.told.held += usize::from(as_asked && !as_before);
             known.acknowledged = found;
         }
         assert!(

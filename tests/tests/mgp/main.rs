@@ -21,6 +21,7 @@ mod oauth;
 mod permissions;
 mod pins;
 mod retries;
+mod revokes;
 mod scene;
 mod security;
 mod users;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mgp_engine::tasks::{Maker, Status, TaskRef, to_legacy};
+use mgp_engine::catalog::Tool;
+use mgp_engine::tasks::{Maker, Status, to_legacy};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
 use mgp_protocol::mcp::meta::RELATED_TASK;
 use mgp_protocol::refusal::Refusal;
@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 use super::super::Relay;
 use super::super::forward::{Mirrored, Outgoing, of_peer, send};
 use super::super::rounds::{Needs, ask};
-use super::{MAX_ID, own_id};
-use crate::link::Link;
+use super::{MAX_ID, named, own_id};
+use crate::link::{Leave, Link};
 use crate::request::{Caller, Outcome, Request};
 
 /// How often a server is asked after a task whose result a client waits for: as it wishes, between
@@ -40,6 +40,8 @@ pub(super) const UNLISTED: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}
 struct Bridged<'a> {
     request: &'a Request,
     link: &'a Arc<Link>,
+    /// Asked again before each thing that is said to the server.
+    leave: &'a dyn Leave,
     own: &'a str,
     id: &'a str,
 }
@@ -50,12 +52,13 @@ impl Relay {
         &self,
         request: &Request,
         link: &Arc<Link>,
-        own: &str,
-        id: &str,
+        leave: &dyn Leave,
+        (own, id): (&str, &str),
     ) -> Outcome {
         let task = Bridged {
             request,
             link,
+            leave,
             own,
             id,
         };
@@ -85,7 +88,7 @@ impl Relay {
         let params = self.stamped(task.request, task.link, &params, true);
         let outgoing = Outgoing {
             tool: None,
-            leave: None,
+            leave: Some(task.leave),
             server: &task.link.server,
             method,
             params: &params,
@@ -173,23 +176,20 @@ impl Relay {
     pub(super) fn created_here(
         &self,
         caller: &Caller,
-        server: &ServerId,
+        tool: &Tool,
         result: &str,
     ) -> Result<Option<String>, Refusal> {
         let Some((result, own)) = own_id(result) else {
             return Ok(None);
         };
         let own = serde_json::from_str::<String>(own).unwrap_or_default();
-        let broken = |why: &str| Refusal::Broken(format!("server {server} {why}"));
+        let broken = |why: &str| Refusal::Broken(format!("server {} {why}", tool.server));
         if own.len() > MAX_ID {
             return Err(broken(&format!(
                 "names a task with more than {MAX_ID} bytes"
             )));
         }
-        let task = TaskRef {
-            server: server.clone(),
-            maker: Maker::Modern { task: own },
-        };
+        let task = named(tool, Maker::Modern { task: own });
         let shown = to_legacy(result, &self.tasks.name(caller, &task));
         let shown = shown.ok_or_else(|| broken("announces a task without a status"))?;
         let shown = era::to_legacy_result(&shown, caller.version);

@@ -9,7 +9,6 @@ use mgp_engine::catalog::{Tool, View};
 use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::RELATED_TASK;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
@@ -20,7 +19,7 @@ use serde_json::value::RawValue;
 use super::super::forward::{Mirrored, Outgoing, along, send, shown};
 use super::super::{Relay, progress_token, required, text};
 use super::bridged::UNLISTED;
-use super::{knows_tasks, unknown};
+use super::{knows_tasks, named, unknown};
 use crate::link::Link;
 use crate::request::{Caller, Outcome, Request};
 use crate::tasks::LongCall;
@@ -51,7 +50,9 @@ impl Relay {
         let about: words::About<'_> = mcp::read(Some(params))?;
         let id = text(about.task_id, "taskId")?;
         let missing = || unknown(about.task_id);
-        let task = self.task(&request.caller, &id).ok_or_else(missing)?;
+        let named = self.task(&request.caller, &id).ok_or_else(missing)?;
+        let leave = self.about(&request.caller, &named, missing())?;
+        let task = &named.task;
         let (era, own) = match &task.maker {
             Maker::Legacy { task: own } => (Era::Legacy, own),
             Maker::Modern { task: own } => (Era::Modern, own),
@@ -60,7 +61,7 @@ impl Relay {
         let link = self.link(request, &task.server).await?;
         link.peer_in(era).ok_or_else(missing)?;
         if era == Era::Modern {
-            return self.bridged_task(request, &link, own, &id).await;
+            return self.bridged_task(request, &link, &leave, (own, &id)).await;
         }
         if &*request.method == "tasks/result" {
             request.exchange.take_time();
@@ -69,7 +70,7 @@ impl Relay {
         let own_json = quoted(own);
         let outgoing = Outgoing {
             tool: None,
-            leave: None,
+            leave: Some(&leave),
             server: &task.server,
             method: &request.method,
             params,
@@ -92,14 +93,15 @@ impl Relay {
         if links.is_empty() {
             return Err(Refusal::UnknownMethod("tasks/list".into()));
         }
-        let principal = request.caller.principal();
-        let lists = links.iter().map(|link| self.tasks_of(link, &principal));
+        let caller = &request.caller;
+        let lists = links.iter().map(|link| self.tasks_of(link, caller));
         let tasks: Vec<String> = join_all(lists).await.into_iter().flatten().collect();
         Ok(format!(r#"{{"tasks":[{}]}}"#, tasks.join(",")).into())
     }
 
     /// The tasks of a server that were given to a client. What cannot be had is left out.
-    async fn tasks_of(&self, link: &Arc<Link>, principal: &str) -> Vec<String> {
+    async fn tasks_of(&self, link: &Arc<Link>, caller: &Caller) -> Vec<String> {
+        let principal = caller.principal();
         let (mut tasks, mut params) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
             let asked = link.ask_in(Era::Legacy, "tasks/list", params.as_deref());
@@ -117,7 +119,9 @@ impl Relay {
                         task: serde_json::from_str(own).unwrap_or_default(),
                     },
                 };
-                if let Some(id) = self.directory.given.name(&task_ref, principal) {
+                if let Some((named, id)) = self.directory.given.name(&task_ref, &principal)
+                    && self.about(caller, &named, Refusal::Cancelled).is_ok()
+                {
                     let mut splice = Splice::new(task.get());
                     splice.replace(own, quoted(&id));
                     tasks.push(splice.finish().into_owned());
@@ -139,7 +143,7 @@ impl Relay {
     pub(super) fn created(
         &self,
         request: &Request,
-        server: &ServerId,
+        tool: &Tool,
         result: &str,
     ) -> Result<Option<String>, Refusal> {
         let caller = &request.caller;
@@ -148,25 +152,23 @@ impl Relay {
             return Ok(None);
         }
         match member(result, "task") {
-            Some(task) => Ok(self.created_there(caller, server, result, task)),
-            None => self.created_here(caller, server, result),
+            Some(task) => Ok(self.created_there(caller, tool, result, task)),
+            None => self.created_here(caller, tool, result),
         }
     }
 
     fn created_there(
         &self,
         caller: &Caller,
-        server: &ServerId,
+        tool: &Tool,
         result: &str,
         task: &str,
     ) -> Option<String> {
         let own = member(task, "taskId")?;
-        let task = TaskRef {
-            server: server.clone(),
-            maker: Maker::Legacy {
-                task: serde_json::from_str(own).ok()?,
-            },
+        let maker = Maker::Legacy {
+            task: serde_json::from_str(own).ok()?,
         };
+        let task = named(tool, maker);
         let id = self.tasks.name(caller, &task);
         let mut splice = Splice::new(result);
         splice.replace(own, quoted(&id));
@@ -231,9 +233,10 @@ pub(in crate::relay) async fn through_task(
     else {
         return shown(request, link, outgoing.method, created);
     };
-    if let Some(attempts) = request.exchange.attempts() {
+    if let Some((attempts, tool)) = request.exchange.attempts().zip(outgoing.tool) {
         attempts.may_take_long(LongCall {
             server: link.server.clone(),
+            tool: (*tool.own_name).into(),
             after: Duration::ZERO,
             ttl,
         });
