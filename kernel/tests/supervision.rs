@@ -146,14 +146,6 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let table = Table::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
-    let access = AccessActor {
-        table: table.clone(),
-        directory: directory.clone(),
-        audit: AuditHandle::off(),
-    };
-    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
-        .await
-        .unwrap();
     let shown = Arc::new(Snapshot::new(Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: NonZeroUsize::MIN,
@@ -173,7 +165,17 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         servers: Arc::new(OnceLock::new()),
         shown: shown.clone(),
     };
-    let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
+    let (following, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
+    let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+    let access = AccessActor {
+        table: table.clone(),
+        directory: directory.clone(),
+        subscriptions: subscriptions.clone(),
+        audit: AuditHandle::off(),
+    };
+    let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
+        .await
+        .unwrap();
     let catalog = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
@@ -182,13 +184,12 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
     let pillars = vec![
         guard.get_cell(),
-        subscriptions.get_cell(),
+        following.get_cell(),
         catalog.get_cell(),
         agents.get_cell(),
         access.get_cell(),
     ];
     let access = AccessHandle::new(Mailbox::new(access), table, false);
-    let subscriptions = SubscriptionsHandle::new(Mailbox::new(subscriptions));
     let approvals = ApprovalsHandle::new(subscriptions.clone());
     let audit = AuditHandle::off();
     let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone());
