@@ -100,7 +100,7 @@ async fn own_tools() -> usize {
 /// The size of the whole answer in bytes; 0 for a way that is not there.
 async fn size(subject: &Subject, talk: Talk) -> usize {
     match &subject.way {
-        Way::Http(url) => list(url, talk).await.len(),
+        Way::Http(url) | Way::HttpAs(url, _) => list(url, talk).await.len(),
         Way::Pipe(_) | Way::Not(_) => 0,
     }
 }

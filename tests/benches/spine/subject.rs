@@ -21,6 +21,8 @@ pub(crate) struct Subject {
 pub(crate) enum Way {
     /// Over HTTP, one connection a client, and one session where it speaks in sessions.
     Http(String),
+    /// The same, as the agent with this token.
+    HttpAs(String, String),
     /// On one pipe, as many calls in flight as there are clients.
     Pipe(Box<PipeLoad>),
     /// Not at all: why.
@@ -50,17 +52,12 @@ impl Subject {
         match &mut self.way {
             Way::Not(why) => Err(io::Error::other(why.clone())),
             Way::Http(url) => {
-                let mut load = HttpLoad::open(url, clients, request.talk()).await?;
-                load.run(request, bounds.warm_up()).await?;
-                let before = taken(&self.gateway, self.upstream);
-                let run = load.run(request, bounds).await?;
-                let after = taken(&self.gateway, self.upstream);
-                Ok(Measured::between(
-                    before,
-                    after,
-                    run,
-                    !self.gateway.is_empty(),
-                ))
+                let load = HttpLoad::open(url, clients, request.talk()).await?;
+                self.measure_http(load, request, bounds).await
+            }
+            Way::HttpAs(url, token) => {
+                let load = HttpLoad::open_as(url, Some(token), clients, request.talk()).await?;
+                self.measure_http(load, request, bounds).await
             }
             Way::Pipe(load) => {
                 load.run(request, clients, bounds.warm_up()).await?;
@@ -71,6 +68,20 @@ impl Subject {
             }
         }
     }
+
+    async fn measure_http(
+        &self,
+        mut load: HttpLoad,
+        request: &Request,
+        bounds: Bounds,
+    ) -> io::Result<Measured> {
+        load.run(request, bounds.warm_up()).await?;
+        let before = taken(&self.gateway, self.upstream);
+        let run = load.run(request, bounds).await?;
+        let after = taken(&self.gateway, self.upstream);
+        let has_gateway = !self.gateway.is_empty();
+        Ok(Measured::between(before, after, run, has_gateway))
+    }
 }
 
 /// CPU time of gateway, upstream and load generator so far.
@@ -79,6 +90,11 @@ fn taken(gateway: &[u32], upstream: u32) -> [Duration; 3] {
 }
 
 impl Measured {
+    /// CPU time of the gateway for each call, in microseconds; of none, nothing.
+    pub(crate) fn gateway_per_call(&self) -> f64 {
+        self.gateway.map_or(0.0, |cpu| self.run.per_call(cpu))
+    }
+
     fn between(before: [Duration; 3], after: [Duration; 3], run: Run, has_gateway: bool) -> Self {
         let [gateway, upstream, own] = [0, 1, 2].map(|at| after[at].saturating_sub(before[at]));
         Self {

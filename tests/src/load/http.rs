@@ -4,6 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
+use http::header::AUTHORIZATION;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
@@ -41,6 +42,22 @@ impl HttpLoad {
     /// # Panics
     /// When `url` is no HTTP URL or the endpoint refuses a session.
     pub async fn open(url: &str, clients: usize, talk: Talk) -> io::Result<Self> {
+        Self::open_as(url, None, clients, talk).await
+    }
+
+    /// The same of an agent that shows this token.
+    ///
+    /// # Errors
+    /// What a connection ran into.
+    ///
+    /// # Panics
+    /// When `url` is no HTTP URL or the endpoint refuses a session.
+    pub async fn open_as(
+        url: &str,
+        token: Option<&str>,
+        clients: usize,
+        talk: Talk,
+    ) -> io::Result<Self> {
         let address = url.strip_prefix("http://").expect("plain HTTP");
         let (host, path) = address.split_once('/').expect("a path");
         let mut load = Self {
@@ -49,7 +66,7 @@ impl HttpLoad {
             clients: Vec::with_capacity(clients),
         };
         for _ in 0..clients {
-            let client = Client::open(url, &load.host, talk).await?;
+            let client = Client::open(url, token, &load.host, talk).await?;
             load.clients.push(client);
         }
         Ok(load)
@@ -97,11 +114,14 @@ impl HttpLoad {
 }
 
 impl Client {
-    async fn open(url: &str, host: &str, talk: Talk) -> io::Result<Self> {
-        let headers = match talk {
-            Talk::Session => session(url).await,
+    async fn open(url: &str, token: Option<&str>, host: &str, talk: Talk) -> io::Result<Self> {
+        let mut headers = match talk {
+            Talk::Session => session(url, token).await,
             Talk::Alone => String::new(),
         };
+        if let Some(token) = token {
+            headers.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
         let stream = TcpStream::connect(host).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
@@ -155,8 +175,11 @@ impl Client {
 }
 
 /// Opens a session: the headers of each request in it.
-async fn session(url: &str) -> String {
+async fn session(url: &str, token: Option<&str>) -> String {
     let mut opener = HttpClient::new(url);
+    if let Some(token) = token {
+        opener.set(AUTHORIZATION, &format!("Bearer {token}"));
+    }
     opener.open_session(SPOKEN, "{}").await;
     let session = opener.headers.get(SESSION).and_then(|id| id.to_str().ok());
     let session = session.map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));

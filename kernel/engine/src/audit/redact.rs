@@ -1,6 +1,7 @@
 //! Keeps secrets and what people typed out of the log. Every event passes here before it is sealed,
 //! since nothing can be taken out of a chain afterwards.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -110,21 +111,22 @@ impl Redaction {
     /// Takes out of details what does not belong there: payloads altogether, secrets by their name and
     /// by their value, and the rest of long texts.
     pub fn scrub(&self, details: &mut Map<String, Value>) {
-        let named = |key: &str| PAYLOADS.contains(&plain(key).as_str());
-        details.retain(|key, _| !named(key));
-        for (key, value) in details.iter_mut() {
-            if secret(key) && !value.is_boolean() {
-                *value = MASK.into();
-                continue;
+        details.retain(|key, value| {
+            let key = plain(key);
+            if PAYLOADS.contains(&key.as_str()) {
+                return false;
             }
-            if let Value::Object(inner) = value {
+            if is_secret(&key) && !value.is_boolean() {
+                *value = MASK.into();
+            } else if let Value::Object(inner) = value {
                 self.scrub(inner);
             } else if let Value::Array(items) = value {
                 items.iter_mut().for_each(|item| self.item(item));
             } else {
                 self.mask(value);
             }
-        }
+            true
+        });
     }
 
     fn item(&self, value: &mut Value) {
@@ -139,13 +141,14 @@ impl Redaction {
     fn mask(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                let masked = self.text(text);
-                *text = masked;
+                if let Cow::Owned(masked) = self.masked(text) {
+                    *text = masked;
+                }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
             Value::Object(members) => {
                 for (key, value) in members.iter_mut() {
-                    if secret(key) {
+                    if is_secret(&plain(key)) {
                         *value = MASK.into();
                     } else {
                         self.mask(value);
@@ -159,13 +162,19 @@ impl Redaction {
     /// A text without the secrets of the configuration, cut at [`TEXT_MAX`] bytes.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
-        let mut out = text.to_owned();
+        self.masked(text).into_owned()
+    }
+
+    /// The same; borrowed where nothing had to be changed, which is nearly always.
+    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut out = Cow::Borrowed(text);
         for secret in self.secrets.iter().filter(|s| text.contains(s.as_str())) {
-            out = out.replace(secret.as_str(), MASK);
+            out = out.replace(secret.as_str(), MASK).into();
         }
         if out.len() > TEXT_MAX {
             let end = (0..=TEXT_MAX).rev().find(|at| out.is_char_boundary(*at));
             let dropped = out.len() - end.unwrap_or(0);
+            let out = out.to_mut();
             out.truncate(end.unwrap_or(0));
             out.push_str(&format!("… ({dropped} bytes more)"));
         }
@@ -173,14 +182,28 @@ impl Redaction {
     }
 }
 
+/// A name written small and without what parts its words.
 fn plain(key: &str) -> String {
+    if key.is_ascii() {
+        let kept = key
+            .bytes()
+            .filter(|c| !matches!(c, b'_' | b'-' | b'.' | b' '));
+        return kept.map(|c| char::from(c.to_ascii_lowercase())).collect();
+    }
     let kept = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
     kept.flat_map(char::to_lowercase).collect()
 }
 
-fn secret(key: &str) -> bool {
-    let key = plain(key);
-    SECRET_WORDS.iter().any(|word| key.contains(word))
+/// Whether a name in its plain form has a word in it that makes its value a secret.
+fn is_secret(key: &str) -> bool {
+    let key = key.as_bytes();
+    // Each place is looked at once: names are too short for a search to be set up.
+    (0..key.len()).any(|at| {
+        let rest = &key[at..];
+        SECRET_WORDS
+            .iter()
+            .any(|word| rest.starts_with(word.as_bytes()))
+    })
 }
 
 #[cfg(test)]
