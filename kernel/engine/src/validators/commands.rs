@@ -113,14 +113,32 @@ fn meta(what: &str, why: &str) -> Finding {
     )
 }
 
+/// What ends a command where no quotes hold.
+const ENDS: [char; 10] = [';', '&', '|', '\n', '\r', '`', '(', ')', '{', '}'];
+
 /// The parts of a text that would be commands of their own, were its quotes not to hold.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = Vec<String>> {
-    text.split([';', '&', '|', '\n', '\r', '`', '(', ')', '{', '}'])
-        .map(|part| {
-            let bare = part.replace(['"', '\'', '\\', '^'], "");
-            bare.split_whitespace().map(str::to_owned).collect()
-        })
-        .filter(|words: &Vec<String>| !words.is_empty())
+    let words = text.split(ENDS).map(bare_words);
+    words.filter(|words| !words.is_empty())
+}
+
+/// The first such part at or behind a place, and where it begins; `None` when there is none.
+pub(super) fn first_part(text: &str, from: usize) -> Option<(usize, Vec<String>)> {
+    let mut begins = from;
+    for part in text.get(from..)?.split(ENDS) {
+        let words = bare_words(part);
+        if !words.is_empty() {
+            return Some((begins, words));
+        }
+        // What ends a part is one byte.
+        begins += part.len() + 1;
+    }
+    None
+}
+
+fn bare_words(part: &str) -> Vec<String> {
+    let bare = part.replace(['"', '\'', '\\', '^'], "");
+    bare.split_whitespace().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

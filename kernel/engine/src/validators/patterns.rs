@@ -92,25 +92,36 @@ fn substitution(text: &str) -> Option<Finding> {
 
 /// `x; rm …`, `x && curl …`, `x | sh`, a line break before a command.
 fn broken_out(text: &str) -> Option<Finding> {
-    let seps = [';', '|', '&', '\n', '\r'];
-    for (at, sep) in text.match_indices(seps) {
-        let rest = text[at + sep.len()..].trim_start_matches(['&', '|', ' ', '\t', '\'', '"']);
-        let words = commands::parts(rest).next().unwrap_or_default();
-        let Some(first) = words.first() else {
-            continue;
-        };
-        // After a sentence's own semicolon a plain word follows; a command has more shape.
-        let shaped = words.len() == 1 || words[1..].iter().any(|w| has_shape(w));
-        let program = is_program(first) && !(sep == "\n" && words.len() == 1);
-        if program && shaped && !(sep == "|" && words.len() == 1 && !is_shell(first)) {
-            return found("a second command stands behind a separator");
+    // Behind all separators of one run stands the same command, looked at once for each kind of them:
+    // however long a run is, it is read once.
+    let (mut words, mut begins, mut seen) = (Vec::new(), 0, String::new());
+    for (at, sep) in text.match_indices([';', '|', '&', '\n', '\r']) {
+        if at >= begins {
+            (begins, words) = commands::first_part(text, at + sep.len())?;
+            seen.clear();
         }
-        if programs::judge(&words).is_some()
-            && words.len() > 1
-            && words[1..].iter().any(|w| has_shape(w))
-        {
-            return found("a dangerous command stands behind a separator");
+        if !seen.contains(sep) {
+            seen.push_str(sep);
+            if let Some(reason) = second_command(sep, &words) {
+                return found(reason);
+            }
         }
+    }
+    None
+}
+
+/// Why the words behind a separator are a command that was not asked for.
+fn second_command(sep: &str, words: &[String]) -> Option<&'static str> {
+    let (first, more) = words.split_first()?;
+    let shaped = more.iter().any(|word| has_shape(word));
+    // After a sentence's own semicolon a plain word follows; a command has more shape.
+    let alone = more.is_empty();
+    let program = is_program(first) && !(sep == "\n" && alone);
+    if program && (shaped || alone) && !(sep == "|" && alone && !is_shell(first)) {
+        return Some("a second command stands behind a separator");
+    }
+    if shaped && programs::judge(words).is_some() {
+        return Some("a dangerous command stands behind a separator");
     }
     None
 }
@@ -173,4 +184,32 @@ fn option(text: &str) -> Option<Finding> {
         return found("it is an option that runs a program, not a value");
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A text of a million separators is read in one go, not once for each of them.
+    #[test]
+    fn a_long_run_of_separators_is_read_once() {
+        for run in [";", "|&", ";()", "\n'"] {
+            let text = format!("{}rm -rf /", run.repeat(500_000));
+            assert!(broken_out(&text).is_some(), "{run:?}");
+        }
+    }
+
+    proptest! {
+        /// MGP-058: looking at each separator by itself finds the same.
+        #[test]
+        fn a_run_hides_nothing(text in "([;|&\n'\" ()]|rm|-rf|/x|sh|ls|word){0,12}") {
+            let each = text.match_indices([';', '|', '&', '\n', '\r']).any(|(at, sep)| {
+                let rest = text[at + sep.len()..].trim_start_matches(['&', '|', ' ', '\t', '\'', '"']);
+                let words = commands::parts(rest).next().unwrap_or_default();
+                second_command(sep, &words).is_some()
+            });
+            prop_assert_eq!(broken_out(&text).is_some(), each);
+        }
+    }
 }
