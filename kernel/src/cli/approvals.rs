@@ -129,10 +129,10 @@ fn told(entry: &Entry, now_ms: u64) -> String {
 /// A time as it is typed: `90s`, `30m`, `1h`, `7d`; in milliseconds.
 pub(super) fn duration(typed: &str) -> Result<u64, String> {
     let wrong = || format!("`{typed}` is no time; write 90s, 30m, 1h or 7d");
-    let (number, unit) = typed.split_at(typed.len().saturating_sub(1));
-    let secs = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)]
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let (number, secs) = units
         .iter()
-        .find_map(|(letter, secs)| (*letter == unit).then_some(*secs))
+        .find_map(|(letter, secs)| Some((typed.strip_suffix(letter)?, *secs)))
         .ok_or_else(wrong)?;
     let number: u32 = number.parse().map_err(|_| wrong())?;
     match number {

@@ -208,7 +208,7 @@ async fn a_door_beyond_loopback_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{listen}: {said}");
         assert!(
-            said.contains("mgp.toml:2:10") && said.contains("Listen on 127.0.0.1"),
+            said.contains("mgp.toml:2:10") && said.contains("listen on 127.0.0.1"),
             "{said}"
         );
     }

@@ -217,7 +217,9 @@ fn recovery_fields_have_their_types() {
             );
         }
     }
-    let limited = &said(&one_of_each()[10].1)["data"]["_mgp"];
+    let all = one_of_each();
+    let limited = all.iter().find(|(code, _)| *code == 3000).unwrap();
+    let limited = &said(&limited.1)["data"]["_mgp"];
     let want = json!({
         "category": "resource", "retryable": true, "retry_after_ms": 5000,
         "retry_strategy": "exponential_backoff", "max_retries": 3,
