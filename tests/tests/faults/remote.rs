@@ -62,7 +62,8 @@ async fn a_server_that_is_down_is_found_when_it_is_back() {
     upstream.process().signal(Signal::SIGKILL);
     upstream.process().end(DEADLINE).await;
     let lost = agent.answer_to(&in_time).await;
-    assert_eq!(lost.error()["data"]["outcome"], "unknown");
+    let lost = lost.error();
+    assert_eq!(lost["data"]["outcome"], "unknown", "{lost}");
     let meanwhile = begin(&mut agent, "far__echo", json!({"text": "hi"})).await;
     let tried = |far: &Value| far["restarts"].as_u64() > Some(1);
     until(&mut other, "far", "is tried again", tried).await;
@@ -138,7 +139,8 @@ async fn a_server_of_the_old_transport_works_and_its_end_is_told() {
     upstream.process().signal(Signal::SIGKILL);
     upstream.process().end(DEADLINE).await;
     let lost = within("an answer", AT_ONCE, agent.answer_to(&waiting)).await;
-    assert_eq!(lost.error()["data"]["outcome"], "unknown");
+    let lost = lost.error();
+    assert_eq!(lost["data"]["outcome"], "unknown", "{lost}");
     let again = again(upstream.port(), &["--sse-only"]).await;
     in_state(&mut agent, "old", "connected").await;
     echoes(&mut agent, "old").await;
