@@ -102,7 +102,7 @@ fn the_examples_in_the_help_can_be_typed() {
             .map(ToString::to_string)
             .unwrap_or_default();
         for line in help.lines().filter(|line| line.starts_with("  mgp ")) {
-            let words = line.split('#').next().unwrap().replace('\'', "");
+            let words = line.split(['#', '|']).next().unwrap().replace('\'', "");
             // Quoted spaces are not the point here.
             let words = words
                 .replace("fn main", "x")
