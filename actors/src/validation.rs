@@ -127,10 +127,14 @@ impl Validation {
             let judge = |code: &str| judge_code(&verdicts, rules, code);
             tool.duties.judge(&tool.own_name, &arguments, judge)
         });
-        match judging.await.expect("judging does not panic") {
-            Ok(()) => Ok(()),
-            Err(No::Unsafe { path, rejection }) => Err(unsafe_code(path, &rejection)),
-            Err(No::Blocked(no)) => Err(blocked(no)),
+        match judging.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(No::Unsafe { path, rejection })) => Err(unsafe_code(path, &rejection)),
+            Ok(Err(No::Blocked(no))) => Err(blocked(no)),
+            // The kernel ends, or a judge failed over what it was given: what nobody judged stays here.
+            Err(error) => Err(Refusal::Broken(format!(
+                "the arguments could not be judged: {error}"
+            ))),
         }
     }
 }
