@@ -15,8 +15,8 @@ mod writer;
 
 use std::sync::Arc;
 
-use bytestring::ByteString;
 use mgp_engine::audit::commit::Refused;
+use mgp_engine::audit::redact::Kept;
 use mgp_protocol::mgp::audit::Event;
 use tokio::sync::oneshot;
 
@@ -36,12 +36,12 @@ pub struct NotWritten(#[from] pub Refused);
 /// Something to be written down. It becomes an event on the log's own thread, so that whoever tells it
 /// does not pay for that.
 pub trait Note: Send + 'static {
-    /// The event, and the arguments of the call that it is of.
-    fn event(self: Box<Self>) -> (Event, Option<ByteString>);
+    /// The event, and what is kept of the arguments of the call that it is of.
+    fn event(self: Box<Self>) -> (Event, Option<Kept>);
 }
 
 impl Note for Event {
-    fn event(self: Box<Self>) -> (Event, Option<ByteString>) {
+    fn event(self: Box<Self>) -> (Event, Option<Kept>) {
         (*self, None)
     }
 }
@@ -102,6 +102,12 @@ impl AuditHandle {
         ledger.check()?;
         let charge = ledger.calls.try_take(1).ok_or(Refused::Full)?;
         Ok(Place(Some((ledger.clone(), charge))))
+    }
+
+    /// What the record of a call keeps of its arguments; nothing where there is no log.
+    #[must_use]
+    pub fn kept(&self, arguments: &str) -> Option<Kept> {
+        Some(self.0.as_ref()?.keeping.of(arguments))
     }
 
     /// From now on these values are kept out too.

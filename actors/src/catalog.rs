@@ -312,8 +312,15 @@ impl Upward for Up {
     }
 
     fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>> {
-        let audit = self.audit.clone();
-        Box::pin(async move { audit.replay(&asked).await })
+        let (audit, may) = (self.audit.clone(), self.handle.may_audit());
+        Box::pin(async move {
+            match may {
+                true => audit.replay(&asked).await,
+                false => Err(Refusal::Forbidden(
+                    "a sandboxed server does not read the audit log".into(),
+                )),
+            }
+        })
     }
 
     fn unusable(&self, link: u64) {

@@ -19,6 +19,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Verdict;
+use mgp_sync::Snapshot;
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -36,17 +37,20 @@ pub struct PinsHandle(Arc<Shared>);
 struct Shared {
     folder: PathBuf,
     books: Mutex<HashMap<ServerId, Arc<Mutex<Shelf>>>>,
+    blocked: Snapshot<Blocked>,
     approvals: ApprovalsHandle,
     audit: AuditHandle,
     servers: Arc<ServerTable>,
 }
 
+/// Tools that are neither shown nor called, by their own names: of the servers that have any. Calls
+/// read it, and never wait for a file.
+type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
+
 /// What is known of one server's tools.
 #[derive(Debug, Default)]
 struct Shelf {
     book: Option<Book>,
-    /// Tools that are neither shown nor called.
-    blocked: BTreeSet<String>,
     /// What the operator is asked about.
     asking: Option<Asking>,
 }
@@ -84,6 +88,7 @@ impl PinsHandle {
         Self(Arc::new(Shared {
             folder,
             books: Mutex::default(),
+            blocked: Snapshot::new(Blocked::new()),
             approvals,
             audit,
             servers,
@@ -98,7 +103,7 @@ impl PinsHandle {
         let shelf = self.0.shelf(server);
         let mut shelf = lock(&shelf);
         if mode == PinMode::Off {
-            shelf.blocked.clear();
+            self.0.block(server, BTreeSet::new());
             shelf.asking = None;
             return Ok(());
         }
@@ -106,14 +111,13 @@ impl PinsHandle {
             shelf.book = Some(Book::read(&self.0.folder, server)?);
         }
         let book = shelf.book.as_mut().expect("it was read");
-        let (changes, unknown) = book.see(server, tools, mode);
+        let (changes, mut names) = book.see(server, tools, mode);
         if let Err(error) = book.keep(tools) {
             tracing::error!(%server, %error, "pins are not on disk; changes while the kernel is down are not noticed");
         }
-        shelf.blocked = unknown;
         let blocked = changes.iter().filter(|change| change.blocked);
-        let blocked: Vec<_> = blocked.map(|c| c.tool.own_name.to_string()).collect();
-        shelf.blocked.extend(blocked);
+        names.extend(blocked.map(|change| change.tool.own_name.to_string()));
+        self.0.block(server, names);
         for change in changes.iter().filter(|change| change.news) {
             self.0.noticed(server, change);
         }
@@ -123,31 +127,32 @@ impl PinsHandle {
 
     /// The tools of a server that are neither shown nor called, by its own names.
     #[must_use]
-    pub fn blocked(&self, server: &ServerId) -> BTreeSet<String> {
-        lock(&self.0.shelf(server)).blocked.clone()
+    pub fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
+        self.0.blocked(server)
+    }
+
+    /// Whether a tool is neither shown nor called.
+    #[must_use]
+    pub fn blocks(&self, server: &ServerId, tool: &str) -> bool {
+        let blocked = self.0.blocked.load();
+        !blocked.is_empty()
+            && blocked
+                .get(server)
+                .is_some_and(|names| names.contains(tool))
     }
 
     /// Why a tool that is not there is not: for the operator.
     #[must_use]
     pub fn why(&self, view: &View, name: &str) -> Option<String> {
-        let books: Vec<_> = {
-            let books = self.0.books();
-            books
-                .iter()
-                .map(|(s, shelf)| (s.clone(), shelf.clone()))
-                .collect()
-        };
         let is_it = |server: &ServerId, tool: &String| match view {
             View::One(one) => one == server && tool == name,
             View::All => {
                 names::canonical(server, tool) == name || names::shown(server, tool) == name
             }
         };
-        let found = books.into_iter().find(|(server, shelf)| {
-            let shelf = lock(shelf);
-            shelf.blocked.iter().any(|tool| is_it(server, tool))
-        });
-        let (server, _) = found?;
+        let blocked = self.0.blocked.load();
+        let mut all = blocked.iter();
+        let (server, _) = all.find(|(server, names)| names.iter().any(|n| is_it(server, n)))?;
         Some(format!(
             "its definition is not the one that was approved; `mgp pending` shows the change, server {server}"
         ))
@@ -166,6 +171,25 @@ impl Shared {
     /// Bounded by the servers there are.
     fn shelf(&self, server: &ServerId) -> Arc<Mutex<Shelf>> {
         self.books().entry(server.clone()).or_default().clone()
+    }
+
+    fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
+        self.blocked.load().get(server).cloned().unwrap_or_default()
+    }
+
+    /// From now on these are blocked, and no others of the server. Asked with its shelf locked.
+    fn block(&self, server: &ServerId, names: BTreeSet<String>) {
+        if *self.blocked(server) == names {
+            return;
+        }
+        self.blocked.update(|blocked| {
+            let mut blocked = blocked.clone();
+            match names.is_empty() {
+                true => blocked.remove(server),
+                false => blocked.insert(server.clone(), Arc::new(names)),
+            };
+            blocked
+        });
     }
 
     /// A change nobody knew of: for the log, and for who audits.
@@ -328,11 +352,7 @@ impl Waiting {
         let deciding = tokio::task::spawn_blocking(move || {
             let shelf = shared.shelf(&server);
             let mut shelf = lock(&shelf);
-            let Shelf {
-                book,
-                blocked,
-                asking,
-            } = &mut *shelf;
+            let Shelf { book, asking } = &mut *shelf;
             let book = book.as_mut().ok_or("nothing is known of its tools")?;
             for (tool, pin) in &pins {
                 let decided: Result<(), NotApproved> = match verdict {
@@ -344,6 +364,7 @@ impl Waiting {
             let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
             book.keep(&tools)
                 .map_err(|e| format!("the pins are not on disk: {e}"))?;
+            let mut blocked = BTreeSet::clone(&shared.blocked(&server));
             for (tool, _) in &pins {
                 let name = tool.own_name.to_string();
                 if let Some(asking) = asking {
@@ -369,6 +390,7 @@ impl Waiting {
                     Verdict::Denied | Verdict::Deferred => blocked.insert(name),
                 };
             }
+            shared.block(&server, blocked);
             Ok::<(), String>(())
         });
         deciding.await.map_err(|e| e.to_string())?

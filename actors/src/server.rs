@@ -301,7 +301,9 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         self.step(state, Event::HandshakeDone, None);
-        self.audit.forward(&link);
+        if self.handle.may_audit() {
+            self.audit.forward(&link);
+        }
         self.tell_connected(&link);
         self.subscriptions.server_back(&self.handle.id);
         for list in std::mem::take(&mut state.changed) {

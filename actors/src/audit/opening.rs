@@ -80,6 +80,7 @@ impl Opening {
         let number = segments.last().map_or(1, |s| s.number);
         let ledger = Ledger::new(
             self.calls == Calls::BeforeReply,
+            self.redaction.keeping().clone(),
             self.folder.clone(),
             found.head.sequence,
         );

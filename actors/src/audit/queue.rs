@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::audit::commit::{Kind, Refused};
+use mgp_engine::audit::redact::Keeping;
 use mgp_sync::credit::{Charge, Credit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -14,7 +15,7 @@ use super::heard::Heard;
 use super::{NotWritten, Note};
 
 /// Calls that are under way or wait to be written. One more is refused: it could not be written down.
-/// A note of a call takes some hundred bytes, and keeps the frame of the call.
+/// A note of a call takes some hundred bytes, and up to 16 KiB more where arguments are kept whole.
 pub const CALLS_MAX: u64 = 65_536;
 /// Decisions that wait for the disk. One more waits before it is begun.
 pub const DECISIONS_MAX: usize = 1_024;
@@ -75,6 +76,7 @@ pub(super) struct Ledger {
     examined: AtomicBool,
     /// A call is answered once its record is on disk.
     pub(super) calls_wait: bool,
+    pub(super) keeping: Keeping,
     /// Where it is written.
     pub(super) folder: Folder,
     /// The last record that is written.
@@ -117,7 +119,7 @@ pub(super) struct Taken {
 }
 
 impl Ledger {
-    pub(super) fn new(calls_wait: bool, folder: Folder, last: u64) -> Arc<Self> {
+    pub(super) fn new(calls_wait: bool, keeping: Keeping, folder: Folder, last: u64) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
             more: Condvar::new(),
@@ -128,6 +130,7 @@ impl Ledger {
             broken: AtomicBool::new(false),
             examined: AtomicBool::new(false),
             calls_wait,
+            keeping,
             folder,
             written: watch::Sender::new(last),
             heard: Heard::default(),

@@ -23,7 +23,7 @@ use crate::time::{moment, unix_ms};
 
 /// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of
 /// them. What a killed kernel can lose is what came in this time, and while the sync before it took.
-const GATHER: Duration = Duration::from_millis(2);
+const GATHER: Duration = Duration::from_millis(10);
 /// The head beside the log is on disk at most this much later than the log.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
 /// How often it is looked whether records have become too old.
@@ -96,16 +96,16 @@ impl Writer {
     }
 
     fn enter(&mut self, entry: Entry) {
-        let (mut event, arguments) = entry.note.event();
+        let (mut event, kept) = entry.note.event();
         self.redaction.scrub(&mut event.details);
         // What a caller takes for the name of a tool may be anything.
-        let asked = event.target.tool_name.as_mut();
-        asked
-            .into_iter()
-            .for_each(|name| *name = self.redaction.text(name));
-        if let Some(arguments) = arguments {
-            let kept = self.redaction.arguments(&arguments);
-            event.details.extend(kept);
+        if let Some(asked) = &mut event.target.tool_name {
+            self.redaction.text(asked);
+        }
+        if let Some(kept) = kept {
+            let mut details = self.redaction.arguments(&kept);
+            details.append(&mut event.details);
+            event.details = details;
         }
         if self.commit.room() == Err(Refused::Full) {
             // So many wait that the disk comes first.
@@ -136,7 +136,7 @@ impl Writer {
             self.attempt(|writer| writer.turn_to(number));
             self.commit.room()?;
         }
-        self.open.lines.extend_from_slice(line.text.as_bytes());
+        self.open.lines.extend_from_slice(&line.text);
         self.segments.written(line.head, len, unix_ms());
         let answer = self.commit.written(line.head.sequence, kind, moment());
         Ok((line.head.sequence, answer))

@@ -132,7 +132,7 @@ impl Relay {
                 };
                 let unknown = not_granted(&name);
                 let admitted = self.admit(caller, &tool.server, Some(&tool.own_name), unknown);
-                let permitted = admitted.and_then(|leave| self.permit(leave, &name, tool));
+                let permitted = admitted.and_then(|leave| self.permit(caller, leave, &name, tool));
                 permitted.map(drop).map_err(|r| self.denied(r, true))
             }
             "prompts/get" => {

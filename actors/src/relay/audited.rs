@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::audit::commit::Refused;
+use mgp_engine::audit::redact::Kept;
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::catalog::Tool;
 use mgp_engine::moment::Moment;
@@ -120,6 +121,11 @@ impl UnderWay<'_> {
             trace: self.request.trace.id.clone(),
             caller: self.request.caller.clone(),
             seen: self.seen.clone(),
+            kept: self
+                .seen
+                .arguments
+                .get()
+                .and_then(|text| self.audit.kept(text)),
             lasted: moment().since(self.began),
             ending,
             failure,
@@ -144,6 +150,7 @@ struct CallNote {
     trace: TraceId,
     caller: Arc<Caller>,
     seen: Arc<Seen>,
+    kept: Option<Kept>,
     lasted: Duration,
     ending: Ending,
     failure: Option<Failure>,
@@ -197,15 +204,14 @@ impl CallNote {
 }
 
 impl Note for CallNote {
-    fn event(self: Box<Self>) -> (Event, Option<ByteString>) {
+    fn event(self: Box<Self>) -> (Event, Option<Kept>) {
         let event_type = match self.ending {
             Ending::Blocked | Ending::Denied => EventType::ToolBlocked,
             Ending::Success | Ending::Failure | Ending::Timeout | Ending::Cancelled => {
                 EventType::ToolExecuted
             }
         };
-        let arguments = self.seen.arguments.get().cloned();
-        (self.event_of(event_type), arguments)
+        (self.event_of(event_type), self.kept)
     }
 }
 

@@ -95,7 +95,7 @@ impl Relay {
         let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
         admitted.store(true, Ordering::Relaxed);
         checks::arguments(&name, &route, call.arguments)?;
-        let leave = self.permit(leave, &name, &route)?;
+        let leave = self.permit(&request.caller, leave, &name, &route)?;
         let arguments = call.arguments.map_or("{}", RawValue::get);
         self.validation.judge(&route, arguments).await?;
         self.confirmed(request, &name, &route, arguments).await?;

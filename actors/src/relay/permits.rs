@@ -8,22 +8,30 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use super::Relay;
 use super::access::Admitted;
 use crate::link::Leave;
-use crate::permissions::PermissionsHandle;
 use crate::request::Caller;
 
 /// Leave to call a tool, whose server has what it needs for that.
 #[derive(Debug)]
 pub(super) struct Permitted<'a> {
     admitted: Admitted<'a>,
-    permissions: &'a PermissionsHandle,
+    relay: &'a Relay,
+    caller: &'a Caller,
     name: &'a str,
     tool: &'a Tool,
 }
 
 impl Permitted<'_> {
     fn may(&self) -> Result<(), Refusal> {
-        let Tool { server, duties, .. } = self.tool;
-        let judged = self.permissions.may(server, &duties.permissions);
+        let Tool {
+            server,
+            own_name,
+            duties,
+            ..
+        } = self.tool;
+        if self.relay.pins.blocks(server, own_name) {
+            return Err(self.relay.absent(self.caller, self.name.to_owned()));
+        }
+        let judged = self.relay.permissions.may(server, &duties.permissions);
         judged.map_err(|lacking| lacks(self.name, &lacking))
     }
 }
@@ -36,20 +44,22 @@ impl Leave for Permitted<'_> {
 }
 
 impl Relay {
-    /// The server of the tool has what a call of it needs, now; looked at again right before the call
-    /// leaves.
+    /// The server of the tool has what a call of it needs, now, and the tool is the one that was
+    /// approved; looked at again right before the call leaves.
     ///
     /// # Errors
-    /// 1000 (MGP-050), which names the first that is missing.
+    /// 1000 (MGP-050), which names the first that is missing; what [`Self::absent`] says.
     pub(super) fn permit<'a>(
         &'a self,
+        caller: &'a Caller,
         admitted: Admitted<'a>,
         name: &'a str,
         tool: &'a Tool,
     ) -> Result<Permitted<'a>, Refusal> {
         let permitted = Permitted {
             admitted,
-            permissions: &self.permissions,
+            relay: self,
+            caller,
             name,
             tool,
         };

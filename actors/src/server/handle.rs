@@ -172,6 +172,12 @@ impl ServerHandle {
         risk::trust(self.status.borrow().trust, claimed)
     }
 
+    /// Whether it may read what everybody else does: the audit log tells it of all servers.
+    #[must_use]
+    pub fn may_audit(&self) -> bool {
+        self.trust() != TrustLevel::Sandboxed
+    }
+
     /// Follows what the supervisor publishes.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<Status> {

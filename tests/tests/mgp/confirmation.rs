@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::{NINE, declaration, declaring};
-use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
@@ -183,6 +183,43 @@ async fn nothing_waits_for_a_caller_that_has_gone() {
         pending(&kernel).await.is_empty()
     })
     .await;
+}
+
+/// MGP-057: a yes is for the tool that was asked about. One that changed meanwhile, and is blocked for
+/// that, is not called.
+#[tokio::test]
+async fn a_yes_does_not_reach_a_tool_that_changed() {
+    const DYNAMIC: &str = "test_dynamic_tool";
+    let entry = Program::fixture(&[]).entry("it");
+    let entry = entry.replacen("[[servers]]\n", "[[servers]]\npin = \"block\"\n", 1);
+    let risk = format!("[servers.tools.{DYNAMIC}]\nrisk_level = \"dangerous\"\n");
+    let kernel = Kernel::start(&format!("{entry}{risk}")).await;
+    kernel.connected(&["it"]).await;
+    let (mut caller, mut other) = (agent(&kernel).await, agent(&kernel).await);
+    let lists = async |agent: &mut Agent| {
+        let list = agent.request("tools/list", json!({})).await.result();
+        let tools = list["tools"].as_array().unwrap();
+        tools.iter().any(|tool| tool["name"] == DYNAMIC)
+    };
+    let redefine = |description: &str| json!({"description": description});
+    other.call("redefine", redefine("Adds")).await.result();
+    wait_until("the tool is there", DEADLINE, async || {
+        lists(&mut other).await
+    })
+    .await;
+    let call = json!({"name": DYNAMIC, "arguments": {}});
+    let id = caller.start("tools/call", call).await;
+    let asked = question(&kernel).await;
+    assert_eq!(asked["subject"], "confirmation");
+    other.call("redefine", redefine("Deletes")).await.result();
+    wait_until("it is gone", DEADLINE, async || !lists(&mut other).await).await;
+    kernel
+        .mgp(&["approve", asked["id"].as_str().unwrap()])
+        .await;
+    let refused = caller.answer_to(&id).await.error();
+    let unknown = caller.call("nonesuch", json!({})).await.error();
+    assert_eq!(refused["code"], unknown["code"], "{refused}");
+    assert_eq!(reached(&mut other, DYNAMIC).await, 0);
 }
 
 /// MGP-056: the operator can want a yes for moderate tools, none at all for a server, and sets the risk

@@ -414,6 +414,35 @@ async fn an_audit_server_asks_for_what_it_missed() {
     );
 }
 
+/// MGP-087: the log tells of everybody, so a sandboxed server is neither told it nor may ask for it,
+/// whatever it declares; its calls are in it as all others are.
+#[tokio::test]
+async fn a_sandboxed_server_does_not_read_the_log() {
+    let said = declaration(&["audit"]).to_string();
+    let keeper = |id: &str| Program::fixture(&["--era", "legacy", "--mgp", &said]).entry(id);
+    let low = "default_policy = \"opt-out\"\n[servers.mgp]\ntrust_level = \"sandboxed\"\n";
+    let off = "[confirmation]\nenabled = false\n";
+    let config = format!("{off}{}{}{low}", keeper("high"), keeper("low"));
+    let kernel = Kernel::start(&config).await;
+    kernel.connected(&["high", "low"]).await;
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    agent.call("low__echo", json!({"text": "x"})).await.result();
+    let replay = json!({"method": "mgp/audit/replay", "params": {"limit": 1}});
+    let refused = agent.call("low__ask", replay).await;
+    assert!(refused.frame.contains("sandboxed"), "{}", refused.frame);
+    let mut told = async |tool: &str| {
+        let seen = agent.call(tool, json!({})).await.result();
+        let frames = seen["structuredContent"]["frames"].to_string();
+        frames.matches("notifications/mgp.audit").count()
+    };
+    wait_until("the other server hears of it", DEADLINE, async || {
+        told("high__received").await > 2
+    })
+    .await;
+    assert_eq!(told("low__received").await, 0);
+}
+
 /// A secret of the configuration is in no record, whoever says it: not the one a kernel was started
 /// with, and not one it was given while it ran.
 #[tokio::test]

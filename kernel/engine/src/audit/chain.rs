@@ -27,10 +27,8 @@ impl Head {
 pub struct Line {
     /// Its record.
     pub head: Head,
-    /// The event in it, as JSON text: what goes out as a notification once the line is written.
-    pub event: String,
     /// The bytes, newline included.
-    pub text: String,
+    pub text: Vec<u8>,
 }
 
 /// The end of a log, to which records are added. Whoever holds it writes the lines in this order.
@@ -58,33 +56,43 @@ impl Chain {
     /// # Panics
     /// When an event is nothing JSON can say; it is a plain struct.
     pub fn append(&mut self, mut event: Event) -> Line {
-        event.details.sort_keys();
-        event.details.values_mut().for_each(Value::sort_all_objects);
-        let mut text = written(&event);
-        if text.len() > EVENT_MAX {
-            let mut less = Map::new();
-            less.insert("details_dropped_bytes".into(), text.len().into());
-            event.details = less;
-            text = written(&event);
-        }
+        in_order(&mut event.details);
         let sequence = self.head.sequence + 1;
-        let (line, hash) = record::write(sequence, self.head.hash, &text);
+        let (text, hash) = record::write(sequence, self.head.hash, |line| {
+            let start = line.len();
+            put(line, &event);
+            let len = line.len() - start;
+            if len > EVENT_MAX {
+                line.truncate(start);
+                event.details = Map::new();
+                let dropped = "details_dropped_bytes".into();
+                event.details.insert(dropped, len.into());
+                put(line, &event);
+            }
+        });
         self.head = Head { sequence, hash };
         Line {
             head: self.head,
-            event: text,
-            text: line,
+            text,
         }
     }
 }
 
-fn written(event: &Event) -> String {
-    serde_json::to_string(event).expect("an event is always JSON")
+fn in_order(details: &mut Map<String, Value>) {
+    if !details.keys().is_sorted() {
+        details.sort_keys();
+    }
+    details.values_mut().for_each(Value::sort_all_objects);
+}
+
+fn put(line: &mut Vec<u8>, event: &Event) {
+    serde_json::to_writer(line, event).expect("an event is always JSON");
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::audit::record::Record;
     use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
     use serde_json::json;
 
@@ -106,13 +114,14 @@ pub(super) mod tests {
     #[test]
     fn the_same_event_is_the_same_text() {
         let line = |details| Chain::new(Head::START).append(event(details));
+        let event = |line: &Line| {
+            let record = Record::parse(line.text.trim_ascii_end()).unwrap();
+            record.event.to_owned()
+        };
         let one = line(json!({"b": {"y": 1, "x": [{"d": 1, "c": 2}]}, "a": 1}));
         let two = line(json!({"a": 1, "b": {"x": [{"c": 2, "d": 1}], "y": 1}}));
         assert_eq!(one, two);
-        assert!(
-            one.event
-                .ends_with(r#""details":{"a":1,"b":{"x":[{"c":2,"d":1}],"y":1}}}"#)
-        );
+        assert!(event(&one).ends_with(r#""details":{"a":1,"b":{"x":[{"c":2,"d":1}],"y":1}}}"#));
         assert_eq!(one.head.sequence, 1);
     }
 
@@ -120,6 +129,7 @@ pub(super) mod tests {
     fn details_without_bound_are_left_out() {
         let line = Chain::new(Head::START).append(event(json!({"long": "x".repeat(EVENT_MAX)})));
         assert!(line.text.len() < 1000);
-        assert!(line.event.contains("details_dropped_bytes"));
+        let text = String::from_utf8(line.text).unwrap();
+        assert!(text.contains("details_dropped_bytes"));
     }
 }

@@ -129,8 +129,8 @@ mod tests {
 
     fn log(records: usize) -> Vec<u8> {
         let mut chain = Chain::new(Head::START);
-        let lines = (0..records).map(|n| chain.append(event(json!({"n": n}))).text);
-        lines.collect::<String>().into_bytes()
+        let lines = (0..records).flat_map(|n| chain.append(event(json!({"n": n}))).text);
+        lines.collect()
     }
 
     fn kinds(bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! One line of the log: `{"seq":1,"prev":"…","event":{…},"hash":"…"}`.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::LazyLock;
 
 /// Longest event taken into a line, in bytes. A longer one is written without its details.
@@ -13,6 +14,8 @@ const CLOSING: &str = r#""}"#;
 const HEX: usize = 64;
 /// From the comma before `hash` to the end of the line.
 const TAIL: usize = HASH.len() + HEX + CLOSING.len();
+/// Most lines fit into this many bytes.
+const USUAL: usize = 1_024;
 
 /// The hash of a record: of all of its line before the hash itself, the previous hash included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,12 +25,12 @@ impl Digest {
     /// What the first record has before it.
     pub const START: Self = Self([0; blake3::OUT_LEN]);
 
-    fn of(body: &str) -> Self {
+    fn of(body: &[u8]) -> Self {
         // The key of the context is made once: it costs as much as a record.
         static KEYED: LazyLock<blake3::Hasher> =
             LazyLock::new(|| blake3::Hasher::new_derive_key("mgp 2026-11 audit record"));
         let mut hasher = KEYED.clone();
-        hasher.update(body.as_bytes());
+        hasher.update(body);
         Self(hasher.finalize().into())
     }
 
@@ -75,11 +78,18 @@ pub struct Record<'a> {
     pub hash: Digest,
 }
 
-/// Writes the line of an event, newline included, and says its hash. `event` is JSON on one line.
-pub(super) fn write(sequence: u64, previous: Digest, event: &str) -> (String, Digest) {
-    let mut line = format!("{OPENING}{sequence}{PREVIOUS}{previous}{EVENT}{event}");
+/// Writes the line of an event, newline included, and says its hash. `event` writes JSON on one line.
+pub(super) fn write(
+    sequence: u64,
+    previous: Digest,
+    event: impl FnOnce(&mut Vec<u8>),
+) -> (Vec<u8>, Digest) {
+    const MEMORY: &str = "memory takes what is written";
+    let mut line = Vec::with_capacity(USUAL);
+    write!(line, "{OPENING}{sequence}{PREVIOUS}{previous}{EVENT}").expect(MEMORY);
+    event(&mut line);
     let hash = Digest::of(&line);
-    line.push_str(&format!("{HASH}{hash}{CLOSING}\n"));
+    writeln!(line, "{HASH}{hash}{CLOSING}").expect(MEMORY);
     (line, hash)
 }
 
@@ -93,7 +103,7 @@ impl<'a> Record<'a> {
         let line = std::str::from_utf8(line).ok()?;
         let (body, tail) = line.split_at_checked(line.len() - TAIL)?;
         let hash = Digest::parse(tail.get(HASH.len()..HASH.len() + HEX)?)?;
-        if Digest::of(body) != hash {
+        if Digest::of(body.as_bytes()) != hash {
             return None;
         }
         let (sequence, rest) = body.strip_prefix(OPENING)?.split_once(PREVIOUS)?;
@@ -130,11 +140,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn line(sequence: u64, event: &str) -> (Vec<u8>, Digest) {
+        write(sequence, Digest::START, |line| {
+            line.extend_from_slice(event.as_bytes());
+        })
+    }
+
     #[test]
     fn a_line_is_read_as_it_was_written() {
-        let (line, hash) = write(7, Digest::START, r#"{"a":"\n"}"#);
-        assert!(line.ends_with("\"}\n") && line.matches('\n').count() == 1);
-        let record = Record::parse(line.trim_end().as_bytes()).unwrap();
+        let (line, hash) = line(7, r#"{"a":"\n"}"#);
+        assert!(line.ends_with(b"\"}\n") && line.iter().filter(|b| **b == b'\n').count() == 1);
+        let record = Record::parse(line.trim_ascii_end()).unwrap();
         assert_eq!((record.sequence, record.hash), (7, hash));
         assert_eq!(record.event, r#"{"a":"\n"}"#);
         assert_eq!(Digest::parse(&hash.to_string()), Some(hash));
@@ -145,8 +161,8 @@ mod tests {
         /// No byte of a line can be another, its hash included.
         #[test]
         fn any_other_byte_is_noticed(at in 0usize..1000, mask in 1u8..) {
-            let (line, _) = write(12, Digest::START, r#"{"event_type":"TOOL_EXECUTED","n":"é"}"#);
-            let mut bytes = line.trim_end().as_bytes().to_vec();
+            let (line, _) = line(12, r#"{"event_type":"TOOL_EXECUTED","n":"é"}"#);
+            let mut bytes = line.trim_ascii_end().to_vec();
             let at = at % bytes.len();
             bytes[at] ^= mask;
             prop_assert_eq!(Record::parse(&bytes), None);

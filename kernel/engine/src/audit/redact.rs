@@ -15,6 +15,8 @@ pub const SECRET_MIN: usize = 6;
 /// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
 /// configuration in force are.
 pub const SECRETS_MAX: usize = 4_096;
+/// Members that the details of a call usually have.
+const USUAL: usize = 8;
 const MASK: &str = "[redacted]";
 
 /// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
@@ -52,11 +54,39 @@ pub enum Arguments {
     Whole,
 }
 
+/// Makes of a call's arguments what is kept of them, while the call is under way: a record that waits
+/// to be written holds no frame.
+#[derive(Clone)]
+pub struct Keeping {
+    arguments: Arguments,
+    key: [u8; blake3::KEY_LEN],
+}
+
+/// What is kept of a call's arguments.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    digest: blake3::Hash,
+    bytes: usize,
+    whole: Option<Box<str>>,
+}
+
+impl Keeping {
+    /// Reads all of them once.
+    #[must_use]
+    pub fn of(&self, text: &str) -> Kept {
+        let whole = self.arguments == Arguments::Whole && text.len() <= ARGUMENTS_MAX;
+        Kept {
+            digest: blake3::keyed_hash(&self.key, text.as_bytes()),
+            bytes: text.len(),
+            whole: whole.then(|| text.into()),
+        }
+    }
+}
+
 /// The rules of one kernel.
 #[derive(Clone)]
 pub struct Redaction {
-    arguments: Arguments,
-    key: [u8; blake3::KEY_LEN],
+    keeping: Keeping,
     secrets: Vec<String>,
 }
 
@@ -70,8 +100,10 @@ impl Redaction {
         secrets: impl IntoIterator<Item = String>,
     ) -> Self {
         let mut rules = Self {
-            arguments,
-            key: blake3::derive_key("mgp 2026-11 audit arguments", key),
+            keeping: Keeping {
+                arguments,
+                key: blake3::derive_key("mgp 2026-11 audit arguments", key),
+            },
             secrets: Vec::new(),
         };
         rules.learn(secrets);
@@ -91,19 +123,24 @@ impl Redaction {
         self.secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
     }
 
-    /// What is kept of the arguments of a call: members to add to details that were scrubbed.
+    /// What makes of arguments what is kept.
     #[must_use]
-    pub fn arguments(&self, text: &str) -> Map<String, Value> {
-        let mut out = Map::new();
-        let digest = blake3::keyed_hash(&self.key, text.as_bytes()).to_hex();
+    pub fn keeping(&self) -> &Keeping {
+        &self.keeping
+    }
+
+    /// What is kept of the arguments of a call, to be joined with details that were scrubbed.
+    #[must_use]
+    pub fn arguments(&self, kept: &Kept) -> Map<String, Value> {
+        let mut out = Map::with_capacity(USUAL);
+        out.insert("arguments_bytes".into(), kept.bytes.into());
+        let digest = kept.digest.to_hex();
         out.insert("arguments_digest".into(), digest.as_str().into());
-        out.insert("arguments_bytes".into(), text.len().into());
-        if self.arguments == Arguments::Whole && text.len() <= ARGUMENTS_MAX {
-            // What is no JSON is kept by its digest alone.
-            if let Ok(mut value) = serde_json::from_str(text) {
-                self.mask(&mut value);
-                out.insert("arguments".into(), value);
-            }
+        let whole = kept.whole.as_deref();
+        // What is no JSON is kept by its digest alone.
+        if let Some(Ok(mut value)) = whole.map(serde_json::from_str) {
+            self.mask(&mut value);
+            out.insert("arguments".into(), value);
         }
         out
     }
@@ -140,11 +177,7 @@ impl Redaction {
     /// Masks secrets and cuts texts, and takes nothing out.
     fn mask(&self, value: &mut Value) {
         match value {
-            Value::String(text) => {
-                if let Cow::Owned(masked) = self.masked(text) {
-                    *text = masked;
-                }
-            }
+            Value::String(text) => self.text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
             Value::Object(members) => {
                 for (key, value) in members.iter_mut() {
@@ -159,13 +192,14 @@ impl Redaction {
         }
     }
 
-    /// A text without the secrets of the configuration, cut at [`TEXT_MAX`] bytes.
-    #[must_use]
-    pub fn text(&self, text: &str) -> String {
-        self.masked(text).into_owned()
+    /// Takes the secrets of the configuration out of a text, and cuts it at [`TEXT_MAX`] bytes.
+    pub fn text(&self, text: &mut String) {
+        if let Cow::Owned(masked) = self.masked(text) {
+            *text = masked;
+        }
     }
 
-    /// The same; borrowed where nothing had to be changed, which is nearly always.
+    /// The same text where nothing had to be changed, which is nearly always.
     fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = Cow::Borrowed(text);
         for secret in self.secrets.iter().filter(|s| text.contains(s.as_str())) {
@@ -220,6 +254,10 @@ mod tests {
         )
     }
 
+    fn kept(rules: &Redaction, text: &str) -> Map<String, Value> {
+        rules.arguments(&rules.keeping().of(text))
+    }
+
     fn scrubbed(details: &Value) -> Value {
         let mut details = details.as_object().unwrap().clone();
         rules(Arguments::Digest).scrub(&mut details);
@@ -250,31 +288,29 @@ mod tests {
     #[test]
     fn arguments_are_a_digest_unless_configured() {
         let text = r#"{"query":"who is Ada","password":"p","note":"hunter2-hunter2"}"#;
-        let kept = rules(Arguments::Digest).arguments(text);
+        let digest = kept(&rules(Arguments::Digest), text);
         assert_eq!(
-            kept.keys().collect::<Vec<_>>(),
-            ["arguments_digest", "arguments_bytes"]
+            digest.keys().collect::<Vec<_>>(),
+            ["arguments_bytes", "arguments_digest"]
         );
-        assert_eq!(kept["arguments_bytes"], text.len());
+        assert_eq!(digest["arguments_bytes"], text.len());
         assert_ne!(
-            kept["arguments_digest"],
+            digest["arguments_digest"],
             blake3::hash(text.as_bytes()).to_string()
         );
-        let whole = rules(Arguments::Whole).arguments(text);
-        assert_eq!(whole["arguments_digest"], kept["arguments_digest"]);
+        let rules = rules(Arguments::Whole);
+        let whole = kept(&rules, text);
+        assert_eq!(whole["arguments_digest"], digest["arguments_digest"]);
         let masked = json!({"query": "who is Ada", "password": "[redacted]", "note": "[redacted]"});
         assert_eq!(whole["arguments"], masked);
         let long = format!("\"{}\"", "x".repeat(ARGUMENTS_MAX));
-        assert!(
-            !rules(Arguments::Whole)
-                .arguments(&long)
-                .contains_key("arguments")
-        );
+        assert!(!kept(&rules, &long).contains_key("arguments"));
     }
 
     #[test]
     fn long_texts_are_cut_at_a_letter() {
-        let cut = rules(Arguments::Digest).text(&"é".repeat(TEXT_MAX));
+        let mut cut = "é".repeat(TEXT_MAX);
+        rules(Arguments::Digest).text(&mut cut);
         assert!(
             cut.len() < TEXT_MAX + 40 && cut.ends_with("bytes more)"),
             "{cut}"
@@ -286,12 +322,15 @@ mod tests {
     fn what_was_learnt_later_is_masked_too() {
         let mut rules = rules(Arguments::Digest);
         rules.learn(["correct-horse".to_owned(), "short".to_owned()]);
-        let text = "hunter2-hunter2 correct-horse short";
-        assert_eq!(rules.text(text), "[redacted] [redacted] short");
+        let text = |rules: &Redaction, text: &str| rules.masked(text).into_owned();
+        assert_eq!(
+            text(&rules, "hunter2-hunter2 correct-horse short"),
+            "[redacted] [redacted] short"
+        );
         let many = (0..SECRETS_MAX).map(|n| format!("number-{n}"));
         rules.learn(many);
         assert_eq!(rules.secrets.len(), SECRETS_MAX);
-        assert_eq!(rules.text("number-4095"), "[redacted]");
+        assert_eq!(text(&rules, "number-4095"), "[redacted]");
     }
 
     proptest! {

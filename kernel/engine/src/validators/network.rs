@@ -65,9 +65,19 @@ fn judge_leaf(leaf: &Leaf) -> Option<Finding> {
         role
     };
     let special = matches!(role, Role::Url | Role::Host | Role::Command | Role::Args);
-    if !special && (quiet::to_network(&leaf.text) || quiet::is_blob(&leaf.text)) {
+    if !special && is_quiet(&leaf.text) {
         return None;
     }
+    judge_closely(leaf, role)
+}
+
+/// Whether nothing can be said against a text of no special role, told quickly.
+fn is_quiet(text: &str) -> bool {
+    let word = || quiet::is_word(text) && addresses::inner_name(text).is_none();
+    quiet::to_network(text) || word() || quiet::is_blob(text)
+}
+
+fn judge_closely(leaf: &Leaf, role: Role) -> Option<Finding> {
     let mut texts = views::decoded(&leaf.text);
     let last = texts.last().expect("a text has a plain form").clone();
     // Readers of URLs drop tabs and line breaks, and controls before the first letter.
@@ -336,4 +346,82 @@ fn judge_word(word: &str, plainly: bool, role: Role) -> Option<Finding> {
 fn is_range(rest: &str) -> bool {
     rest.strip_prefix('/')
         .is_some_and(|n| (1..=3).contains(&n.len()) && n.bytes().all(|c| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// Pieces of texts that lead inside, and of those that do not.
+    const PIECES: [&str; 40] = [
+        "localhost",
+        "LocalHost4",
+        "metadata",
+        "broadcasthost",
+        "10.0.0.1",
+        "169.254.169.254",
+        "2130706433",
+        "0x7f000001",
+        "127",
+        "[::1]",
+        "http",
+        "ftp",
+        "file",
+        "nip.io",
+        "local",
+        "host",
+        "server",
+        "Fox",
+        "q7",
+        "word",
+        ".",
+        ":",
+        ";",
+        "/",
+        "//",
+        "@",
+        "=",
+        "-",
+        "?",
+        "!",
+        "'",
+        "\"",
+        "(",
+        ")",
+        "+",
+        "*",
+        "_",
+        ",",
+        " ",
+        "  ",
+    ];
+
+    fn leaf(text: String, role: Role) -> Leaf {
+        Leaf {
+            path: "/a".into(),
+            parent: "".into(),
+            object: "".into(),
+            key: "a".into(),
+            role,
+            text,
+            kind: Kind::Text,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        /// MGP-060: what is let pass quickly is what a close look lets pass.
+        #[test]
+        fn a_quick_look_misses_nothing(pieces in prop::collection::vec(select(&PIECES), 1..9)) {
+            let text = pieces.concat();
+            if is_quiet(&text) {
+                for role in [Role::Other, Role::Path, Role::Sql, Role::Code, Role::Prose, Role::Method] {
+                    let found = judge_closely(&leaf(text.clone(), role), role);
+                    prop_assert_eq!(found, None, "{:?} as {:?}", text, role);
+                }
+            }
+        }
+    }
 }

@@ -6,6 +6,8 @@
 
 /// Bytes looked at together.
 const STRIDE: usize = 32;
+/// Longest label of a host's name (RFC 1035 §2.3.4).
+const LABEL_MAX: usize = 63;
 
 /// Letters, digits, spaces and commas mean nothing to any rule.
 fn is_plain(byte: u8) -> bool {
@@ -59,7 +61,20 @@ pub(super) fn to_network(text: &str) -> bool {
 /// True for a value that is one word of nothing but letters and digits, and longer than any name of a
 /// host.
 pub(super) fn is_blob(text: &str) -> bool {
-    text.len() >= 300 && all(text, |_, _, _| false) && !text.contains([' ', ','])
+    let wordy = |chunk: &[u8]| {
+        let each = chunk.iter().map(u8::is_ascii_alphanumeric);
+        each.fold(true, |all, one| all & one)
+    };
+    text.len() >= 300 && text.as_bytes().chunks(STRIDE).all(wordy)
+}
+
+/// True for a value that is one word, of letters and digits, no longer than a label of a host's name, and
+/// begins with a letter: no address and no URL, if it is no [name](super::addresses::inner_name).
+pub(super) fn is_word(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() <= LABEL_MAX
+        && bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.iter().all(u8::is_ascii_alphanumeric)
 }
 
 /// True for the arguments of a call, as JSON text, in which no text has to be looked at closely.

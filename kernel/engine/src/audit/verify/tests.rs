@@ -8,8 +8,13 @@ use serde_json::json;
 
 fn lines(count: u64) -> (Vec<Vec<u8>>, Head) {
     let mut chain = Chain::new(Head::START);
-    let lines = (1..=count).map(|n| chain.append(event(json!({"n": n}))).text.into_bytes());
+    let lines = (1..=count).map(|n| chain.append(event(json!({"n": n}))).text);
     (lines.collect(), chain.head())
+}
+
+/// An event without anything in it.
+fn empty(line: &mut Vec<u8>) {
+    line.extend_from_slice(b"{}");
 }
 
 fn verify(bytes: &[u8], known: Option<Head>) -> Report {
@@ -60,9 +65,7 @@ fn a_forged_record_is_named() {
     let forge = |lines: &mut Vec<Vec<u8>>, at: usize| {
         let old = lines[at].clone();
         let old = Record::parse(old.trim_ascii_end()).unwrap();
-        lines[at] = record::write(old.sequence, old.previous, "{}")
-            .0
-            .into_bytes();
+        lines[at] = record::write(old.sequence, old.previous, empty).0;
     };
     let whole = lines.clone();
     forge(&mut lines, 4);
@@ -115,8 +118,8 @@ fn only_the_last_end_may_be_torn() {
 
 #[test]
 fn too_many_wounds_are_said_to_be_too_many() {
-    let (line, _) = record::write(7, Digest::START, "{}");
-    let bytes = line.repeat(MAX_SPANS + 10).into_bytes();
+    let (line, _) = record::write(7, Digest::START, empty);
+    let bytes = line.repeat(MAX_SPANS + 10);
     assert!(names(&verify(&bytes, None).faults).contains(&("too many", 0, 0)));
 }
 
