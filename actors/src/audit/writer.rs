@@ -23,7 +23,7 @@ use crate::time::{moment, unix_ms};
 
 /// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of
 /// them. What a killed kernel can lose is what came in this time, and while the sync before it took.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(2);
 /// The head beside the log is on disk at most this much later than the log.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
 /// How often it is looked whether records have become too old.
