@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use super::AuditHandle;
 use super::files::Folder;
+use super::queue::Ledger;
 use super::tail::Tail;
 use crate::link::Link;
 
@@ -37,37 +38,9 @@ impl AuditHandle {
         let wants = link.mgp().features().contains(Features::AUDIT);
         if let (true, Some(ledger)) = (wants, &self.0) {
             let (ledger, link) = (ledger.clone(), link.clone());
-            let mut written = ledger.written.subscribe();
             tokio::spawn(async move {
-                let told = Told::of(&ledger.folder, &link);
-                let from = told.last().unwrap_or(*written.borrow());
-                let mut tail = match read(move || Tail::after(ledger.folder.clone(), from)).await {
-                    Ok(tail) => tail,
-                    Err(error) => return link.log.note(&format!("audit: {error}")),
-                };
-                let mut last = from;
-                loop {
-                    written.borrow_and_update();
-                    let next = read(move || tail.next(BATCH).map(|events| (tail, events))).await;
-                    let events;
-                    match next {
-                        Ok(next) => (tail, events) = next,
-                        Err(error) => return link.log.note(&format!("audit: {error}")),
-                    }
-                    let Some((end, _)) = events.last() else {
-                        if written.changed().await.is_err() {
-                            return;
-                        }
-                        tokio::time::sleep(GATHER).await;
-                        continue;
-                    };
-                    let end = *end;
-                    tell(&link, last, &events);
-                    if !has_read(&link).await {
-                        return;
-                    }
-                    last = end;
-                    told.keep(end);
+                if let Err(error) = forwarded(&ledger, &link).await {
+                    link.log.note(&format!("audit: {error}"));
                 }
             });
         }
@@ -128,6 +101,39 @@ impl AuditHandle {
     }
 }
 
+/// Goes on until the connection or the log ends.
+async fn forwarded(ledger: &Ledger, link: &Arc<Link>) -> io::Result<()> {
+    let mut written = ledger.written.subscribe();
+    let told = Told::of(&ledger.folder, link);
+    let (folder, newest, kept) = (ledger.folder.clone(), *written.borrow(), told.clone());
+    let (mut last, mut tail) = read(move || {
+        let from = kept.last().unwrap_or(newest);
+        Ok((from, Tail::after(folder, from)?))
+    })
+    .await?;
+    loop {
+        written.borrow_and_update();
+        let events;
+        (tail, events) = read(move || tail.next(BATCH).map(|events| (tail, events))).await?;
+        let Some(end) = events.last().map(|(end, _)| *end) else {
+            if written.changed().await.is_err() {
+                return Ok(());
+            }
+            tokio::time::sleep(GATHER).await;
+            continue;
+        };
+        tell(link, last, &events);
+        if !has_read(link).await {
+            return Ok(());
+        }
+        last = end;
+        let told = told.clone();
+        if let Err(error) = read(move || told.keep(end)).await {
+            tracing::warn!(%error, "how far an audit server was told is not kept");
+        }
+    }
+}
+
 /// Whether an event is of after a moment. Both are written the same way, and so compare as texts.
 fn later(event: &str, moment: &str) -> bool {
     mgp_protocol::splice::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
@@ -174,6 +180,7 @@ async fn has_read(link: &Arc<Link>) -> bool {
 }
 
 /// How far a server was told, kept beside the log for the next connection.
+#[derive(Clone)]
 struct Told(PathBuf);
 
 impl Told {
@@ -186,9 +193,7 @@ impl Told {
     }
 
     /// Not synced: what a power cut takes of it is told once more.
-    fn keep(&self, sequence: u64) {
-        if let Err(error) = fs::write(&self.0, format!("{sequence}\n")) {
-            tracing::warn!(%error, "how far an audit server was told is not kept");
-        }
+    fn keep(&self, sequence: u64) -> io::Result<()> {
+        fs::write(&self.0, format!("{sequence}\n"))
     }
 }
