@@ -10,6 +10,7 @@ use mgp_engine::health::HealthRules;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::rates::RateRules;
+use mgp_engine::sandbox;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
@@ -20,6 +21,7 @@ use tracing::level_filters::LevelFilter;
 use super::audit::Audit;
 use super::oauth::OAuth;
 use super::permissions::{read_permissions, read_pins};
+use super::sandbox::read_sandbox;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::{read_confirmation, read_validation};
@@ -61,6 +63,8 @@ pub struct KernelConfig {
     pub permissions: Rules,
     /// `[pins]`: what a changed tool comes to.
     pub pin: PinMode,
+    /// `[sandbox]`: the walls around servers that are trusted least.
+    pub sandbox: sandbox::Rules,
 }
 
 /// `[http]`.
@@ -273,6 +277,7 @@ impl KernelConfig {
         read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
         read_permissions(root.own("permissions"), &mut self.permissions);
         read_pins(root.own("pins"), &mut self.pin);
+        read_sandbox(root.own("sandbox"), &mut self.sandbox);
     }
 }
 
