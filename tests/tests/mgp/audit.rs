@@ -264,6 +264,48 @@ async fn an_audit_server_hears_what_a_plain_one_does_not() {
     );
 }
 
+/// MGP-087: an audit server that was away is told from where it was: nothing is left out and nothing is
+/// told twice.
+#[tokio::test]
+async fn an_audit_server_that_was_away_goes_on_where_it_was() {
+    let said = declaration(&["audit"]).to_string();
+    let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
+    let plain = Program::fixture(&[]).entry("plain");
+    let kernel = Kernel::start(&format!("{keeper}{plain}")).await;
+    kernel.connected(&["keeper", "plain"]).await;
+    let mut agent = agent(&kernel).await;
+    let call = json!({"text": "x"});
+    agent.call("plain__echo", call.clone()).await.result();
+    let told = kernel.folder().join("data/audit/told-keeper");
+    let mut last = 0;
+    wait_until("it was told everything", DEADLINE, async || {
+        let newest = whole_log(kernel.folder()).lines().count() as u64;
+        let text = std::fs::read_to_string(&told).unwrap_or_default();
+        last = text.trim().parse().unwrap_or(0);
+        last == newest && last > 2
+    })
+    .await;
+    kernel.mgp_json(&["servers", "stop", "keeper"]).await;
+    for _ in 0..3 {
+        agent.call("plain__echo", call.clone()).await.result();
+    }
+    kernel.mgp_json(&["servers", "start", "keeper"]).await;
+    kernel.connected(&["keeper"]).await;
+    let mut sequences: Vec<u64> = Vec::new();
+    wait_until("it was told what it missed", DEADLINE, async || {
+        let heard = frames(&mut agent, "keeper__received").await;
+        let events = heard
+            .iter()
+            .filter(|f| f["method"] == "notifications/mgp.audit");
+        let seq = |event: &Value| event["params"]["_mgp"]["seq"].as_u64().unwrap();
+        sequences = events.map(seq).collect();
+        sequences.last().is_some_and(|newest| *newest > last + 4)
+    })
+    .await;
+    let newest = *sequences.last().unwrap();
+    assert_eq!(sequences, (last + 1..=newest).collect::<Vec<_>>());
+}
+
 async fn frames(agent: &mut Agent, tool: &str) -> Vec<Value> {
     let received = agent.call(tool, json!({})).await.result();
     let frames = received["structuredContent"]["frames"]
