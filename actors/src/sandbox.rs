@@ -140,6 +140,11 @@ fn look(spec: &ChildSpec, place: &mut Place) -> Result<(), String> {
     place.cwd = real(spec.cwd.as_deref().unwrap_or(Path::new("/")));
     place.own = std::path::absolute(&place.own).map_err(|e| e.to_string())?;
     place.interpreters = interpreters(&program, &programs);
+    // A virtual environment is where the link to its interpreter is.
+    if let (Some(folder), Some(name)) = (program.parent(), program.file_name()) {
+        place.interpreters.push(real(folder).join(name));
+    }
+    place.usual = !spec.command.contains('/') && !spec.env.contains_key("PATH");
     place.programs = programs.iter().map(|folder| real(folder)).collect();
     place.program = real(&program);
     let named = spec.args.iter().map(|arg| place.cwd.join(arg));

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 use mgp_engine::sandbox::{Limits, Policy};
 use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
@@ -145,7 +145,7 @@ fn shut_files(policy: &Policy) -> Result<(), String> {
             ))
         })
         .and_then(|rules| rules.add_rules(path_beneath_rules(&policy.write, write)))
-        .and_then(|rules| rules.restrict_self())
+        .and_then(RulesetCreated::restrict_self)
         .map_err(failed)?;
     match held.ruleset {
         RulesetStatus::FullyEnforced if held.no_new_privs => Ok(()),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::Stdio;
 
-use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr};
+use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated};
 use mgp_engine::sandbox::Machine;
 use tokio::process::Command;
 
@@ -34,7 +34,7 @@ fn landlock() -> u32 {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1));
     let held = ruleset
         .and_then(Ruleset::create)
-        .and_then(|r| r.restrict_self());
+        .and_then(RulesetCreated::restrict_self);
     match held.map(|status| status.landlock) {
         Ok(LandlockStatus::Available { effective_abi, .. }) => effective_abi as u32,
         Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) | Err(_) => 0,

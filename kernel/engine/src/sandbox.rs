@@ -89,6 +89,8 @@ pub struct Place {
     pub named: Vec<PathBuf>,
     /// The folders of its `PATH`.
     pub programs: Vec<PathBuf>,
+    /// Its program was found by its name, and `PATH` is the kernel's: the entry names neither.
+    pub usual: bool,
     /// The one folder that is its own: home and temporary files.
     pub own: PathBuf,
     /// The kernel's configuration, data and socket: never opened, but for `own`.
@@ -170,7 +172,11 @@ impl Policy {
         policy.execute.push(place.program.clone());
         policy.execute.extend(place.interpreters.iter().cloned());
         policy.write.push(place.own.clone());
-        policy.read.extend(place.installation());
+        // Else any folder could be opened by calling it a program's.
+        let known = rules.vouched || place.usual;
+        if known {
+            policy.read.extend(place.installation());
+        }
         if rules.vouched {
             policy.read.extend(place.its_own_files());
         }
@@ -182,6 +188,8 @@ impl Policy {
         }
         if programs {
             policy.execute.extend(SYSTEM.iter().map(PathBuf::from));
+        }
+        if programs && known {
             policy.execute.extend(place.open(&place.programs));
             policy.execute.extend(place.installation());
         }

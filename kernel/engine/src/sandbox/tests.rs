@@ -20,6 +20,7 @@ fn place() -> Place {
             "/run/user/1/mgp".into(),
         ],
         home: Some("/home/me".into()),
+        usual: false,
     }
 }
 
@@ -127,6 +128,20 @@ fn an_entry_nobody_vouches_for_opens_neither_its_folder_nor_its_arguments() {
     };
     let policy = of(&[], &Rules::default(), &named);
     assert!(!opens(&policy.read, "/home/me/.ssh/id_ed25519"));
+    let forged = Place {
+        program: "/home/me/.ssh/bin/x".into(),
+        programs: vec!["/home/me/.ssh".into()],
+        ..place()
+    };
+    let policy = of(&Standard::ALL, &Rules::default(), &forged);
+    let key = Path::new("/home/me/.ssh/id_ed25519");
+    assert!(!all(&policy).iter().any(|open| key.starts_with(open)));
+    let usual = Place {
+        usual: true,
+        ..place()
+    };
+    let policy = of(&[], &Rules::default(), &usual);
+    assert!(opens(&policy.read, "/home/me/tools/lib/serve.so"));
 }
 
 #[test]
