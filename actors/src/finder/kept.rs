@@ -30,7 +30,11 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Opens the file, and gives what is in it to `learn`.
-    pub(super) fn open(path: PathBuf, model: &str, mut learn: impl FnMut([u8; 32], Vector)) -> Self {
+    pub(super) fn open(
+        path: PathBuf,
+        model: &str,
+        mut learn: impl FnMut([u8; 32], Vector),
+    ) -> Self {
         let mut kept = Self {
             path,
             model: model.to_owned(),
@@ -226,7 +230,9 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x40;
             fs::write(&path, &damaged).unwrap();
-            let before = at.checked_sub(BEGINNING.len() + 32).map_or(0, |at| at / size);
+            let before = at
+                .checked_sub(BEGINNING.len() + 32)
+                .map_or(0, |at| at / size);
             assert_eq!(read(&path, "m").len(), before, "byte {at}");
             let again = Kept::open(path.clone(), "m", |_, _| {});
             assert_eq!(again.records, before);

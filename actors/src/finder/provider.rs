@@ -93,7 +93,9 @@ impl Provider {
         let later = |why: String| Unanswered::Later(why);
         // Texts and key cross no network in the clear.
         if !is_safe(&self.url) {
-            return Err(later("only https, and http to this machine, is safe".into()));
+            return Err(later(
+                "only https, and http to this machine, is safe".into(),
+            ));
         }
         let uri = client::parse_url(&self.url).map_err(|e| later(e.to_string()))?;
         let mut headers = HeaderMap::new();

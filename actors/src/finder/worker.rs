@@ -94,6 +94,8 @@ impl Worker {
         let texts: Vec<&str> = asked.texts.iter().map(|text| &*text.text).collect();
         match self.model.embed(&texts) {
             Ok(vectors) => {
+                // It answers again, so what waits need not.
+                self.pause = Duration::ZERO;
                 let vectors: Option<Vec<Vector>> = vectors.into_iter().collect();
                 // A request without direction is searched by its words.
                 if let Some(vectors) = vectors {

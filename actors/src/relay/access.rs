@@ -196,8 +196,7 @@ pub(super) fn not_granted(name: &str) -> Refusal {
 
 fn sift(shown: &Shown, place: &Place, table: &Table, principal: &Principal) -> Option<Sifted> {
     let now = unix_ms();
-    let keep =
-        |server: &ServerId, tool: Option<&str>| table.admits(principal, server, tool, now);
+    let keep = |server: &ServerId, tool: Option<&str>| table.admits(principal, server, tool, now);
     let audience = format!("{:?}", place.audience);
     let (view, kind, form) = (&place.view, place.kind, place.form);
     shown.catalog.sift(view, kind, form, &audience, keep)

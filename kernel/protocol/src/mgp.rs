@@ -6,6 +6,7 @@ pub mod approvals;
 pub mod audit;
 pub mod door;
 pub mod health;
+pub mod index;
 pub mod kernel;
 pub mod lifecycle;
 pub mod negotiation;
