@@ -225,6 +225,7 @@ fn cause(denial: &Denial) -> Option<EventType> {
         | Denial::Unconfirmed { .. }
         | Denial::NoCredentials(_)
         | Denial::CredentialsExpired(_)
+        | Denial::Registration { .. }
         | Denial::RateLimited { .. }
         | Denial::OverQuota { .. }
         | Denial::Disabled { .. }

@@ -4,6 +4,7 @@ pub mod access;
 pub mod agents;
 pub mod approvals;
 pub mod audit;
+pub mod discovery;
 pub mod door;
 pub mod health;
 pub mod index;
@@ -13,6 +14,7 @@ pub mod negotiation;
 pub mod permission;
 pub mod security;
 pub mod servers;
+pub mod tools;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -26,6 +28,26 @@ methods! {
     "notifications/mgp.audit" => Audit<'_>,
     "notifications/mgp.lifecycle" => Lifecycle,
 }
+
+/// A request with what any request may carry beside its own members. All else is refused: a member
+/// that was meant to narrow a request must not be read over.
+macro_rules! request {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, ::serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$of])* pub $member: $type,)*
+            #[serde(default, rename = "_meta")]
+            _meta: Option<::serde::de::IgnoredAny>,
+            #[serde(default, rename = "_mgp")]
+            _mgp: Option<::serde::de::IgnoredAny>,
+            #[serde(default, rename = "trace_id")]
+            _trace_id: Option<::serde::de::IgnoredAny>,
+        }
+    };
+}
+use request;
 
 /// `notifications/mgp.lifecycle`: a server went from one state to another (MGP §11.4). From a server
 /// it is about itself, from the kernel about one of its servers.

@@ -1,6 +1,7 @@
 //! What somebody looks for.
 
 use mgp_protocol::mgp::security::RiskLevel;
+pub use mgp_protocol::mgp::tools::Strategy;
 
 use super::clauses;
 use super::entry::Entry;
@@ -23,42 +24,6 @@ pub enum BadRequest {
         "the query has {0} bytes, over the limit of {REQUEST_MAX}: say in a few sentences what the tool should do"
     )]
     TooLong(usize),
-}
-
-/// How tools are looked for (§16.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// By words, forgiving slips in names.
-    Keyword,
-    /// By meaning.
-    Semantic,
-    /// By where they stand in the order of things.
-    Category,
-    /// By words and meaning together: what is taken when nothing is said.
-    Hybrid,
-}
-
-impl Strategy {
-    const ALL: [Self; 4] = [Self::Keyword, Self::Semantic, Self::Category, Self::Hybrid];
-
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Keyword => "keyword",
-            Self::Semantic => "semantic",
-            Self::Category => "category",
-            Self::Hybrid => "hybrid",
-        }
-    }
-
-    /// Reads the word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|strategy| strategy.as_str() == word)
-    }
 }
 
 /// A text, read.

@@ -1,9 +1,9 @@
 //! `mgp/access/*`: which agent may call which tool (MGP §5). As methods, and as tools of the kernel
 //! under the names of [`super::spells`].
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::request;
 use crate::mcp::methods;
 
 methods! {
@@ -12,25 +12,6 @@ methods! {
     "mgp/access/revoke" => Revoke,
     "mgp/access/list" => List,
     "mgp/access/explain" => Explain,
-}
-
-/// A request with what any request may carry beside its own members. All else is refused: a member
-/// that was meant to narrow a grant must not be read over.
-macro_rules! request {
-    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct $name {
-            $($(#[$of])* pub $member: $type,)*
-            #[serde(default, rename = "_meta")]
-            _meta: Option<IgnoredAny>,
-            #[serde(default, rename = "_mgp")]
-            _mgp: Option<IgnoredAny>,
-            #[serde(default, rename = "trace_id")]
-            _trace_id: Option<IgnoredAny>,
-        }
-    };
 }
 
 /// How far an entry reaches (§5.3).

@@ -325,6 +325,7 @@ fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
         Denial::Upstream { .. } => (Outcome::Failure, Some(Failure::Protocol)),
         Denial::Validator { .. }
         | Denial::UnsafeCode { .. }
+        | Denial::Registration { .. }
         | Denial::RateLimited { .. }
         | Denial::OverQuota { .. }
         | Denial::Disabled { .. } => (Outcome::Blocked, None),

@@ -63,6 +63,22 @@ pub enum Denial {
         /// The object of MGP §7.4: the violations, and hints by which to write it otherwise.
         body: Box<RawValue>,
     },
+    /// A server that is not registered as it was asked for (MGP §15.4).
+    #[error("Server {server} is not registered: {reason} ({hint})")]
+    Registration {
+        /// Under which name it was to be.
+        server: String,
+        /// What kind of refusal it is.
+        code: Code,
+        /// The rule, as one word that does not change.
+        rule: &'static str,
+        /// The member of the request it is about.
+        at: String,
+        /// What is wrong, in words.
+        reason: String,
+        /// What to do instead.
+        hint: &'static str,
+    },
     /// Too many requests in too short a time.
     #[error("Rate limited: {limit} requests per {window_secs} s exceeded")]
     RateLimited {
@@ -132,6 +148,7 @@ impl Denial {
             Self::CredentialsExpired(_) => Code::AuthExpired,
             Self::Validator { .. } => Code::ValidationBlocked,
             Self::UnsafeCode { .. } => Code::CodeSafetyViolation,
+            Self::Registration { code, .. } => *code,
             Self::RateLimited { .. } => Code::RateLimited,
             Self::OverQuota { .. } => Code::QuotaExceeded,
             Self::Disabled { .. } => Code::ToolDisabled,
@@ -148,6 +165,7 @@ impl Denial {
             Self::NotGranted { .. }
             | Self::Validator { .. }
             | Self::UnsafeCode { .. }
+            | Self::Registration { .. }
             | Self::Disabled { .. } => INVALID_PARAMS,
             Self::Permission { .. }
             | Self::Unconfirmed { .. }
@@ -171,7 +189,9 @@ impl Denial {
     /// What a model can mend, or must know before it goes on, as the text of a tool's result.
     pub(crate) fn for_the_model(&self) -> Option<String> {
         match self {
-            Self::Validator { .. } | Self::Unconfirmed { .. } => Some(self.to_string()),
+            Self::Validator { .. } | Self::Unconfirmed { .. } | Self::Registration { .. } => {
+                Some(self.to_string())
+            }
             Self::UnsafeCode { .. } => self.data().map(|rejection| rejection.to_string()),
             Self::Permission { .. }
             | Self::NotGranted { .. }
@@ -201,6 +221,13 @@ impl Denial {
                 "validator": validator, "path": path, "rule": rule, "reason": reason, "hint": hint
             })),
             Self::UnsafeCode { body, .. } => serde_json::from_str(body.get()).ok(),
+            Self::Registration {
+                rule,
+                at,
+                reason,
+                hint,
+                ..
+            } => Some(json!({"rule": rule, "path": at, "reason": reason, "hint": hint})),
             Self::RateLimited {
                 limit,
                 window_secs,

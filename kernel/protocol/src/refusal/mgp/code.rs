@@ -12,7 +12,7 @@ pub enum Category {
     Lifecycle,
     /// 3000 to 3099.
     Resource,
-    /// 4000 to 4099.
+    /// 4000 to 4099, and 4100 to 4199 of later drafts.
     Validation,
     /// 5000 to 5099.
     External,
@@ -76,6 +76,8 @@ codes! {
     ToolNotFound = 4001 "TOOL_NOT_FOUND",
     /// The tool is switched off.
     ToolDisabled = 4002 "TOOL_DISABLED",
+    /// There is a server of that name already (later drafts).
+    ServerExists = 4101 "SERVER_ALREADY_EXISTS",
     /// A far end answered with an error, or against its own word.
     UpstreamError = 5000 "UPSTREAM_ERROR",
     /// A far end did not answer.
@@ -98,7 +100,7 @@ impl Code {
             1000..=1099 => Category::Security,
             2000..=2099 => Category::Lifecycle,
             3000..=3099 => Category::Resource,
-            4000..=4099 => Category::Validation,
+            4000..=4199 => Category::Validation,
             _ => Category::External,
         }
     }

@@ -26,7 +26,7 @@ fn not_ready(state: &'static str, retry_after_ms: Option<u64>) -> Refusal {
     }
 }
 
-/// One refusal for each code of the document.
+/// One refusal for each code of the document, and of its later drafts.
 fn one_of_each() -> Vec<(i64, Refusal)> {
     let text = String::from;
     let mut each = vec![
@@ -133,6 +133,17 @@ fn the_rest() -> Vec<(i64, Refusal)> {
             }),
         ),
         (
+            4101,
+            denied(Denial::Registration {
+                server: text("s"),
+                code: Code::ServerExists,
+                rule: "duplicate",
+                at: text("/id"),
+                reason: text("there is one"),
+                hint: "take another name",
+            }),
+        ),
+        (
             5000,
             Refusal::Lost {
                 server: server(),
@@ -163,7 +174,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
     ]
 }
 
-/// MGP-186 to MGP-206, A-08: every code of the document is said, in its range, with `_mgp`.
+/// MGP-186 to MGP-206, MGP-225, A-08: every code of the document is said, in its range, with `_mgp`.
 #[test]
 fn each_code_is_said_in_its_range_with_its_category() {
     let each = one_of_each();
@@ -188,7 +199,7 @@ fn each_code_is_said_in_its_range_with_its_category() {
         );
         assert_eq!(Code::parse(code.number()), Some(*code));
     }
-    assert_eq!(Code::ALL.len(), 19);
+    assert_eq!(Code::ALL.len(), 19 + 1);
 }
 
 /// MGP-207: the fields have the types of §14.5, and only what can be tried again says how.

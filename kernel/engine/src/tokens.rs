@@ -1,0 +1,124 @@
+//! What a tool's definition costs in an agent's context (MGP §16.8), told without a tokenizer: each
+//! model has its own, and a budget needs a number that is the same for all (A-49).
+//!
+//! The estimate is a quarter of the characters of the `inputSchema` written without spaces, rounded
+//! up, and 100 for all else in the definition, or a quarter of its characters where those are more.
+//! Models cut English and JSON into pieces of three to five characters, so that a definition of
+//! ordinary size is told a little too dear, by the 100; one in Chinese or Japanese, where a character
+//! can be a token or two, can cost up to four to eight times as much as is told.
+
+use mgp_protocol::splice::members;
+
+/// What the name, the description and the frame around them cost at least.
+pub const OVERHEAD: u64 = 100;
+/// Characters of a token.
+const CHARACTERS: u64 = 4;
+/// The member that is counted by itself.
+const SCHEMA: &str = "inputSchema";
+/// The kernel's own word, which is about the tool and not for the model.
+const EMBEDDING: &str = "embedding";
+
+/// What a definition costs, as its server wrote it or as it is shown.
+#[must_use]
+pub fn of_definition(definition: &str) -> u64 {
+    let Some(members) = members(definition) else {
+        return OVERHEAD.max(of_text(definition));
+    };
+    let mut schema = 0;
+    let mut rest = 0;
+    for (name, value) in members.iter().filter(|(name, _)| name != EMBEDDING) {
+        let characters = compact_characters(value.get());
+        if name == SCHEMA {
+            schema += characters;
+        } else {
+            // Quotes, colon and comma of the member.
+            rest += name.chars().count() as u64 + characters + 4;
+        }
+    }
+    schema.div_ceil(CHARACTERS) + OVERHEAD.max(rest.div_ceil(CHARACTERS))
+}
+
+/// What a text costs that is no definition.
+#[must_use]
+pub fn of_text(text: &str) -> u64 {
+    (text.chars().count() as u64).div_ceil(CHARACTERS)
+}
+
+/// Characters of a JSON text without the spaces between its pieces; an escape counts as it is written.
+fn compact_characters(json: &str) -> u64 {
+    let (mut count, mut quoted, mut escaped) = (0, false, false);
+    for c in json.chars() {
+        if quoted || !c.is_ascii_whitespace() {
+            count += 1;
+        }
+        quoted = quoted != (c == '"' && !escaped);
+        escaped = quoted && c == '\\' && !escaped;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn tool(description: &str, schema: &Value) -> String {
+        json!({"name": "t", "description": description, "inputSchema": schema}).to_string()
+    }
+
+    /// A-49: a quarter of the schema's characters, rounded up, and 100.
+    #[test]
+    fn a_definition_costs_its_schema_and_a_hundred() {
+        assert_eq!(of_definition(r#"{"name":"t"}"#), 100);
+        assert_eq!(of_definition(r#"{"name":"t","inputSchema":{}}"#), 101);
+        let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+        let characters = schema.to_string().len() as u64;
+        let whole = tool("Reads a file", &schema);
+        assert_eq!(of_definition(&whole), characters.div_ceil(4) + 100);
+        let spaced = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&whole).unwrap());
+        assert_eq!(of_definition(&spaced.unwrap()), of_definition(&whole));
+    }
+
+    /// A-49: a description that is a book is not told for the price of a line.
+    #[test]
+    fn a_long_description_counts_by_itself() {
+        let long = "word ".repeat(400);
+        assert!(of_definition(&tool(&long, &json!({}))) > 500);
+        let vector = format!(r#"{{"name":"t","embedding":[{}0.5]}}"#, "0.5,".repeat(384));
+        assert_eq!(of_definition(&vector), 100, "no model reads it");
+    }
+
+    /// Spaces within texts count, quotes and backslashes within texts end nothing.
+    #[test]
+    fn only_spaces_between_pieces_are_free() {
+        for (text, count) in [
+            (r#"{ "a" : 1 }"#, 7),
+            (r#""a b""#, 5),
+            (r#" "a\" b" "#, 7),
+            (r#" "a\\" , "b c" "#, 11),
+            ("\"é\"", 3),
+        ] {
+            assert_eq!(compact_characters(text), count, "{text}");
+        }
+    }
+
+    proptest! {
+        /// A-49: how a definition is laid out does not change its price, and more is never cheaper.
+        #[test]
+        fn layout_is_free_and_more_costs_more(
+            texts in proptest::collection::vec("\\PC{0,30}", 1..6), more in "\\PC{1,200}"
+        ) {
+            let mut schema = json!({"type": "object", "properties": {}});
+            for (n, text) in texts.iter().enumerate() {
+                schema["properties"][format!("p{n}")] = json!({"description": text});
+            }
+            let price = |schema: &Value| of_definition(&tool("d", schema));
+            let small = price(&schema);
+            let value: Value = serde_json::from_str(&tool("d", &schema)).unwrap();
+            prop_assert_eq!(of_definition(&serde_json::to_string_pretty(&value).unwrap()), small);
+            schema["description"] = json!(more);
+            prop_assert!(price(&schema) > small);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The tools of the kernel that stand in an agent's list for all the others (MGP §16.2). Their
+//! definitions never change, so that an agent can keep them for good.
+
+use serde_json::json;
+
+use super::session::Evict;
+use super::{Call, Discover, Request, Session};
+use crate::mcp::Method;
+use crate::mgp::spells;
+
+/// One of these tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MetaTool {
+    /// Finds tools.
+    Discover,
+    /// Gets the tools for a task.
+    Request,
+    /// Calls a tool that was found.
+    Call,
+    /// Tells what the session holds.
+    Session,
+    /// Lets go of some of it.
+    Evict,
+}
+
+impl MetaTool {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Discover,
+        Self::Request,
+        Self::Call,
+        Self::Session,
+        Self::Evict,
+    ];
+    /// What it takes to find tools and call them.
+    pub const FINDING: [Self; 3] = [Self::Discover, Self::Request, Self::Call];
+
+    /// The method it stands for.
+    #[must_use]
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::Discover => Discover::METHOD,
+            Self::Request => Request::METHOD,
+            Self::Call => Call::METHOD,
+            Self::Session => Session::METHOD,
+            Self::Evict => Evict::METHOD,
+        }
+    }
+
+    /// The name agents are shown, in letters that every model API takes (A-11).
+    #[must_use]
+    pub const fn shown(self) -> &'static str {
+        match self {
+            Self::Discover => "mgp_tools_discover",
+            Self::Request => "mgp_tools_request",
+            Self::Call => "mgp_tools_call",
+            Self::Session => "mgp_tools_session",
+            Self::Evict => "mgp_tools_session_evict",
+        }
+    }
+
+    /// By its method, or one of its names as a tool: with dots as later drafts write it, or as
+    /// [`MetaTool::shown`].
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|tool| spells(tool.method(), name))
+    }
+
+    /// The definition, in one line. `security` is for those who know the word.
+    #[must_use]
+    pub fn definition(self, security: bool) -> String {
+        self.described(security, self.description())
+    }
+
+    /// The same with another description, to which something about what there is to find was added.
+    #[must_use]
+    pub fn described(self, security: bool, description: &str) -> String {
+        let schema: serde_json::Value =
+            serde_json::from_str(self.input_schema()).expect("the schemas below are JSON");
+        let mut definition = json!({
+            "name": self.shown(),
+            "title": self.title(),
+            "description": description,
+            "inputSchema": schema,
+            "annotations": self.annotations(),
+        });
+        if security {
+            definition["security"] = self.security();
+        }
+        definition.to_string()
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Discover => "Find tools",
+            Self::Request => "Request tools",
+            Self::Call => "Call a tool",
+            Self::Session => "Tools in this session",
+            Self::Evict => "Let go of tools",
+        }
+    }
+
+    /// What a model reads to choose it.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Discover => {
+                "Finds tools by what they do. Many more tools exist than are listed here: search before you say that something cannot be done. Results carry their whole inputSchema."
+            }
+            Self::Request => {
+                "Gets tools for several capabilities at once and keeps them in this session. Use it when you notice during a task that a tool is missing."
+            }
+            Self::Call => {
+                "Calls a tool that was found, by the name in the result and with arguments that fit its inputSchema. For tools that are not in your own list."
+            }
+            Self::Session => "Tells which tools this session holds and what they cost in tokens.",
+            Self::Evict => {
+                "Lets go of tools this session holds, to make room. They can be found again."
+            }
+        }
+    }
+
+    /// The schema of its arguments, which are the params of its method.
+    #[must_use]
+    pub const fn input_schema(self) -> &'static str {
+        match self {
+            Self::Discover => {
+                r#"{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in your own words"},"strategy":{"enum":["hybrid","keyword","semantic","category"]},"max_results":{"type":"integer","minimum":1,"maximum":100,"default":5},"filter":{"type":"object","properties":{"categories":{"type":"array","items":{"type":"string"}},"risk_level_max":{"enum":["safe","moderate","dangerous"]},"status":{"enum":["connected","all"]}},"additionalProperties":false}},"required":["query"],"additionalProperties":false}"#
+            }
+            Self::Request => {
+                r#"{"type":"object","properties":{"reason":{"enum":["capability_gap","performance","preference"]},"context":{"type":"string","description":"What you are doing"},"requirements":{"type":"object","properties":{"capabilities":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":16,"description":"One thing each"},"input_types":{"type":"array","items":{"type":"string"}},"output_types":{"type":"array","items":{"type":"string"}},"preferred_risk_level":{"enum":["safe","moderate","dangerous"]}},"required":["capabilities"],"additionalProperties":false},"task_trace_id":{"type":"string"}},"required":["requirements"],"additionalProperties":false}"#
+            }
+            Self::Call => {
+                r#"{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object"}},"required":["name"],"additionalProperties":false}"#
+            }
+            Self::Session => r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+            Self::Evict => {
+                r#"{"type":"object","properties":{"tools":{"type":"array","items":{"type":"string"}},"reason":{"type":"string"}},"required":["tools"],"additionalProperties":false}"#
+            }
+        }
+    }
+
+    /// Hints for clients that know MCP only.
+    fn annotations(self) -> serde_json::Value {
+        match self {
+            Self::Discover | Self::Session => json!({"readOnlyHint": true, "openWorldHint": false}),
+            Self::Request | Self::Evict => json!({
+                "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true,
+                "openWorldHint": false
+            }),
+            // Whatever the tool that is called does.
+            Self::Call => {
+                json!({"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true})
+            }
+        }
+    }
+
+    /// What tools say of themselves in MGP §4.
+    fn security(self) -> serde_json::Value {
+        match self {
+            Self::Discover | Self::Session | Self::Request | Self::Evict => json!({
+                "risk_level": "safe", "permissions_required": [], "side_effects": [],
+                "reversible": true
+            }),
+            // Each call is judged as the tool it calls; before that, nothing better can be said.
+            Self::Call => json!({
+                "risk_level": "dangerous", "permissions_required": [], "reversible": false
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::read;
+    use crate::mgp::security::{RiskLevel, Security};
+
+    /// MGP-247, A-11: one tool under the names of the document, of its later drafts, and of model APIs.
+    #[test]
+    fn a_meta_tool_answers_to_each_spelling() {
+        for tool in MetaTool::ALL {
+            let method = tool.method();
+            let dotted = method.replace('/', ".");
+            assert_eq!(tool.shown(), method.replace('/', "_"));
+            for name in [method, &dotted, tool.shown()] {
+                assert_eq!(MetaTool::named(name), Some(tool), "{name}");
+            }
+            for name in [&*dotted, tool.shown()] {
+                let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+                assert!(name.len() <= 64 && name.chars().all(fits), "{name}");
+            }
+        }
+        for name in [
+            "mgp.tools_discover",
+            "discover",
+            "mgp/tools",
+            "mgp_tools_discovery",
+        ] {
+            assert_eq!(MetaTool::named(name), None, "{name}");
+        }
+    }
+
+    /// MGP-281: the kernel's own tools say how risky they are, to those who know the word.
+    #[test]
+    fn definitions_are_whole_and_carry_their_security() {
+        for tool in MetaTool::ALL {
+            let text = tool.definition(true);
+            let security = Security::of(&text).unwrap();
+            assert!(security.unreadable.is_empty(), "{text}");
+            let risk = if tool == MetaTool::Call {
+                RiskLevel::Dangerous
+            } else {
+                RiskLevel::Safe
+            };
+            assert_eq!(security.risk_level, Some(risk));
+            let plain = tool.definition(false);
+            assert_eq!(Security::of(&plain), None);
+            let value: serde_json::Value = serde_json::from_str(&plain).unwrap();
+            assert_eq!(value["name"], tool.shown());
+            assert_eq!(value["inputSchema"]["type"], "object");
+            assert!(!plain.contains('\n'));
+        }
+    }
+
+    /// MGP-241, MGP-248, MGP-261: what a schema names is what the words read, and nothing else.
+    #[test]
+    fn each_schema_says_what_is_read() {
+        let properties = |tool: MetaTool| {
+            let schema: serde_json::Value = serde_json::from_str(tool.input_schema()).unwrap();
+            let names = schema["properties"].as_object().unwrap().keys().cloned();
+            names.collect::<Vec<_>>()
+        };
+        let discover = r#"{"query":"q","strategy":"hybrid","max_results":1,"filter":
+            {"categories":[],"risk_level_max":"safe","status":"all"}}"#;
+        read::<Discover>(Some(discover)).unwrap();
+        let request = r#"{"reason":"preference","context":"c","requirements":{"capabilities":["a"],
+            "input_types":[],"output_types":[],"preferred_risk_level":"safe"},"task_trace_id":"t"}"#;
+        read::<Request>(Some(request)).unwrap();
+        let call = r#"{"name":"n","arguments":{}}"#;
+        read::<Call<'_>>(Some(call)).unwrap();
+        let evict = r#"{"tools":[],"reason":"r"}"#;
+        read::<Evict>(Some(evict)).unwrap();
+        read::<Session>(Some("{}")).unwrap();
+        for (tool, example) in [
+            (MetaTool::Discover, discover),
+            (MetaTool::Request, request),
+            (MetaTool::Call, call),
+            (MetaTool::Evict, evict),
+            (MetaTool::Session, "{}"),
+        ] {
+            let example: serde_json::Value = serde_json::from_str(example).unwrap();
+            let given: Vec<String> = example.as_object().unwrap().keys().cloned().collect();
+            assert_eq!(properties(tool), given);
+        }
+    }
+}
