@@ -141,21 +141,20 @@ impl PinsHandle {
                 .is_some_and(|names| names.contains(tool))
     }
 
-    /// Why a tool that is not there is not: for the operator.
+    /// The server and its own name of a tool that this name would mean, were it not blocked.
     #[must_use]
-    pub fn why(&self, view: &View, name: &str) -> Option<String> {
-        let is_it = |server: &ServerId, tool: &String| match view {
+    pub fn meant(&self, view: &View, name: &str) -> Option<(ServerId, String)> {
+        let blocked = self.0.blocked.load();
+        let is_it = |server: &ServerId, tool: &str| match view {
             View::One(one) => one == server && tool == name,
             View::All => {
                 names::canonical(server, tool) == name || names::shown(server, tool) == name
             }
         };
-        let blocked = self.0.blocked.load();
-        let mut all = blocked.iter();
-        let (server, _) = all.find(|(server, names)| names.iter().any(|n| is_it(server, n)))?;
-        Some(format!(
-            "its definition is not the one that was approved; `mgp pending` shows the change, server {server}"
-        ))
+        blocked.iter().find_map(|(server, tools)| {
+            let tool = tools.iter().find(|tool| is_it(server, tool))?;
+            Some((server.clone(), tool.clone()))
+        })
     }
 }
 

@@ -67,20 +67,27 @@ impl Relay {
         Ok(permitted)
     }
 
-    /// A tool that is not there: one that changed is gone for everybody, and the operator is told
-    /// why.
+    /// A tool that is not there.
     pub(super) fn absent(&self, caller: &Caller, name: String) -> Refusal {
-        let reason = match caller.operator {
-            true => self.pins.why(&caller.view, &name),
-            false => None,
-        };
-        match reason {
-            Some(reason) => Refusal::Denied(Box::new(Denial::Disabled { tool: name, reason })),
-            None => match self.away(caller, &name) {
-                Some(refusal) => refusal,
-                None => Refusal::UnknownTool(name),
-            },
+        let why = self.changed(caller, &name);
+        let why = why.or_else(|| self.away(caller, &name));
+        why.unwrap_or(Refusal::UnknownTool(name))
+    }
+
+    /// A tool that changed is gone for everybody; who speaks MGP and may call it hears why (MGP-202).
+    fn changed(&self, caller: &Caller, name: &str) -> Option<Refusal> {
+        if !caller.mgp.says_codes() {
+            return None;
         }
+        let (server, own) = self.pins.meant(&caller.view, name)?;
+        let unknown = Refusal::UnknownTool(name.to_owned());
+        self.admit(caller, &server, Some(&own), unknown).ok()?;
+        Some(Refusal::Denied(Box::new(Denial::Disabled {
+            tool: name.to_owned(),
+            reason: format!(
+                "its definition is not the one that was approved; `mgp pending` shows the operator the change of server {server}"
+            ),
+        })))
     }
 
     /// A server that is not connected offers nothing, and who speaks MGP hears that it is so (MGP-193):
