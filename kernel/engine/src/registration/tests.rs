@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mgp_protocol::ids::AgentId;
@@ -53,6 +54,12 @@ fn judged(members: &Value) -> Result<Accepted, Refused> {
 fn rule(members: &Value) -> &'static str {
     match judged(members) {
         Ok(_) => "accepted",
+        // Where a path leads out, the rule says which way.
+        Err(Refused::Broken(Broken {
+            rule: "traversal" | "home" | "system_place" | "secret_place",
+            at,
+            ..
+        })) if at == "/args" => "outside",
         Err(Refused::Broken(broken)) => broken.rule,
         Err(Refused::Code(_)) => "code safety",
         Err(Refused::Form(_)) => "form",
@@ -63,10 +70,6 @@ fn rule(members: &Value) -> &'static str {
 
 fn env(name: &str, value: &str) -> Value {
     json!({"env": {name: value}})
-}
-
-fn args(args: &[&str]) -> Value {
-    json!({ "args": args })
 }
 
 fn run(command: &str, args: &[&str]) -> Value {
@@ -83,246 +86,185 @@ fn code(text: &str) -> Value {
 
 /// What must not be registered, by the rule it breaks.
 fn attacks() -> Vec<(&'static str, Value)> {
-    let id = |id: &str| json!({ "id": id });
-    let mut table = vec![
+    [
+        forms(),
+        sizes(),
+        names(),
+        variables(),
+        signs(),
+        programs(),
+        inner_addresses(),
+        bad_code(),
+    ]
+    .concat()
+}
+
+fn forms() -> Vec<(&'static str, Value)> {
+    vec![
+        ("form", json!({"command": null})),
+        ("form", json!({"command": ""})),
+        ("form", json!({"url": "https://example.com/"})),
+        ("form", json!({"transport": "http"})),
         (
-            "code",
-            code("").as_object().map(|_| json!({"args": []})).unwrap(),
+            "form",
+            json!({"transport": "http", "command": null, "args": []}),
         ),
-        (
-            "code",
-            json!({"args": ["x.py"], "code": {"language": "python", "text": ""}}),
-        ),
-        (
-            "code",
-            json!({"args": [], "code": {"language": "ruby", "text": ""}}),
-        ),
-        (
-            "code",
-            json!({"command": "node", "args": [], "code": {"language": "python", "text": ""}}),
-        ),
-        ("size", json!({"justification": "x".repeat(3000)})),
-        ("size", json!({"args": vec!["x"; 65]})),
-        ("size", json!({"args": ["x".repeat(5000)]})),
-        ("size", json!({"env": {"A": "x".repeat(9000)}})),
-        (
-            "size",
-            json!({"mgp": {"permissions_required": vec!["camera"; 65]}}),
-        ),
+        ("forbidden", json!({"created_by": "agent.other"})),
+        ("forbidden", json!({"created_by": "operator"})),
         ("name", json!({"mgp": {"permissions_required": ["a\nb"]}})),
         ("name", json!({"mgp": {"extensions": [""]}})),
         ("control", run("python", &["a.py", "x\0y"])),
         ("control", env("A", "x\u{1b}[2J")),
+    ]
+}
+
+fn sizes() -> Vec<(&'static str, Value)> {
+    let long = |bytes: usize| "x".repeat(bytes);
+    [
+        json!({"justification": long(2_001)}),
+        json!({"command": long(513)}),
+        json!({"args": vec!["x"; 65]}),
+        json!({"args": [long(4_097)]}),
+        json!({"args": vec![long(4_000); 9]}),
+        env("A", &long(8_193)),
+        json!({"env": (0..65).map(|n| (format!("A{n}"), "x")).collect::<BTreeMap<_, _>>()}),
+        json!({"mgp": {"permissions_required": vec!["camera"; 65]}}),
+        json!({"mgp": {"extensions": vec!["audit"; 65]}}),
+        url(&format!("https://example.com/{}", long(2_048))),
+    ]
+    .map(|members| ("size", members))
+    .into()
+}
+
+fn names() -> Vec<(&'static str, Value)> {
+    let long = "x".repeat(49);
+    let ids = [
+        "", "a b", "../x", "a/b", "é", "a..b", ".hidden", "-rf", "x.", &long,
     ];
-    for bad in [
-        "",
-        "a b",
-        "../x",
-        "a/b",
-        "é",
-        "a..b",
-        ".hidden",
-        "-rf",
-        "x.",
-        &"x".repeat(49),
-    ] {
-        table.push(("id", id(bad)));
-    }
-    for bad in [
-        "kernel",
-        "MGP",
-        "mgp.tools",
-        "mgp_tools",
-        "operator",
-        "agent.local",
-        "node-2",
-        "all",
-        "System",
-    ] {
-        table.push(("reserved", id(bad)));
-    }
-    table.push(("duplicate", id("github")));
-    for bad in ["GitHub", "git_hub", "githu-b", "gi.thub", "fi1es"] {
-        table.push(("imitation", id(bad)));
-    }
-    for name in [
-        "LD_PRELOAD",
-        "ld_preload",
-        "LD_LIBRARY_PATH",
-        "LD_AUDIT",
-        "LD_DEBUG_OUTPUT",
-        "DYLD_INSERT_LIBRARIES",
-        "PATH",
-        "BASH_ENV",
-        "ENV",
-        "BASH_FUNC_x",
-        "IFS",
-        "PYTHONPATH",
-        "PYTHONSTARTUP",
-        "PYTHONHOME",
-        "PYTHONINSPECT",
-        "NODE_OPTIONS",
-        "NODE_EXTRA_CA_CERTS",
-        "PERL5LIB",
-        "RUBYOPT",
-        "JAVA_TOOL_OPTIONS",
-        "_JAVA_OPTIONS",
-        "GIT_SSH_COMMAND",
-        "GIT_CONFIG_GLOBAL",
-        "GCONV_PATH",
-        "GLIBC_TUNABLES",
-        "HOME",
-        "SSL_CERT_FILE",
-        "https_proxy",
-        "PIP_INDEX_URL",
-        "UV_INDEX_URL",
-        "npm_config_registry",
-        "MGP_TOKEN",
-        "SSH_AUTH_SOCK",
-        "PROMPT_COMMAND",
-        "SHELL",
-        "EDITOR",
-        "HOSTALIASES",
-    ] {
-        table.push(("environment", env(name, "x")));
-    }
-    for name in ["", "A=B", "1A", "A-B", "A\nLD_PRELOAD", "Ä"] {
-        table.push(("variable", env(name, "x")));
-    }
-    for value in [
+    let ids = ids.iter().map(|id| ("id", *id));
+    let reserved = "kernel MGP mgp.tools mgp_tools operator agent.local node-2 all System";
+    let reserved = reserved.split(' ').map(|id| ("reserved", id));
+    let alike = "GitHub git_hub githu-b gi.thub fi1es Dynamic_Old".split(' ');
+    let alike = alike.map(|id| ("imitation", id));
+    let all = ids
+        .chain(reserved)
+        .chain(alike)
+        .chain([("duplicate", "github")]);
+    all.map(|(rule, id)| (rule, json!({ "id": id }))).collect()
+}
+
+fn variables() -> Vec<(&'static str, Value)> {
+    let closed = "LD_PRELOAD ld_preload LD_LIBRARY_PATH LD_AUDIT LD_DEBUG_OUTPUT \
+        DYLD_INSERT_LIBRARIES PATH BASH_ENV ENV BASH_FUNC_x IFS PYTHONPATH PYTHONSTARTUP PYTHONHOME \
+        PYTHONINSPECT NODE_OPTIONS NODE_EXTRA_CA_CERTS PERL5LIB RUBYOPT JAVA_TOOL_OPTIONS \
+        _JAVA_OPTIONS GIT_SSH_COMMAND GIT_CONFIG_GLOBAL GCONV_PATH GLIBC_TUNABLES HOME SSL_CERT_FILE \
+        https_proxy PIP_INDEX_URL UV_INDEX_URL npm_config_registry MGP_TOKEN SSH_AUTH_SOCK \
+        PROMPT_COMMAND SHELL EDITOR HOSTALIASES";
+    let closed = closed.split_whitespace();
+    let closed = closed.map(|name| ("environment", env(name, "x")));
+    let malformed = ["", "A=B", "1A", "A-B", "A\nLD_PRELOAD", "Ä", " PATH"];
+    let malformed = malformed.map(|name| ("variable", env(name, "x")));
+    let secrets = [
         "${GITHUB_TOKEN}",
         "Bearer ${X:-y}",
         "file:/home/me/.ssh/id_rsa",
         "keyring:github",
-    ] {
-        table.push(("secret", env("TOKEN", value)));
-    }
-    table.push(("secret", args(&["a.py", "--token=${GITHUB_TOKEN}"])));
-    table.push(("secret", url("https://example.com/${TOKEN}")));
-    for command in [
-        "python;id",
-        "python|sh",
-        "$(id)",
-        "`id`",
-        "python>x",
-        "a&b",
-        "python a.py",
-        "x\u{a0}y",
-        "FOO=1",
-        "-python",
-        "~/x",
-        "{a,b}",
-        "%COMSPEC%",
-    ] {
-        table.push(("metacharacter", run(command, &["a.py"])));
-    }
-    for args in [
+    ];
+    let secrets = secrets.map(|value| ("secret", env("TOKEN", value)));
+    let elsewhere = [
+        run("python", &["a.py", "--token=${GITHUB_TOKEN}"]),
+        run("${SHELL}", &[]),
+        url("https://example.com/${TOKEN}"),
+    ];
+    let elsewhere = elsewhere.map(|members| ("secret", members));
+    closed
+        .chain(malformed)
+        .chain(secrets)
+        .chain(elsewhere)
+        .collect()
+}
+
+/// What a shell would do more with, where one could see it.
+fn signs() -> Vec<(&'static str, Value)> {
+    let commands =
+        "python;id python|sh $(id) `id` python>x a&b FOO=1 -python ~/x {a,b} %COMSPEC% x*";
+    let commands = commands.split(' ').chain(["python a.py", "x\u{a0}y"]);
+    let commands = commands.map(|command| ("metacharacter", run(command, &["a.py"])));
+    let words: [&[&str]; 6] = [
         &["-y", "pkg;id"],
         &["-y", "$(id)"],
         &["-c", "id"],
         &["--call=id", "x"],
         &["pkg", "a|b"],
-    ] {
-        table.push(("metacharacter", run("npx", args)));
-    }
-    table.push(("metacharacter", run("server.cmd", &["a&b"])));
-    for command in [
-        "sh",
-        "/bin/bash",
-        "BASH",
-        "zsh",
-        "cmd.exe",
-        "pwsh",
-        "busybox",
-        "npm",
-        "make",
-        "ssh",
-    ] {
-        table.push(("shell", run(command, &["x"])));
-    }
-    for command in ["../../bin/x", "tools/../../x", "..\\x"] {
-        table.push(("traversal", run(command, &[])));
-    }
-    for (command, words) in [
-        ("sudo", &["python", "a.py"][..]),
-        ("nc", &["-l", "1"]),
-        ("nsenter", &["-t", "1"]),
-        ("systemctl", &["start", "x"]),
-    ] {
-        table.push(("program", run(command, words)));
-    }
-    table.push((
-        "environment",
-        run("env", &["LD_PRELOAD=/x.so", "python", "a.py"]),
-    ));
-    table.push(("inline_program", run("python", &["-c", "import os"])));
-    table.push(("inline_program", run("node", &["-e", "1"])));
-    table.push(("inline_program", run("perl", &["-e", "1"])));
-    table.push(("recursive_delete", run("rm", &["-rf", "x"])));
-    table.push(("recursive_delete", run("npx", &["rimraf", "x"])));
-    table.push(("dangerous", run("docker", &["run", "--privileged", "x"])));
-    for words in [
-        &["-X", "evil.py", "a.py"][..],
-        &["-i", "a.py"],
-        &["-W", "x", "a.py"],
-        &["-"],
-    ] {
-        table.push(("option", run("python3.12", words)));
-    }
-    for words in [
-        &["-r", "evil.js", "a.js"][..],
-        &["--import", "e.mjs", "a.js"],
-        &["--inspect", "a.js"],
-    ] {
-        table.push(("option", run("node", words)));
-    }
-    for path in [
-        "/etc/shadow",
-        "../../etc/passwd",
-        "~/.ssh/id_rsa",
-        "--config=/etc/shadow",
-        "/proc/self/environ",
-    ] {
-        let found = judged(&run("python", &["a.py", path]));
-        assert!(matches!(found, Err(Refused::Broken(_))), "{path}");
-    }
-    for inner in [
-        "http://169.254.169.254/latest/meta-data/",
-        "http://metadata.google.internal/",
-        "http://127.0.0.1:8080/",
-        "http://localhost/mcp",
-        "http://[::1]/",
-        "http://10.0.0.5/",
-        "http://2130706433/",
-        "http://0x7f000001/",
-        "http://0177.0.0.1/",
-        "http://[::ffff:169.254.169.254]/",
-        "https://user@127.0.0.1/",
-        "http://127.0.0.1.nip.io/",
-        "http://100.100.100.200/",
-        "http://printer.local/",
-    ] {
-        table.push(("inner_host", url(inner)));
-        table.push(("inner_host", run("python", &["a.py", "--upstream", inner])));
-        table.push(("inner_host", env("UPSTREAM", inner)));
-    }
-    for scheme in [
-        "file:///etc/passwd",
-        "gopher://example.com/",
-        "ldap://example.com/",
-    ] {
-        table.push(("scheme", url(scheme)));
-    }
-    for bad in [
-        "ftp://example.com/",
-        "https://me:secret@example.com/",
-        "ws://example.com/",
-        "example.com",
-        "mailto:a@example.com",
-    ] {
-        table.push(("url", url(bad)));
-    }
-    for bad in [
+        &["pkg", "'x'"],
+    ];
+    let handed = words.map(|words| ("metacharacter", run("npx", words)));
+    let batch = ("metacharacter", run("server.cmd", &["a&b"]));
+    commands.chain(handed).chain([batch]).collect()
+}
+
+fn programs() -> Vec<(&'static str, Value)> {
+    let shells = "sh /bin/bash BASH zsh cmd.exe pwsh busybox npm make ssh".split(' ');
+    let shells = shells.map(|command| ("shell", run(command, &["x"])));
+    let paths = ["../../bin/x", "tools/../../x", "..\\x"];
+    let paths = paths.map(|command| ("traversal", run(command, &[])));
+    let secrets =
+        "/etc/shadow ../../etc/passwd ~/.ssh/id_rsa --config=/etc/shadow /proc/self/environ";
+    let secrets = secrets.split(' ');
+    let secrets = secrets.map(|path| ("outside", run("python", &["a.py", path])));
+    let others: [(&str, &str, &str); 20] = [
+        ("program", "sudo", "python a.py"),
+        ("program", "nc", "-l 1"),
+        ("program", "nsenter", "-t 1"),
+        ("program", "systemctl", "start x"),
+        ("environment", "env", "LD_PRELOAD=/x.so python a.py"),
+        ("inline_program", "python", "-c pass"),
+        ("inline_program", "python3", "-Ic pass"),
+        ("inline_program", "node", "-e 1"),
+        ("inline_program", "perl", "-e 1"),
+        ("recursive_delete", "rm", "-rf x"),
+        ("recursive_delete", "npx", "rimraf x"),
+        ("dangerous", "docker", "run --privileged x"),
+        ("option", "python3.12", "-X evil.py a.py"),
+        ("option", "python", "-i a.py"),
+        ("option", "python", "-W x a.py"),
+        ("option", "python", "-"),
+        ("option", "node", "-r evil.js a.js"),
+        ("option", "node", "--import e.mjs a.js"),
+        ("option", "node", "--inspect a.js"),
+        ("code", "python", ""),
+    ];
+    let others = others.map(|(rule, command, words)| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        (rule, run(command, &words))
+    });
+    shells.chain(paths).chain(secrets).chain(others).collect()
+}
+
+fn inner_addresses() -> Vec<(&'static str, Value)> {
+    let inner = "http://169.254.169.254/latest/meta-data/ http://metadata.google.internal/ \
+        http://127.0.0.1:8080/ http://localhost/mcp http://[::1]/ http://10.0.0.5/ \
+        http://2130706433/ http://0x7f000001/ http://0177.0.0.1/ \
+        http://[::ffff:169.254.169.254]/ https://user@127.0.0.1/ http://127.0.0.1.nip.io/ \
+        http://100.100.100.200/ http://printer.local/";
+    let inner = inner.split_whitespace().flat_map(|inner| {
+        let places = [
+            url(inner),
+            run("python", &["a.py", "--upstream", inner]),
+            env("UPSTREAM", inner),
+        ];
+        places.map(|members| ("inner_host", members))
+    });
+    let schemes = "file:///etc/passwd gopher://example.com/ ldap://example.com/".split(' ');
+    let schemes = schemes.map(|text| ("scheme", url(text)));
+    let odd = "ftp://example.com/ https://me:secret@example.com/ ws://example.com/ example.com \
+        mailto:a@example.com";
+    let odd = odd.split_whitespace().map(|text| ("url", url(text)));
+    inner.chain(schemes).chain(odd).collect()
+}
+
+fn bad_code() -> Vec<(&'static str, Value)> {
+    let texts = [
         "import subprocess",
         "eval('1')",
         "import socket",
@@ -330,21 +272,17 @@ fn attacks() -> Vec<(&'static str, Value)> {
         "import pickle",
         "__import__('os')",
         "import ctypes",
-    ] {
-        table.push(("code safety", code(bad)));
-    }
-    for bad in [
-        json!({"command": null}),
-        json!({"command": ""}),
-        json!({"url": "https://example.com/"}),
-        json!({"transport": "http"}),
-        json!({"transport": "http", "command": null, "args": []}),
-    ] {
-        table.push(("form", bad));
-    }
-    table.push(("forbidden", json!({"created_by": "agent.other"})));
-    table.push(("forbidden", json!({"created_by": "operator"})));
-    table
+        "import os\nos.system('id')",
+    ];
+    let texts = texts.map(|text| ("code safety", code(text)));
+    let mixed = [
+        json!({"args": ["x.py"], "code": {"language": "python", "text": ""}}),
+        json!({"args": [], "code": {"language": "ruby", "text": ""}}),
+        json!({"command": "node", "args": [], "code": {"language": "python", "text": ""}}),
+        json!({"command": "uvx", "args": [], "code": {"language": "python", "text": ""}}),
+    ];
+    let mixed = mixed.map(|members| ("code", members));
+    texts.into_iter().chain(mixed).collect()
 }
 
 /// What looks like an attack, and is none.
@@ -359,99 +297,44 @@ fn look_alikes() -> Vec<Value> {
         code("from mcp.server.fastmcp import FastMCP\nserver = FastMCP('x')\nserver.run()\n"),
         json!({"command": "node", "args": [], "code": {"language": "javascript", "text": "const x = 1;"}}),
     ];
-    for id in [
-        "kernel2",
-        "mgpx",
-        "systematic",
-        "agents",
-        "nodes",
-        "allrounder",
-        "github.tools",
-        "file",
-        "selfie",
-        "dynamic.new",
-        "localfiles",
-        "a-b_c.d",
-        "x",
-    ] {
-        table.push(json!({ "id": id }));
-    }
-    for name in [
-        "OLD_PRELOAD",
-        "MY_PATH",
-        "PATHS",
-        "API_KEY",
-        "NODE_ENV",
-        "PYTHONUNBUFFERED",
-        "GIT_AUTHOR_NAME",
-        "HOMEPAGE",
-        "TZ",
-        "LANG",
-        "LC_ALL",
-        "_X",
-        "SHELLFISH",
-        "EDITORS",
-        "DATABASE",
-        "ENVIRONMENT",
-        "LDAP_BASE",
-    ] {
-        table.push(env(name, "x"));
-    }
-    for value in [
-        "costs 5$",
-        "$HOME",
-        "a;b|c",
-        "line\nline",
-        "profile:me",
-        "-----BEGIN KEY-----\nx\n",
-        "{a}",
-        "",
-    ] {
-        table.push(env("VALUE", value));
-    }
-    for words in [
-        &["a.py", "--filter", "a;b|c && d > e"][..],
-        &["a.py", "$HOME", "`x`"],
-        &["a.py", "*.csv"],
-        &["-u", "a.py"],
-        &["-I", "-B", "server/a.py", "-c", "config.json"],
-        &["a.py", "--range", "a..b"],
-        &["a.py", "--upstream", "https://api.example.com/v1"],
-        &["a.py", "--host", "api.example.com"],
-        &["a.py", "--port", "8080"],
-        &["a.py", "-X", "y"],
-        &["a.py", "--name", "localhosting"],
-        &["-m", "csv_server"],
-        &["a.py", "sudo rm"],
-    ] {
-        table.push(run("python3", words));
-    }
-    for (command, words) in [
-        (
-            "npx",
-            &["-y", "@modelcontextprotocol/server-everything"][..],
-        ),
-        ("uvx", &["mcp-server-time"]),
-        ("/usr/bin/python3", &["a.py"]),
-        ("/usr/local/bin/server", &[]),
-        ("my-server_2.0", &["--stdio"]),
-        ("docker", &["run", "-i", "--rm", "mcp/time"]),
-        ("node", &["--no-warnings", "dist/index.js"]),
-        ("shell-server", &["x"]),
-        ("pyth0n", &[]),
-    ] {
-        table.push(run(command, words));
-    }
-    for public in [
-        "https://example.com/mcp",
-        "https://mcp.example.com:8443/a?b=c",
-        "https://8.8.8.8/mcp",
-        "https://localhost.example.com/mcp",
-        "http://example.com/10.0.0.1x",
-        "https://metadata.example.com/",
-    ] {
-        table.push(url(public));
-    }
+    let ids = "kernel2 mgpx systematic agents nodes allrounder github.tools file selfie dynamic.new \
+        localfiles a-b_c.d x";
+    table.extend(ids.split_whitespace().map(|id| json!({ "id": id })));
+    let variables = "OLD_PRELOAD MY_PATH PATHS API_KEY NODE_ENV PYTHONUNBUFFERED GIT_AUTHOR_NAME \
+        HOMEPAGE TZ LANG LC_ALL _X SHELLFISH EDITORS DATABASE ENVIRONMENT LDAP_BASE";
+    table.extend(variables.split_whitespace().map(|name| env(name, "x")));
+    let values = "costs 5$/$HOME/a;b|c/line\nline/profile:me/-----BEGIN KEY-----\nx\n/{a}/";
+    table.extend(values.split('/').map(|value| env("VALUE", value)));
+    let public = "https://example.com/mcp https://mcp.example.com:8443/a?b=c https://8.8.8.8/mcp \
+        https://localhost.example.com/mcp http://example.com/10.0.0.1x https://metadata.example.com/";
+    table.extend(public.split_whitespace().map(url));
+    table.push(run("python", &["a.py", "--filter", "a;b|c && d > e"]));
+    table.push(run("python", &["a.py", "sudo rm"]));
+    let lines = [
+        "python a.py $HOME `x`",
+        "python3 a.py *.csv",
+        "python3.12 -u a.py",
+        "python -I -B server/a.py -c config.json",
+        "python a.py --range a..b",
+        "python a.py --upstream https://api.example.com/v1",
+        "python a.py --host api.example.com",
+        "python a.py --port 8080",
+        "python a.py -X y",
+        "python a.py --name localhosting",
+        "python -m csv_server",
+        "npx -y @modelcontextprotocol/server-everything",
+        "uvx mcp-server-time",
+        "/usr/bin/python3 a.py",
+        "/usr/local/bin/server",
+        "my-server_2.0 --stdio",
+        "docker run -i --rm mcp/time",
+        "node --no-warnings dist/index.js",
+        "shell-server x",
+    ];
+    table.extend(lines.map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        run(words[0], &words[1..])
+    }));
     table
 }
 
