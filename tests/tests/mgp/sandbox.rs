@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-use mgp_tests::harness::{Client, DEADLINE, Kernel, Program, wait_until};
+use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
