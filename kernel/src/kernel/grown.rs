@@ -241,6 +241,7 @@ impl Pillars {
             confirmation: confirmation(kernel),
             audit: self.audit.clone(),
             closing: closing.clone(),
+            finder: self.finder.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
         })
     }
