@@ -8,6 +8,7 @@ mod audited;
 mod calls;
 mod checks;
 mod confirmation;
+mod exposing;
 mod finding;
 mod forward;
 mod granting;
@@ -24,6 +25,7 @@ mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;
+pub use self::exposing::Exposing;
 
 use std::sync::Arc;
 
@@ -94,6 +96,8 @@ pub struct Relay {
     pub closing: CancellationToken,
     /// Who finds tools.
     pub finder: FinderHandle,
+    /// What of all tools agents are shown.
+    pub exposing: Exposing,
     /// Version of this program.
     pub version: String,
 }

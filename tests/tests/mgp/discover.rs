@@ -16,8 +16,12 @@ fn tool(name: &str, description: &str, risk: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": schema, "security": security})
 }
 
-/// Two servers, and nobody who is asked before a call.
+/// A server, and nobody who is asked before a call.
 async fn kernel() -> Kernel {
+    kernel_with("").await
+}
+
+async fn kernel_with(more: &str) -> Kernel {
     let tools = [
         tool("parchment_read", "Reads a parchment", "safe"),
         tool("parchment_burn", "Burns a parchment", "dangerous"),
@@ -28,7 +32,7 @@ async fn kernel() -> Kernel {
     let trusted = "[servers.mgp]\ntrust_level = \"trusted\"\n";
     let archive = Program::fixture(&flags).entry("archive") + trusted;
     let off = "[confirmation]\nenabled = false\n";
-    let kernel = Kernel::start(&format!("{archive}{off}")).await;
+    let kernel = Kernel::start(&format!("{archive}{off}{more}")).await;
     kernel.connected(&["archive"]).await;
     kernel
 }
@@ -154,4 +158,49 @@ async fn nothing_is_found_or_called_that_is_denied() {
     };
     assert_eq!(of("TOOL_EXECUTED", "parchment_copy"), 1);
     assert_eq!(of("TOOL_BLOCKED", "parchment_burn"), 1);
+}
+
+/// MGP-233, MGP-234, MGP-257, MGP-281: an agent that is to search is shown the tools for that and what is
+/// pinned for all; what is not listed can be called; without a word about it everything is listed.
+#[tokio::test]
+async fn an_agent_that_searches_is_shown_little() {
+    const PINNED: &str = "archive__parchment_read";
+    let config = |exposure: &str| {
+        let pinned = "pinned = [\"archive/parchment_read\"]";
+        format!("[discovery]\nembedding = \"off\"\nexposure = \"{exposure}\"\n{pinned}\n")
+    };
+    let listed = async |agent: &mut Agent| -> Vec<String> {
+        let list = agent.request("tools/list", json!({})).await.result();
+        assert!(list["nextCursor"].is_null(), "{list:#}");
+        let tools = list["tools"].as_array().unwrap().iter();
+        tools
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let pinned = kernel_with(&config("pinned")).await;
+    let mut searching = agent(&pinned, None).await;
+    assert_eq!(listed(&mut searching).await, [DISCOVER, CALL, PINNED]);
+    let hidden = searching
+        .call("archive__parchment_copy", json!({"path": "/x"}))
+        .await;
+    assert!(!hidden.is_error());
+    assert_eq!(names(&found(&mut searching, json!({})).await).len(), 3);
+    assert!(listed(&mut operator(&pinned).await).await.len() > 40);
+    pinned
+        .mgp_json(&[
+            "grant",
+            "agent.anonymous",
+            "archive/parchment_read",
+            "--deny",
+        ])
+        .await;
+    assert_eq!(listed(&mut searching).await, [DISCOVER, CALL]);
+    let alone = kernel_with(&config("discovery")).await;
+    assert_eq!(
+        listed(&mut agent(&alone, None).await).await,
+        [DISCOVER, CALL]
+    );
+    let plain = kernel().await;
+    let all = listed(&mut agent(&plain, None).await).await;
+    assert!(all.len() > 40 && !all.contains(&DISCOVER.to_owned()));
 }
