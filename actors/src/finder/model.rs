@@ -1,5 +1,7 @@
 //! What makes meanings: the model in the program, an endpoint, or nothing.
 
+use std::sync::mpsc;
+
 use mgp_embedding::{DIMENSION, Embedder, NAME};
 use mgp_engine::index::Vector;
 use mgp_transports::http::client::Client;
@@ -44,7 +46,14 @@ pub(super) enum Model {
     /// for tools.
     Builtin(Option<Box<Embedder>>),
     /// Elsewhere.
-    Provider(Provider, Client, Handle),
+    Provider(Box<Endpoint>),
+}
+
+/// An endpoint, and what it takes to ask it from a thread of our own.
+pub(super) struct Endpoint {
+    provider: Provider,
+    client: Client,
+    runtime: Handle,
 }
 
 impl Model {
@@ -54,8 +63,12 @@ impl Model {
             Embedding::Off => None,
             Embedding::Builtin => Some(Self::Builtin(None)),
             Embedding::Provider(provider) => {
-                let client = Provider::client();
-                Some(Self::Provider(provider.clone(), client, Handle::current()))
+                let endpoint = Endpoint {
+                    provider: provider.clone(),
+                    client: Provider::client(),
+                    runtime: Handle::current(),
+                };
+                Some(Self::Provider(Box::new(endpoint)))
             }
         }
     }
@@ -65,7 +78,7 @@ impl Model {
     pub(super) fn batch(&self) -> usize {
         match self {
             Self::Builtin(_) => 1,
-            Self::Provider(provider, ..) => provider.batch,
+            Self::Provider(endpoint) => endpoint.provider.batch,
         }
     }
 
@@ -80,10 +93,23 @@ impl Model {
                 let vectors = model.embed_all(texts)?;
                 Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
             }
-            Self::Provider(provider, client, runtime) => {
-                Ok(runtime.block_on(provider.embed(client, texts))?)
-            }
+            Self::Provider(endpoint) => Ok(endpoint.ask(texts)?),
         }
+    }
+}
+
+impl Endpoint {
+    /// Asks on a thread of the runtime, which may end meanwhile.
+    fn ask(&self, texts: &[&str]) -> Result<Vec<Option<Vector>>, Unanswered> {
+        let (provider, client) = (self.provider.clone(), self.client.clone());
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        let (done, answer) = mpsc::sync_channel(1);
+        self.runtime.spawn(async move {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let _ = done.send(provider.embed(&client, &texts).await);
+        });
+        let ending = |_| Unanswered::Later("the kernel ends".into());
+        answer.recv().map_err(ending)?
     }
 }
 

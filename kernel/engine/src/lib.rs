@@ -33,6 +33,7 @@ pub mod permissions;
 pub mod pins;
 pub mod questions;
 pub mod rates;
+pub mod registration;
 pub mod reload;
 pub mod restart;
 pub mod retries;

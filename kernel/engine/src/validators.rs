@@ -74,6 +74,29 @@ pub fn is_code(argument: &str) -> bool {
     roles::of_key(argument) == Role::Code
 }
 
+/// Whether a variable of this name decides which code a program runs.
+#[must_use]
+pub fn chooses_code(variable: &str) -> bool {
+    sandbox::ENVIRONMENT.contains(&variable)
+}
+
+/// Judges a program that is to be started without a shell, with its words. Paths among them must not
+/// lead out of `roots`, or with none into the system's own places.
+///
+/// # Errors
+/// What it would do besides running that program.
+pub fn judge_start(words: &[String], roots: &[String]) -> Result<(), Blocked> {
+    let plain: Vec<String> = words.iter().map(|word| views::plain(word)).collect();
+    let found = sandbox::judge_argv(words, roots).or_else(|| sandbox::judge_argv(&plain, roots));
+    match found {
+        Some(finding) => {
+            let line = words.join(" ");
+            Err(Blocked::new(Validator::Sandbox, "/args", &line, finding))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The validators of one tool: made when its definition is read, used at each call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {

@@ -64,13 +64,18 @@ async fn a_server_that_comes_is_found_and_one_that_goes_is_not() {
     let kernel = Kernel::start(&entry("first", &[])).await;
     kernel.connected(&["first"]).await;
     let mut owner = operator(&kernel).await;
-    let before = by(&mut owner, "keyword", "sky_report").await;
+    let mut before = Value::Null;
+    wait_until("the first is found", DEADLINE, async || {
+        before = by(&mut owner, "keyword", "sky_report").await;
+        before["index"]["tools"] != 0
+    })
+    .await;
     assert!(!names(&before).contains(&"late:sky_report"), "{before:#}");
     let late = entry("late", &[weather()]);
     kernel.rewrite(&format!("{}{late}", entry("first", &[])));
     wait_until("agents see the server", DEADLINE, async || {
         let list = owner.request("tools/list", json!({})).await;
-        list.text().contains("late__sky_report")
+        list.result().to_string().contains("late__sky_report")
     })
     .await;
     let seen = Instant::now();
@@ -99,7 +104,11 @@ async fn a_server_that_comes_is_found_and_one_that_goes_is_not() {
     kernel.mgp(&["servers", "stop", "late"]).await;
     let found = by(&mut owner, "keyword", "sky_report forecast").await;
     assert!(!names(&found).contains(&"late:sky_report"), "{found:#}");
-    assert_eq!(found["index"]["tools"], before["index"]["tools"]);
+    wait_until("the index lets go of it", DEADLINE, async || {
+        let found = by(&mut owner, "keyword", "x").await;
+        found["index"]["tools"] == before["index"]["tools"]
+    })
+    .await;
 }
 
 /// MGP-239, A-10: by the model in the program, a tool is found by a text that shares no word with it.
@@ -137,17 +146,28 @@ async fn a_tool_that_changes_is_found_as_what_it_is() {
     kernel.connected(&["it"]).await;
     let mut owner = operator(&kernel).await;
     embedded(&mut owner).await;
+    let mut fits = Vec::new();
     for (description, query) in [("Where is my paper", "folder"), ("A forecast", "umbrella")] {
         let redefined = json!({"description": description});
         owner.call("it:redefine", redefined).await.result();
         wait_until("it is found by its meaning", DEADLINE, async || {
             let found = by(&mut owner, "semantic", query).await;
-            names(&found).first() == Some(&"it:test_dynamic_tool")
+            let best = &found["tools"][0];
+            best["name"] == "test_dynamic_tool" && best["relevance_score"].as_f64() > Some(0.4)
         })
         .await;
+        let all = json!({"query": "folder", "strategy": "semantic", "max_results": 100});
+        let found = search(&mut owner, all).await;
+        let mut tools = found["tools"].as_array().unwrap().iter();
+        let it = tools
+            .find(|tool| tool["name"] == "test_dynamic_tool")
+            .unwrap();
+        fits.push(it["relevance_score"].as_f64().unwrap());
     }
-    let found = by(&mut owner, "semantic", "folder").await;
-    assert_ne!(names(&found).first(), Some(&"it:test_dynamic_tool"));
+    assert!(
+        fits[1] < fits[0] - 0.2,
+        "it is not about that any more: {fits:?}"
+    );
 }
 
 /// MGP-079, MGP-282: what an agent may not call it does not find, and its searches do not show by any

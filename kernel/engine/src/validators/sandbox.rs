@@ -5,7 +5,7 @@ use super::roles::Role;
 use super::{Blocked, Call, Finding, Validator, commands, paths, patterns, programs, quiet, views};
 
 /// Variables that decide which code a program runs.
-const ENVIRONMENT: [&str; 15] = [
+pub(super) const ENVIRONMENT: [&str; 15] = [
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "LD_AUDIT",
@@ -126,7 +126,7 @@ fn windows_variable(text: &str) -> Option<Finding> {
 }
 
 /// A program and its words.
-fn judge_argv(words: &[String], roots: &[String]) -> Option<Finding> {
+pub(super) fn judge_argv(words: &[String], roots: &[String]) -> Option<Finding> {
     programs::judge(words).or_else(|| {
         let known = |w: &String| PROGRAMS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
         let skipped = usize::from(words.first().is_some_and(known));
