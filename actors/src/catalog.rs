@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::agent::Agent;
 use crate::audit::AuditHandle;
 use crate::directory::Directory;
+use crate::finder::FinderHandle;
 use crate::link::{Link, List, Peer, Upward};
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
 use crate::permissions::PermissionsHandle;
@@ -139,6 +140,8 @@ pub struct CatalogActor {
     pub shown: Arc<Snapshot<Shown>>,
     /// Who is told.
     pub directory: Arc<Directory>,
+    /// Who makes it searchable.
+    pub finder: FinderHandle,
 }
 
 /// What does.
@@ -231,6 +234,7 @@ impl CatalogActor {
             peers: state.peers.clone(),
             fetched: state.fetched.clone(),
         }));
+        self.finder.published();
         for (view, kind) in &changed {
             let of = |(changed, of_kind): &(View, Kind)| match changed {
                 View::One(server) if of_kind == kind => Some(server.clone()),

@@ -17,6 +17,7 @@ pub mod directory;
 pub mod door;
 pub mod errand;
 pub mod exchange;
+pub mod finder;
 pub mod guard;
 pub mod journal;
 pub mod levels;

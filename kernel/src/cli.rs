@@ -16,6 +16,7 @@ mod context;
 mod detach;
 mod entry;
 mod failure;
+mod find;
 mod log;
 mod logs;
 mod output;
@@ -88,6 +89,7 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Agents(Agents::Token(token)) => agents::token(context, token),
         Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
+        Command::Tools(Tools::Find(find)) => find::find(context, &find),
         Command::Audit(Audit::Tail(tail)) => audit::tail(context, &tail),
         Command::Audit(Audit::Verify) => audit::verify(context),
         Command::Pending => approvals::pending(context),

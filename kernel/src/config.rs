@@ -4,6 +4,7 @@
 //! wrong is told with its file, line and column.
 
 mod audit;
+mod discovery;
 /// Edits of a file that keep its comments.
 pub mod edit;
 mod file;
@@ -31,6 +32,7 @@ use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
 pub use audit::Audit;
+pub use discovery::Discovery;
 pub use kernel::{
     Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
 };
@@ -84,7 +86,8 @@ impl Loaded {
                 headers.values().cloned().chain(alone).collect()
             }
         };
-        servers.flat_map(of).collect()
+        let own = self.kernel.discovery.secret().map(str::to_owned);
+        servers.flat_map(of).chain(own).collect()
     }
 }
 

@@ -1,8 +1,10 @@
-//! What the operator asks of the kernel itself: `mgp/kernel/*`, `mgp/servers/*` and `mgp/agents/*`.
+//! What the operator asks of the kernel itself: `mgp/kernel/*`, `mgp/servers/*`, `mgp/agents/*` and the like.
 
 mod agents;
 
 mod approvals;
+
+mod index;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::Shown;
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
+use mgp_actors::finder::FinderHandle;
 use mgp_actors::mailbox::{Kind, Reply};
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::request::{Outcome, Request};
@@ -56,6 +59,8 @@ pub struct Operator {
     pub approvals: ApprovalsHandle,
     /// What servers may do.
     pub permissions: PermissionsHandle,
+    /// The index of all tools.
+    pub finder: FinderHandle,
     /// The supervision tree.
     pub tree: TreeHandle,
     /// Where the kernel keeps what lasts.

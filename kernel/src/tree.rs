@@ -4,6 +4,7 @@
 //! tree ─┬─ guard            fails: the kernel ends
 //!       ├─ subscriptions    fails: the kernel ends
 //!       ├─ catalog          fails: the kernel ends
+//!       ├─ finder           fails: the kernel ends
 //!       ├─ roster           fails: the kernel ends
 //!       ├─ access           fails: the kernel ends
 //!       ├─ agents           fails: the kernel ends

@@ -15,6 +15,7 @@ use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::{Exchange, Way};
+use mgp_actors::finder::{Embedding, Opening};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::permissions::PermissionsHandle;
@@ -176,9 +177,18 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
         .await
         .unwrap();
+    let finder = Opening {
+        shown: shown.clone(),
+        table: table.clone(),
+        servers: Arc::new(ServerTable::new(BTreeMap::new())),
+        embedding: Embedding::Off,
+        file: folder.join("vectors"),
+    };
+    let (finder, finding) = finder.open().await.unwrap();
     let catalog = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
+        finder,
     };
     let (catalog, _) = Actor::spawn(None, catalog, ()).await.unwrap();
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
@@ -188,6 +198,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         catalog.get_cell(),
         agents.get_cell(),
         access.get_cell(),
+        finding,
     ];
     let access = AccessHandle::new(Mailbox::new(access), table, false);
     let approvals = ApprovalsHandle::new(subscriptions.clone());

@@ -100,8 +100,7 @@ impl Relay {
     #[must_use]
     pub fn may_call(&self, who: &Principal, tool: &Tool) -> bool {
         let table = self.access.table();
-        let decision = table.decide(who, &tool.server, Some(&tool.own_name), unix_ms());
-        table.pass(&decision).is_some()
+        table.admits(who, &tool.server, Some(&tool.own_name), unix_ms())
     }
 
     /// Whether the server as a whole is open to the caller.
@@ -197,10 +196,7 @@ pub(super) fn not_granted(name: &str) -> Refusal {
 
 fn sift(shown: &Shown, place: &Place, table: &Table, principal: &Principal) -> Option<Sifted> {
     let now = unix_ms();
-    let keep = |server: &ServerId, tool: Option<&str>| {
-        let decision = table.decide(principal, server, tool, now);
-        table.pass(&decision).is_some()
-    };
+    let keep = |server: &ServerId, tool: Option<&str>| table.admits(principal, server, tool, now);
     let audience = format!("{:?}", place.audience);
     let (view, kind, form) = (&place.view, place.kind, place.form);
     shown.catalog.sift(view, kind, form, &audience, keep)

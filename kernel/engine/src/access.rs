@@ -347,6 +347,18 @@ impl Table {
         }
     }
 
+    /// Whether this caller may call a tool, or anything of the server that is not about a tool.
+    #[must_use]
+    pub fn admits(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> bool {
+        self.decide(principal, server, tool, now_ms).permission == Permission::Allow
+    }
+
     /// Leave for a call that this table allows; `None` for one that it denies.
     #[must_use]
     pub fn pass(&self, decision: &Decision<'_>) -> Option<Pass> {

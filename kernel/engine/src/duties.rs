@@ -104,6 +104,12 @@ impl Duties {
         }
     }
 
+    /// The operator's word on all tools of the server.
+    #[must_use]
+    pub fn rules(&self) -> &ToolRules {
+        &self.rules
+    }
+
     /// Judges the arguments of one call of the tool with this name; `code` is asked about each that
     /// is code, where code is looked at.
     ///

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod discovery;
 pub mod door;
 pub mod health;
+pub mod index;
 pub mod kernel;
 pub mod lifecycle;
 pub mod negotiation;

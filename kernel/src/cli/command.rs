@@ -294,6 +294,31 @@ pub enum Tools {
     },
     /// Call a tool and show its answer.
     Call(Call),
+    /// Find tools by what they do.
+    Find(Find),
+}
+
+/// `mgp tools find`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools find 'look for a text in all files of a folder'
+  mgp tools find read_fiel --strategy keyword --max 3
+  mgp tools find time --agent research.bot")]
+pub struct Find {
+    /// What the tool should do, in your own words.
+    pub query: String,
+    /// By words, by meaning, by place, or by words and meaning together.
+    #[arg(long, value_name = "HOW", value_parser = ["keyword", "semantic", "category", "hybrid"], default_value = "hybrid")]
+    pub strategy: String,
+    /// Show so many at most.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub max: usize,
+    /// Only tools of this category or of one below it; more than once for several.
+    #[arg(long, value_name = "CATEGORY")]
+    pub category: Vec<String>,
+    /// Only tools that this agent may call.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
 }
 
 /// `mgp tools call`.

@@ -49,7 +49,7 @@ fn read_table<'t>(
 ) -> Entries {
     let folder = ledger.source.path.parent().unwrap_or(Path::new(""));
     let mut root = Section::root(ledger, table);
-    kernel.read(&mut root, folder);
+    kernel.read(&mut root, folder, env);
     let entries = match root
         .take("servers")
         .map(|list| (list.span(), list.get_ref()))

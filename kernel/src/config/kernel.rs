@@ -17,7 +17,9 @@ use mgp_transports::http::door_tls::Papers;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+use super::Env;
 use super::audit::Audit;
+use super::discovery::Discovery;
 use super::oauth::OAuth;
 use super::permissions::{read_permissions, read_pins};
 use super::section::Section;
@@ -61,6 +63,8 @@ pub struct KernelConfig {
     pub permissions: Rules,
     /// `[pins]`: what a changed tool comes to.
     pub pin: PinMode,
+    /// `[discovery]`: how tools are found.
+    pub discovery: Discovery,
 }
 
 /// `[http]`.
@@ -243,7 +247,7 @@ const MOST_CALLS: u64 = 1_000_000_000_000;
 
 impl KernelConfig {
     /// Takes over what the file says; `folder` is the file's, for relative paths.
-    pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path) {
+    pub(super) fn read(&mut self, root: &mut Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
         self.http.read(root.own("http"), folder);
         let wanted = self.http.auth == Auth::OAuth;
         self.oauth.read(root.own("oauth"), wanted, folder);
@@ -273,6 +277,7 @@ impl KernelConfig {
         read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
         read_permissions(root.own("permissions"), &mut self.permissions);
         read_pins(root.own("pins"), &mut self.pin);
+        self.discovery.read(root.own("discovery"), folder, env);
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn read_server(
     let mut tools = background.tools.clone();
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, background.folder);
     read_each(&mut entry, &mut tools);
+    entry.strings("categories", &mut tools.categories);
     let (mut permissions, mut pin) = (background.permissions.clone(), background.pin);
     read_gate(&mut entry, &mut permissions, &mut pin);
     entry.finish();

@@ -89,7 +89,7 @@ impl<'b, 'e> Values<'b, 'e> {
     }
 }
 
-fn read_secret(path: &Path) -> Result<String, String> {
+pub(super) fn read_secret(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|e| e.to_string())?;
     file.take(MAX_SECRET + 1)

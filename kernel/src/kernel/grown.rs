@@ -11,6 +11,7 @@ use mgp_actors::audit::AuditHandle;
 use mgp_actors::belongings::Belongings;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
+use mgp_actors::finder::{FinderHandle, Opening};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
@@ -116,6 +117,7 @@ struct Pillars {
     audit: AuditHandle,
     belongings: Arc<Belongings>,
     roster: RosterHandle,
+    finder: FinderHandle,
     cells: Vec<ActorCell>,
 }
 
@@ -140,7 +142,16 @@ impl Pillars {
             audit: kept.audit.clone(),
         };
         let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
-        let (catalog, _) = Actor::spawn(None, showing(&shown, &directory), ()).await?;
+        let opening = Opening {
+            shown: shown.clone(),
+            table: table.clone(),
+            servers: servers.clone(),
+            embedding: kernel.discovery.embedding(),
+            file: hold::vectors_file(&options.data_dir),
+        };
+        let (finder, finder_cell) = opening.open().await?;
+        let showing = showing(&shown, &directory, &finder);
+        let (catalog, _) = Actor::spawn(None, showing, ()).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let belongings = belongings(kernel, &directory, &tasks);
@@ -151,6 +162,7 @@ impl Pillars {
             agents.get_cell(),
             access.get_cell(),
             roster_cell,
+            finder_cell,
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let approvals = ApprovalsHandle::new(subscriptions.clone());
@@ -170,6 +182,7 @@ impl Pillars {
             audit,
             belongings,
             roster,
+            finder,
             cells,
         })
     }
@@ -201,6 +214,7 @@ impl Pillars {
             audit: self.audit.clone(),
             approvals: self.approvals.clone(),
             permissions: self.permissions.clone(),
+            finder: self.finder.clone(),
             tree: tree.clone(),
             data_dir: options.data_dir.clone(),
             source: source.clone(),
@@ -307,10 +321,15 @@ fn connector(mark: String, health: HealthRules) -> Connector {
 }
 
 /// What merges what servers offer.
-fn showing(shown: &Arc<Snapshot<Shown>>, directory: &Arc<Directory>) -> CatalogActor {
+fn showing(
+    shown: &Arc<Snapshot<Shown>>,
+    directory: &Arc<Directory>,
+    finder: &FinderHandle,
+) -> CatalogActor {
     CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
+        finder: finder.clone(),
     }
 }
 

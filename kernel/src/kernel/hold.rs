@@ -122,6 +122,11 @@ pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
     Ok(books)
 }
 
+/// Where the meanings of tools are kept.
+pub(super) fn vectors_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("vectors")
+}
+
 /// 32 bytes of a key file; `lost` is what removing it costs.
 fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
     let text = kept(path)?;

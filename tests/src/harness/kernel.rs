@@ -65,6 +65,12 @@ impl Kernel {
 
     async fn in_folder(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
         let file = folder.path().join("mgp.toml");
+        // The model takes 130 MiB and its time, so only those tests have it that ask for it.
+        let finding = match config.contains("[discovery]") {
+            true => "",
+            false => "\n[discovery]\nembedding = \"off\"\n",
+        };
+        let config = format!("{config}{finding}");
         std::fs::write(&file, config).expect("the config is written");
         let up = Program::ours("mgp", ["up", "--config"]).arg(file.display().to_string());
         let up = environment(folder.path()).fold(up, |up, (name, value)| up.env(name, value));

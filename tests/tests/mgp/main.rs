@@ -10,6 +10,7 @@ mod confirmation;
 mod errors;
 mod escapes;
 mod events;
+mod finding;
 mod health;
 mod identity;
 mod kills;

@@ -19,6 +19,8 @@ pub struct ToolRules {
     pub code_safety: Level,
     /// A person is asked before dangerous calls.
     pub confirms: bool,
+    /// Where all tools stand in the order of things, the general first: `filesystem/read`.
+    pub categories: Vec<String>,
     /// Of single tools, by the names their server gives them.
     pub tools: BTreeMap<String, ToolRule>,
 }
@@ -42,6 +44,7 @@ impl Default for ToolRules {
             roots: Vec::new(),
             code_safety: Level::Unrestricted,
             confirms: true,
+            categories: Vec::new(),
             tools: BTreeMap::new(),
         }
     }

@@ -110,13 +110,40 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// The same tool, standing where the operator says that its server stands, as well.
+    #[must_use]
+    pub fn placed(mut self, categories: &[String]) -> Self {
+        let added = categories.iter();
+        let added = added.map(|label| label.to_lowercase().trim_matches('/').into());
+        let mut all = self.entry.categories.into_vec();
+        for label in added {
+            if !all.contains(&label) {
+                all.push(label);
+            }
+        }
+        self.entry.categories = all.into();
+        self
+    }
+
+    /// The same tool without a vector that could not be held against those of a model of this
+    /// dimension; without any when there is no model.
+    #[must_use]
+    pub fn fitting(mut self, dimension: Option<usize>) -> Self {
+        let fits = |given: &[f32]| Some(given.len()) == dimension;
+        self.embedding = self.embedding.filter(|given| fits(given));
+        self
+    }
+}
+
 impl Entry {
     /// True when the tool stands in that category or in one below it: `filesystem` has
-    /// `filesystem/read` and not `filesystems`.
+    /// `filesystem/read` and not `filesystems`. Its server's name is a category, too.
     #[must_use]
     pub fn is_in(&self, category: &str) -> bool {
         let wanted = category.trim_matches('/');
-        self.categories.iter().any(|own| {
+        let own = self.categories.iter().map(|own| &**own);
+        own.chain([self.server.as_str()]).any(|own| {
             let head = own.get(..wanted.len());
             head.is_some_and(|head| head.eq_ignore_ascii_case(wanted))
                 && matches!(own.as_bytes().get(wanted.len()), None | Some(b'/' | b'.'))

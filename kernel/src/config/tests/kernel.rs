@@ -158,3 +158,53 @@ fn an_oauth_door_needs_an_issuer_that_alone_can_sign() {
         );
     }
 }
+
+/// where meanings come from; what is sent crosses no network in the clear, and no message shows
+/// the key.
+#[test]
+fn a_provider_goes_before_the_model_in_the_program() {
+    use mgp_actors::finder::Embedding;
+
+    let of = |text: &str| read_text(&format!("[discovery]\n{text}"));
+    assert_eq!(of("").kernel.discovery.embedding(), Embedding::Builtin);
+    let off = of("embedding = \"off\"\n");
+    assert_eq!(off.kernel.discovery.embedding(), Embedding::Off);
+    let section = |url: &str, more: &str| format!("[discovery.provider]\nurl = \"{url}\"\n{more}");
+    let more = "model = \"m\"\nkey = \"${CEREBRAS_API_KEY}\"\nbatch = 7\n";
+    let read = of(&format!(
+        "embedding = \"off\"\n{}",
+        section("https://a.example/v1", more)
+    ));
+    assert_eq!(read.said(), [""; 0]);
+    let Embedding::Provider(provider) = read.kernel.discovery.embedding() else {
+        panic!("it is named");
+    };
+    assert_eq!((provider.key.0.as_str(), provider.batch), ("sk-secret", 7));
+    assert_eq!(read.kernel.discovery.secret(), Some("sk-secret"));
+    assert!(!format!("{:?}", read.kernel).contains("sk-secret"));
+    for (text, told) in [
+        (section("http://a.example/v1", more), "wants https://"),
+        (section("https://a.example/v1", ""), "wants both"),
+        (
+            "[discovery.provider]\nmodel = \"m\"\n".to_owned(),
+            "wants both",
+        ),
+        (
+            section(
+                "https://a.example/v1",
+                "model = \"m\"\nkey = \"${NO_SUCH}\"\n",
+            ),
+            "NO_SUCH",
+        ),
+        (
+            section("https://a.example/v1", "model = \"m\"\nbatch = 0\n"),
+            "from 1 to 256",
+        ),
+        ("embedding = \"magic\"\n".to_owned(), "`builtin`, `off`"),
+    ] {
+        let read = of(&text);
+        let said = read.said().join("\n");
+        assert!(said.contains(told), "{text}: {said}");
+        assert_eq!(read.problems[0].weight, Weight::Fatal);
+    }
+}

@@ -1,0 +1,269 @@
+//! What waits to be embedded, and what is known already: between those who ask and the thread that
+//! embeds.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::index::{Memo, Shelf, Text, Vector};
+use mgp_protocol::ids::ServerId;
+use tokio::sync::oneshot;
+
+/// Vectors of tools that are remembered, two for each tool and one for each server: 28 MiB with those
+/// of the model in the program. Of more tools than 32,000 those asked for longest ago are made again
+/// when their server comes again.
+pub(super) const REMEMBERED: usize = 65_536;
+/// Vectors of requests that are remembered, half a MiB of them; an agent tends to ask again.
+const ASKED: usize = 1024;
+
+/// Where work is laid down and taken up.
+#[derive(Debug)]
+pub(super) struct Desk {
+    work: Mutex<Work>,
+    more: Condvar,
+    tools: Mutex<Memo>,
+    requests: Mutex<Memo>,
+    /// Numbers in a vector of the model; 0 while that is not known, or there is no model.
+    dimension: AtomicUsize,
+    /// There is no model, or it does not work.
+    off: AtomicBool,
+    /// Texts of tools that went through the model since the start.
+    made: AtomicU64,
+}
+
+/// What waits. The texts are bounded by what servers may offer, requests by those who may wait.
+#[derive(Debug, Default)]
+struct Work {
+    requests: VecDeque<Asked>,
+    servers: VecDeque<(ServerId, VecDeque<Text>)>,
+    /// Whose texts are being embedded; none when what was taken up is stale by now.
+    current: Option<ServerId>,
+    closed: bool,
+}
+
+/// Somebody waits for the meaning of this.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) texts: Vec<Text>,
+    reply: oneshot::Sender<Vec<Vector>>,
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Somebody waits.
+    Request(Asked),
+    /// Nobody waits; `last` when there is no more of that server.
+    Tools {
+        server: ServerId,
+        texts: Vec<Text>,
+        last: bool,
+    },
+    /// Nothing, ever again.
+    End,
+}
+
+impl Desk {
+    /// For a model whose vectors have so many numbers, as far as that is known.
+    pub(super) fn new(dimension: Option<usize>) -> Self {
+        Self {
+            work: Mutex::default(),
+            more: Condvar::new(),
+            tools: Mutex::new(Memo::new(REMEMBERED)),
+            requests: Mutex::new(Memo::new(ASKED)),
+            dimension: AtomicUsize::new(dimension.unwrap_or(0)),
+            off: AtomicBool::new(false),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn dimension(&self) -> Option<usize> {
+        let known = self.dimension.load(Ordering::Acquire);
+        (known > 0).then_some(known)
+    }
+
+    /// True when that was not known.
+    pub(super) fn measured(&self, dimension: usize) -> bool {
+        self.dimension.swap(dimension, Ordering::AcqRel) != dimension
+    }
+
+    /// How many texts of tools were embedded since the start.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        let work = self.work();
+        work.servers.iter().map(|(_, texts)| texts.len()).sum()
+    }
+
+    /// The meanings of a request: at once when they are known, when the thread comes to it otherwise,
+    /// and `None` when that takes longer than the asker's patience or there is no model.
+    pub(super) async fn meanings(
+        &self,
+        texts: &[String],
+        patience: Duration,
+    ) -> Option<Vec<Vector>> {
+        if self.off.load(Ordering::Acquire) {
+            return None;
+        }
+        let texts: Vec<Text> = texts.iter().map(|text| named(text)).collect();
+        let known = {
+            let mut requests = lock(&self.requests);
+            let known = texts.iter().map(|text| requests.get(text));
+            known.collect::<Option<Vec<Vector>>>()
+        };
+        if known.is_some() {
+            return known;
+        }
+        let (reply, answer) = oneshot::channel();
+        self.work().requests.push_back(Asked { texts, reply });
+        self.more.notify_all();
+        tokio::time::timeout(patience, answer).await.ok()?.ok()
+    }
+
+    /// Gives an answer, and remembers it.
+    pub(super) fn answer(&self, asked: Asked, vectors: Vec<Vector>) {
+        let mut requests = lock(&self.requests);
+        for (text, vector) in asked.texts.iter().zip(&vectors) {
+            requests.insert(text.hash, vector.clone());
+        }
+        drop(requests);
+        let _ = asked.reply.send(vectors);
+    }
+
+    /// The texts of a shelf whose vectors are not known, each once.
+    pub(super) fn missing(&self, shelf: &Shelf) -> VecDeque<Text> {
+        let mut seen = std::collections::HashSet::new();
+        let mut tools = lock(&self.tools);
+        let unknown = shelf.texts().filter(|text| tools.get(text).is_none());
+        let once = unknown.filter(|text| seen.insert(text.hash));
+        once.cloned().collect()
+    }
+
+    /// The shelf with all that is known.
+    pub(super) fn fill(&self, shelf: &Shelf) -> Shelf {
+        let mut tools = lock(&self.tools);
+        shelf.with_vectors(&mut |text| tools.get(text))
+    }
+
+    /// What a server's shelf wants; what it wanted before is stale.
+    pub(super) fn want(&self, server: &ServerId, texts: VecDeque<Text>) {
+        let mut work = self.work();
+        work.servers.retain(|(other, _)| other != server);
+        work.current = work.current.take().filter(|current| current != server);
+        if !texts.is_empty() && !self.off.load(Ordering::Acquire) {
+            work.servers.push_back((server.clone(), texts));
+            self.more.notify_all();
+        }
+    }
+
+    /// A server is gone, and what waits of it with it.
+    pub(super) fn forget(&self, server: &ServerId) {
+        self.want(server, VecDeque::new());
+    }
+
+    /// Nothing is embedded any more. Who waits reads that.
+    pub(super) fn switch_off(&self) {
+        self.off.store(true, Ordering::Release);
+        let mut work = self.work();
+        work.requests.clear();
+        work.servers.clear();
+    }
+
+    /// Ends the thread.
+    pub(super) fn close(&self) {
+        self.work().closed = true;
+        self.more.notify_all();
+    }
+
+    /// What is known of a text of a tool.
+    pub(super) fn knows(&self, text: &Text) -> bool {
+        lock(&self.tools).get(text).is_some()
+    }
+
+    /// Learns what a model made.
+    pub(super) fn learn(&self, hash: [u8; 32], vector: Vector) {
+        lock(&self.tools).insert(hash, vector);
+    }
+
+    pub(super) fn count(&self, made: usize) {
+        self.made.fetch_add(made as u64, Ordering::Relaxed);
+    }
+
+    /// All that is known of tools.
+    pub(super) fn known(&self) -> Vec<([u8; 32], Vector)> {
+        let tools = lock(&self.tools);
+        let all = tools.iter();
+        all.map(|(hash, vector)| (*hash, vector.clone())).collect()
+    }
+
+    /// The next thing to do: requests first, for somebody waits. Texts of tools come so many at once,
+    /// and not before `pause` is over.
+    pub(super) fn next(&self, batch: usize, pause: Duration) -> Job {
+        let mut work = self.work();
+        let mut rested = pause.is_zero();
+        loop {
+            if work.closed {
+                return Job::End;
+            }
+            while let Some(asked) = work.requests.pop_front() {
+                // Who has gone away does not wait.
+                if !asked.reply.is_closed() {
+                    return Job::Request(asked);
+                }
+            }
+            if rested && let Some((server, mut texts)) = work.servers.pop_front() {
+                let rest = texts.split_off(batch.min(texts.len()));
+                let last = rest.is_empty();
+                if !last {
+                    work.servers.push_front((server.clone(), rest));
+                }
+                work.current = Some(server.clone());
+                return Job::Tools {
+                    server,
+                    texts: texts.into(),
+                    last,
+                };
+            }
+            work = if rested {
+                let waited = self.more.wait(work);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = self.more.wait_timeout(work, pause);
+                let (work, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                rested = waited.timed_out();
+                work
+            };
+        }
+    }
+
+    /// Lays texts back that could not be embedded now, unless they are stale.
+    pub(super) fn put_back(&self, server: &ServerId, texts: Vec<Text>) {
+        let mut work = self.work();
+        if work.current.as_ref() != Some(server) {
+            return;
+        }
+        match work.servers.iter_mut().find(|(other, _)| other == server) {
+            Some((_, rest)) => texts.into_iter().rev().for_each(|t| rest.push_front(t)),
+            None => work.servers.push_front((server.clone(), texts.into())),
+        }
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        lock(&self.work)
+    }
+}
+
+fn named(text: &str) -> Text {
+    Text {
+        hash: *blake3::hash(text.as_bytes()).as_bytes(),
+        text: text.into(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,258 @@
+//! Vectors on disk, so that a restart does not embed again.
+//!
+//! One file: the model's name, then a record for each vector, each with a check of its own. It is
+//! only a copy of what can be made again: whatever is damaged is left out and written anew.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::index::{DIMENSIONS_MAX, Vector};
+
+use super::desk::REMEMBERED;
+
+const BEGINNING: &[u8] = b"mgp vectors 1\n";
+/// Bytes of a record's check.
+const CHECK: usize = 8;
+/// Records in the file; with more, those that are not in memory any more are left out.
+const RECORDS_MAX: usize = 2 * REMEMBERED;
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Kept {
+    path: PathBuf,
+    model: String,
+    /// None when the disk does not take it: then nothing is kept.
+    file: Option<File>,
+    records: usize,
+}
+
+impl Kept {
+    /// Opens the file, and gives what is in it to `learn`.
+    pub(super) fn open(
+        path: PathBuf,
+        model: &str,
+        mut learn: impl FnMut([u8; 32], Vector),
+    ) -> Self {
+        let mut kept = Self {
+            path,
+            model: model.to_owned(),
+            file: None,
+            records: 0,
+        };
+        let mut good = Vec::new();
+        let whole = kept.read(&mut |hash, vector| good.push((hash, vector)));
+        if whole.is_ok_and(|whole| whole) {
+            kept.records = good.len();
+            kept.file = kept.appending().inspect_err(|e| kept.tell(e)).ok();
+        } else {
+            kept.rewrite(&good);
+        }
+        for (hash, vector) in good {
+            learn(hash, vector);
+        }
+        kept
+    }
+
+    /// Adds a vector. `known` is all there is, for when the file has grown too long.
+    pub(super) fn add(
+        &mut self,
+        hash: &[u8; 32],
+        vector: &Vector,
+        known: impl FnOnce() -> Vec<([u8; 32], Vector)>,
+    ) {
+        if self.records >= RECORDS_MAX {
+            self.rewrite(&known());
+        }
+        let Some(file) = &mut self.file else { return };
+        match file.write_all(&record(hash, vector)) {
+            Ok(()) => self.records += 1,
+            Err(error) => {
+                self.tell(&error);
+                self.file = None;
+            }
+        }
+    }
+
+    fn tell(&self, error: &io::Error) {
+        let path = self.path.display();
+        tracing::warn!(%error, "{path}: meanings of tools are made again at the next start");
+    }
+
+    /// True when the file is whole and of this model.
+    fn read(&self, good: &mut dyn FnMut([u8; 32], Vector)) -> io::Result<bool> {
+        let mut file = BufReader::new(File::open(&self.path)?);
+        let head = self.head();
+        let mut begins = vec![0; head.len()];
+        if file.read_exact(&mut begins).is_err() || begins != head {
+            return Ok(false);
+        }
+        for _ in 0..RECORDS_MAX {
+            match read_record(&mut file)? {
+                Next::Record(hash, vector) => good(hash, vector),
+                Next::End => return Ok(true),
+                Next::Damaged => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    fn head(&self) -> Vec<u8> {
+        let mut head = BEGINNING.to_vec();
+        head.extend_from_slice(blake3::hash(self.model.as_bytes()).as_bytes());
+        head
+    }
+
+    fn appending(&self) -> io::Result<File> {
+        OpenOptions::new().append(true).open(&self.path)
+    }
+
+    /// Writes the file anew; whoever reads it meanwhile reads the old one.
+    fn rewrite(&mut self, known: &[([u8; 32], Vector)]) {
+        self.file = None;
+        let written = self.write(known, &self.path.with_extension("new"));
+        match written.and_then(|()| self.appending()) {
+            Ok(file) => {
+                self.file = Some(file);
+                self.records = known.len();
+            }
+            Err(error) => self.tell(&error),
+        }
+    }
+
+    fn write(&self, known: &[([u8; 32], Vector)], new: &Path) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = BufWriter::new(options.open(new)?);
+        file.write_all(&self.head())?;
+        for (hash, vector) in known {
+            file.write_all(&record(hash, vector))?;
+        }
+        file.flush()?;
+        fs::rename(new, &self.path)
+    }
+}
+
+/// Length, hash, unit and numbers of a vector, and the check of all of them.
+fn record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
+    let (unit, numbers) = vector.parts();
+    let length = u16::try_from(numbers.len()).expect("a vector has at most 4096 numbers");
+    let mut out = length.to_le_bytes().to_vec();
+    out.extend_from_slice(hash);
+    out.extend_from_slice(&unit.to_le_bytes());
+    out.extend(numbers.iter().map(|n| n.cast_unsigned()));
+    let check = blake3::hash(&out);
+    out.extend_from_slice(&check.as_bytes()[..CHECK]);
+    out
+}
+
+enum Next {
+    Record([u8; 32], Vector),
+    End,
+    Damaged,
+}
+
+fn read_record(file: &mut impl Read) -> io::Result<Next> {
+    let mut length = [0; 2];
+    match file.read(&mut length[..1])? {
+        0 => return Ok(Next::End),
+        _ => {
+            if file.read_exact(&mut length[1..]).is_err() {
+                return Ok(Next::Damaged);
+            }
+        }
+    }
+    let numbers = usize::from(u16::from_le_bytes(length));
+    if !(1..=DIMENSIONS_MAX).contains(&numbers) {
+        return Ok(Next::Damaged);
+    }
+    let mut rest = vec![0; 32 + 4 + numbers + CHECK];
+    if file.read_exact(&mut rest).is_err() {
+        return Ok(Next::Damaged);
+    }
+    let (body, check) = rest.split_at(36 + numbers);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&length).update(body);
+    let sound = hasher.finalize().as_bytes()[..CHECK] == *check;
+    let (hash, body) = body.split_at(32);
+    let (unit, numbers) = body.split_at(4);
+    let unit = f32::from_le_bytes(unit.try_into().expect("four bytes"));
+    let numbers: Vec<i8> = numbers.iter().map(|n| n.cast_signed()).collect();
+    let vector = Vector::from_parts(unit, &numbers).filter(|_| sound);
+    let hash = hash.try_into().expect("32 bytes");
+    Ok(vector.map_or(Next::Damaged, |vector| Next::Record(hash, vector)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(n: u8) -> Vector {
+        Vector::of(&[f32::from(n), 1.0, -1.0]).unwrap()
+    }
+
+    fn read(path: &Path, model: &str) -> Vec<[u8; 32]> {
+        let mut found = Vec::new();
+        drop(Kept::open(path.to_owned(), model, |hash, read| {
+            assert_eq!(read, vector(hash[0]));
+            found.push(hash);
+        }));
+        found
+    }
+
+    fn filled(path: &Path) {
+        let mut kept = Kept::open(path.to_owned(), "m", |_, _| panic!("it is new"));
+        for n in 0..3 {
+            kept.add(&[n; 32], &vector(n), || panic!("it is short"));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_for_the_same_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors");
+        filled(&path);
+        assert_eq!(read(&path, "m"), [[0; 32], [1; 32], [2; 32]]);
+        assert_eq!(read(&path, "m").len(), 3);
+        assert!(read(&path, "other").is_empty());
+        assert!(read(&path, "m").is_empty(), "the other has made it its own");
+    }
+
+    #[test]
+    fn what_is_damaged_is_left_out_and_the_file_whole_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors");
+        filled(&path);
+        let whole = fs::read(&path).unwrap();
+        let size = (whole.len() - BEGINNING.len() - 32) / 3;
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x40;
+            fs::write(&path, &damaged).unwrap();
+            let before = at
+                .checked_sub(BEGINNING.len() + 32)
+                .map_or(0, |at| at / size);
+            assert_eq!(read(&path, "m").len(), before, "byte {at}");
+            let again = Kept::open(path.clone(), "m", |_, _| {});
+            assert_eq!(again.records, before);
+            assert!(again.file.is_some());
+            fs::write(&path, &whole[..at]).unwrap();
+            assert!(read(&path, "m").len() <= before, "cut at {at}");
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(read(&path, "m").is_empty(), "a folder is no file");
+    }
+
+    #[test]
+    fn a_file_that_has_grown_too_long_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors");
+        filled(&path);
+        let mut kept = Kept::open(path.clone(), "m", |_, _| {});
+        kept.records = RECORDS_MAX;
+        kept.add(&[9; 32], &vector(9), || vec![([1; 32], vector(1))]);
+        assert_eq!(read(&path, "m"), [[1; 32], [9; 32]]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Meanings from elsewhere: an endpoint that answers as OpenAI's `/v1/embeddings` does.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use mgp_engine::index::Vector;
+use mgp_transports::http::client::{self, Client};
+use mgp_transports::http::tls::Tls;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::oauth::is_safe;
+
+/// Longest answer taken, in bytes: 256 vectors of 4096 numbers of 20 characters.
+const LONGEST: usize = 24 << 20;
+
+/// Where meanings are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// The endpoint: https, or on this machine.
+    pub url: String,
+    /// What it calls the model.
+    pub model: String,
+    /// Sent as a bearer token; none where it is empty.
+    pub key: Key,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Texts in one request.
+    pub batch: usize,
+}
+
+/// A secret. Its `Debug` shows nothing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Key(pub String);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "none" } else { "…" })
+    }
+}
+
+/// Why there are no vectors.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// Worth another try.
+    #[error("{0}")]
+    Later(String),
+    /// It does not take these texts.
+    #[error("{0}")]
+    Refused(String),
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl Provider {
+    pub(super) fn client() -> Client {
+        Client::new(Tls::system())
+    }
+
+    /// The vectors of these texts, in their order; none for a text that has no direction.
+    pub(super) async fn embed(
+        &self,
+        client: &Client,
+        texts: &[&str],
+    ) -> Result<Vec<Option<Vector>>, Unanswered> {
+        let asking = self.ask(client, texts);
+        let answer = tokio::time::timeout(self.timeout, asking).await;
+        let late = |_| Unanswered::Later(format!("no answer within {:?}", self.timeout));
+        let body = answer.map_err(late)??;
+        let answer: Answer = serde_json::from_slice(&body)
+            .map_err(|e| Unanswered::Later(format!("the answer is none: {e}")))?;
+        let mut vectors = vec![None; texts.len()];
+        for item in answer.data {
+            if let Some(place) = vectors.get_mut(item.index) {
+                *place = Vector::of(&item.embedding);
+            }
+        }
+        Ok(vectors)
+    }
+
+    async fn ask(&self, client: &Client, texts: &[&str]) -> Result<bytes::Bytes, Unanswered> {
+        let later = |why: String| Unanswered::Later(why);
+        // Texts and key cross no network in the clear.
+        if !is_safe(&self.url) {
+            return Err(later(
+                "only https, and http to this machine, is safe".into(),
+            ));
+        }
+        let uri = client::parse_url(&self.url).map_err(|e| later(e.to_string()))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if !self.key.0.is_empty() {
+            let bearer = HeaderValue::try_from(format!("Bearer {}", self.key.0));
+            let mut bearer = bearer.map_err(|_| later("the key is no header value".into()))?;
+            bearer.set_sensitive(true);
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
+        let asked = client.request(Method::POST, &uri, headers, Some(body.to_string().into()));
+        let answer = asked.await.map_err(|e| later(e.to_string()))?;
+        let status = answer.status;
+        match status {
+            StatusCode::OK => {}
+            StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY => {
+                return Err(Unanswered::Refused(format!("it answered {status}")));
+            }
+            _ => return Err(later(format!("it answered {status}"))),
+        }
+        let read = client::read_json(answer.body, LONGEST).await;
+        read.map_err(|e| later(e.to_string()))
+    }
+}

@@ -1,0 +1,69 @@
+//! `mgp tools find`.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::index::{Coverage, Search, Searched};
+
+use super::client::{Opening, read};
+use super::command::Find;
+use super::context::Context;
+use super::failure::Failure;
+use super::output::say;
+use super::progress::Progress;
+use super::table::table;
+use super::words::{one_line, plain};
+
+pub(super) fn find(context: &Context, find: &Find) -> Result<(), Failure> {
+    let params = Search {
+        query: find.query.clone(),
+        strategy: Some(find.strategy.clone()),
+        max_results: Some(find.max),
+        categories: find.category.clone(),
+        agent: find.agent.clone(),
+        risk_level_max: None,
+    };
+    let answer = context.with_kernel(Opening::default(), async |client| {
+        let mut progress = Progress::of("looking for tools");
+        client.request(Search::METHOD, &params, &mut progress).await
+    })?;
+    if context.json {
+        return say(answer.get());
+    }
+    let found: Searched = read(&answer)?;
+    if found.tools.is_empty() {
+        return say(format_args!(
+            "nothing among {} tools; `mgp tools list` shows all of them",
+            found.total_available
+        ));
+    }
+    let mut table = table(&["FITS", "TOOL", "RISK", "WHAT IT DOES"]);
+    for tool in &found.tools {
+        table.add_row([
+            format!("{:.2}", tool.relevance_score),
+            plain(&tool.tool_id),
+            tool.risk_level.as_str().to_owned(),
+            one_line(&tool.description, 100),
+        ]);
+    }
+    say(table)?;
+    say(footer(&found))
+}
+
+fn footer(found: &Searched) -> String {
+    let Coverage {
+        tools,
+        by_meaning,
+        waiting,
+        ..
+    } = found.index;
+    let mut footer = format!(
+        "{} of {} tools, by {}, in {:.0} ms",
+        found.tools.len(),
+        found.total_available,
+        found.search_strategy,
+        found.query_time_ms
+    );
+    if waiting > 0 {
+        footer += &format!("; {by_meaning} of {tools} can be found by meaning so far");
+    }
+    footer
+}
