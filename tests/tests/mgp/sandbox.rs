@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use mgp_tests::harness::{Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -289,6 +289,7 @@ async fn a_fork_bomb_does_not_go_off() {
     let forked = scene.agent.call("it:fork", json!({"n": 8})).await;
     assert_eq!(forked.result()["isError"], true, "{}", forked.frame);
     scene.refused("run", "/bin/true").await;
+    scene.refused("become", "/bin/true").await;
     assert_eq!(
         scene
             .agent
@@ -401,6 +402,42 @@ async fn what_is_approved_opens_the_sandbox_that_is_started_next() {
     scene.tries("connect", at).await.unwrap();
     scene.kernel.mgp_json(&["servers", "restart", "it"]).await;
     scene.refused("connect", at).await;
+}
+
+/// A server that would be held to less than was reported is not started at all.
+#[tokio::test]
+async fn the_launcher_starts_nothing_that_it_cannot_hold() {
+    let launcher = Program::ours("mgp", ["__sandbox"]);
+    let tried = launcher.output(DEADLINE).await;
+    let mut machine: Value = serde_json::from_slice(&tried.stdout).unwrap();
+    let launcher = launcher.args(&["--", "/bin/echo", "echo", "started"]);
+    let limits =
+        json!({"memory": 1 << 30, "processes": 64, "open_files": 64, "file_size": 1 << 20});
+    let policy = |machine: &Value| {
+        json!({
+            "read": ["/usr", "/lib", "/lib64", "/etc/ld.so.cache"], "execute": ["/usr", "/bin", "/lib", "/lib64"],
+            "write": [], "outbound": false, "listen": false, "programs": false,
+            "limits": limits, "machine": machine,
+        })
+        .to_string()
+    };
+    let held = launcher.clone().env("MGP_SANDBOX_POLICY", policy(&machine));
+    assert_eq!(held.output(DEADLINE).await.stdout, b"started\n");
+    let broken = launcher.clone().env("MGP_SANDBOX_POLICY", "{}");
+    let mut refused = vec![launcher.clone(), broken];
+    // The newest that the launcher knows, where the machine is older.
+    let newest = 9;
+    if machine["landlock"].as_u64().unwrap() < newest {
+        machine["landlock"] = newest.into();
+        refused.push(launcher.env("MGP_SANDBOX_POLICY", policy(&machine)));
+    }
+    for launcher in refused {
+        let output = launcher.output(DEADLINE).await;
+        assert_eq!(output.status.code(), Some(126), "{output:?}");
+        assert!(output.stdout.is_empty());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("the server is not started"), "{said}");
+    }
 }
 
 /// MGP-024, MGP-025: a server that says it is trusted less is put where it says it belongs.
