@@ -46,5 +46,6 @@ pub mod subscriptions;
 pub mod tasks;
 pub mod tokens;
 pub mod tool_cache;
+pub mod tool_requests;
 pub mod uris;
 pub mod validators;

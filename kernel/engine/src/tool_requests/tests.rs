@@ -1,0 +1,249 @@
+use super::*;
+use mgp_protocol::mgp::tools::Fulfilment::{
+    Creating as Made, Fulfilled, Partial, PendingApproval, Unavailable,
+};
+use proptest::prelude::*;
+
+use Readiness::{Lacks, Ready, Waits};
+
+const CLOSED: Creating = Creating {
+    switched_on: false,
+    negotiated: false,
+    may_run_code: false,
+    policy: Policy::Interactive,
+};
+const OPEN: Creating = Creating {
+    switched_on: true,
+    negotiated: true,
+    may_run_code: true,
+    policy: Policy::AutoApprove,
+};
+
+fn tool(name: &'static str, score: f32, readiness: Readiness) -> Candidate<&'static str> {
+    Candidate {
+        tool: name,
+        score,
+        likeness: Some(0.5),
+        words: 0.0,
+        risk: RiskLevel::Moderate,
+        readiness,
+    }
+}
+
+fn sought(capability: &str, candidates: &[Candidate<&'static str>]) -> Sought<&'static str> {
+    Sought {
+        capability: capability.into(),
+        candidates: candidates.to_vec(),
+    }
+}
+
+fn status(all: &[Sought<&'static str>]) -> Fulfilment {
+    decide(all, None, CLOSED).status
+}
+
+/// MGP-250..MGP-253: four of the five words.
+#[test]
+fn the_status_says_how_much_was_found() {
+    let ready = sought("a", &[tool("x", 0.9, Ready)]);
+    let waits = sought("b", &[tool("y", 0.9, Waits)]);
+    let none = sought("c", &[]);
+    assert_eq!(status(std::slice::from_ref(&ready)), Fulfilled);
+    assert_eq!(status(&[ready.clone(), none.clone()]), Partial);
+    assert_eq!(status(&[ready.clone(), waits.clone()]), Partial);
+    assert_eq!(status(std::slice::from_ref(&none)), Unavailable);
+    assert_eq!(status(std::slice::from_ref(&waits)), PendingApproval);
+    assert_eq!(status(&[waits.clone(), none.clone()]), PendingApproval);
+    assert_eq!(status(&[]), Unavailable);
+    let all = decide(&[ready, waits, none], None, CLOSED);
+    assert_eq!((all.load, all.pending), (vec!["x"], vec!["y"]));
+    assert_eq!(all.unavailable, ["c"]);
+}
+
+/// MGP-253: what can be called now comes before what fits a little better and waits; what was denied
+/// counts as not there.
+#[test]
+fn what_can_be_called_comes_first() {
+    let of = |candidates: &[Candidate<&'static str>]| {
+        let out = decide(&[sought("a", candidates)], None, CLOSED);
+        (out.load, out.pending)
+    };
+    let best_waits = [tool("waits", 1.0, Waits), tool("ready", 0.8, Ready)];
+    assert_eq!(of(&best_waits), (vec!["ready"], vec![]));
+    let far_behind = [tool("waits", 1.0, Waits), tool("ready", 0.2, Ready)];
+    assert_eq!(of(&far_behind), (vec![], vec!["waits"]));
+    assert_eq!(of(&[tool("denied", 1.0, Lacks)]), (vec![], vec![]));
+    assert_eq!(of(&[tool("odd", f32::NAN, Ready)]), (vec![], vec![]));
+    let equal = [tool("first", 0.9, Ready), tool("second", 0.9, Ready)];
+    assert_eq!(of(&equal), (vec!["first"], vec![]));
+}
+
+/// MGP-248: the preferred risk chooses between tools that fit, and leaves none out.
+#[test]
+fn a_preferred_risk_is_a_wish() {
+    let mut risky = tool("risky", 1.0, Ready);
+    risky.risk = RiskLevel::Dangerous;
+    let of = |candidates: &[Candidate<&'static str>], preferred| {
+        decide(&[sought("a", candidates)], preferred, CLOSED).load
+    };
+    let both = [risky.clone(), tool("mild", 0.8, Ready)];
+    assert_eq!(of(&both, None), ["risky"]);
+    assert_eq!(of(&both, Some(RiskLevel::Moderate)), ["mild"]);
+    assert_eq!(of(&both, Some(RiskLevel::Safe)), ["risky"]);
+    assert_eq!(of(&[risky], Some(RiskLevel::Safe)), ["risky"]);
+}
+
+/// MGP-252: of any tools one is the best; that alone is no reason to load it.
+#[test]
+fn the_best_of_what_does_not_fit_is_not_loaded() {
+    let of = |likeness, words| {
+        let mut one = tool("x", 1.0, Ready);
+        (one.likeness, one.words) = (likeness, words);
+        status(&[sought("a", &[one])])
+    };
+    assert_eq!(of(Some(0.1), 0.1), Unavailable);
+    assert_eq!(of(None, 0.0), Unavailable);
+    assert_eq!(of(Some(0.4), 0.0), Fulfilled);
+    assert_eq!(of(None, 0.3), Fulfilled);
+}
+
+/// MGP-249: a tool that does two things is loaded once.
+#[test]
+fn a_tool_for_two_capabilities_is_loaded_once() {
+    let one = [tool("x", 0.9, Ready)];
+    let out = decide(&[sought("a", &one), sought("b", &one)], None, CLOSED);
+    assert_eq!((out.status, out.load), (Fulfilled, vec!["x"]));
+}
+
+/// MGP-254, MGP-255, A-51: an agent is told to make a tool only when nothing at all was found and each
+/// of the preconditions holds; what it is told keeps to the guardrails.
+#[test]
+fn making_a_tool_takes_every_precondition() {
+    let none = [sought("statistics", &[])];
+    let made = decide(&none, None, OPEN);
+    assert_eq!(made.status, Made);
+    let creation = made.creation.unwrap();
+    assert!(creation.instructions.contains("statistics"));
+    let bounds = creation.constraints;
+    assert_eq!(bounds.register_with, "mgp/discovery/register");
+    assert_eq!(
+        (
+            bounds.code_safety_level,
+            bounds.trust_level,
+            bounds.session_scoped
+        ),
+        ("strict", "sandboxed", true)
+    );
+    let mut closed = vec![CLOSED];
+    closed.push(Creating {
+        switched_on: false,
+        ..OPEN
+    });
+    closed.push(Creating {
+        negotiated: false,
+        ..OPEN
+    });
+    closed.push(Creating {
+        may_run_code: false,
+        ..OPEN
+    });
+    for policy in [Policy::Interactive, Policy::DenyAll, Policy::ConfigOnly] {
+        closed.push(Creating { policy, ..OPEN });
+    }
+    for creating in closed {
+        let out = decide(&none, None, creating);
+        assert_eq!(
+            (out.status, out.creation),
+            (Unavailable, None),
+            "{creating:?}"
+        );
+    }
+    let some = [
+        sought("statistics", &[]),
+        sought("b", &[tool("x", 1.0, Ready)]),
+    ];
+    assert_eq!(decide(&some, None, OPEN).status, Partial);
+    let waits = [sought("statistics", &[tool("x", 1.0, Waits)])];
+    assert_eq!(decide(&waits, None, OPEN).status, PendingApproval);
+    assert_eq!(decide::<&str>(&[], None, OPEN).status, Unavailable);
+}
+
+/// MGP-248: a capability is a search, with the kinds of input and output beside it; each once, and
+/// within bounds.
+#[test]
+fn a_request_is_one_search_for_each_capability() {
+    let needs = |capabilities: &[&str]| Requirements {
+        capabilities: capabilities.iter().map(ToString::to_string).collect(),
+        input_types: vec!["csv".into(), "tabular_data".into()],
+        output_types: vec!["chart".into()],
+        preferred_risk_level: None,
+    };
+    let asked = queries(&needs(&["data_analysis", "statistics", "Statistics "])).unwrap();
+    let told: Vec<(&str, &str)> = asked.iter().map(|q| (&*q.capability, &*q.text)).collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "data_analysis",
+                "data analysis from csv, tabular data to chart"
+            ),
+            ("statistics", "statistics from csv, tabular data to chart"),
+        ]
+    );
+    assert_eq!(queries(&needs(&[])), Err(BadRequest::Nothing));
+    let many = needs(&["x"; 17]);
+    assert_eq!(
+        queries(&many),
+        Err(BadRequest::TooMany("capabilities", 17, 16))
+    );
+    assert_eq!(
+        queries(&needs(&[" "])),
+        Err(BadRequest::Length("capabilities", 0))
+    );
+    let mut long = needs(&["x"]);
+    long.output_types.push("y".repeat(257));
+    assert_eq!(queries(&long), Err(BadRequest::Length("output_types", 257)));
+}
+
+fn candidate() -> impl Strategy<Value = Candidate<u8>> {
+    (0u8..6, 0u8..=10, 0usize..3, 0usize..3).prop_map(|(tool, score, risk, readiness)| Candidate {
+        tool,
+        score: f32::from(score) / 10.0,
+        likeness: Some(f32::from(score) / 10.0),
+        words: 0.0,
+        risk: RiskLevel::ALL[risk],
+        readiness: [Ready, Waits, Lacks][readiness],
+    })
+}
+
+proptest! {
+    /// MGP-249..MGP-254: the word and the lists never contradict each other, and only what can be called
+    /// now is loaded.
+    #[test]
+    fn the_word_and_the_lists_agree(
+        all in proptest::collection::vec(proptest::collection::vec(candidate(), 0..5), 0..5),
+        open: bool, risk in proptest::option::of(0usize..3),
+    ) {
+        let sought: Vec<Sought<u8>> = all.iter().enumerate().map(|(n, candidates)| Sought {
+            capability: format!("c{n}"),
+            candidates: candidates.clone(),
+        }).collect();
+        let out = decide(&sought, risk.map(|r| RiskLevel::ALL[r]), if open { OPEN } else { CLOSED });
+        let nothing = out.load.is_empty() && out.pending.is_empty();
+        match out.status {
+            Fulfilled => prop_assert!(!out.load.is_empty() && out.pending.is_empty() && out.unavailable.is_empty()),
+            Partial => {
+                let all = out.pending.is_empty() && out.unavailable.is_empty();
+                prop_assert!(!out.load.is_empty() && !all);
+            }
+            PendingApproval => prop_assert!(out.load.is_empty() && !out.pending.is_empty()),
+            Unavailable => prop_assert!(nothing && (!open || sought.is_empty())),
+            Made => prop_assert!(nothing && open && !out.unavailable.is_empty()),
+        }
+        prop_assert_eq!(out.creation.is_some(), out.status == Made);
+        for tool in &out.load {
+            let ready = |c: &Candidate<u8>| c.tool == *tool && c.readiness == Ready;
+            prop_assert!(all.iter().flatten().any(ready));
+        }
+        prop_assert!(out.load.len() + out.pending.len() + out.unavailable.len() <= sought.len());
+    }
+}
