@@ -299,7 +299,7 @@ mod tests {
                 let texts = texts.iter().map(|text| text.text.to_string());
                 (server.to_string(), texts.collect(), last)
             }
-            other => panic!("{other:?}"),
+            other @ (Job::Request(_) | Job::Rest | Job::End) => panic!("{other:?}"),
         }
     }
 
