@@ -8,6 +8,8 @@ mod audited;
 mod calls;
 mod checks;
 mod confirmation;
+mod exposing;
+mod finding;
 mod forward;
 mod granting;
 mod listening;
@@ -23,6 +25,7 @@ mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;
+pub use self::exposing::Exposing;
 
 use std::sync::Arc;
 
@@ -31,7 +34,9 @@ use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quoted;
 use mgp_sync::snapshot::Snapshot;
+use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -41,10 +46,11 @@ use crate::approvals::ApprovalsHandle;
 use crate::audit::AuditHandle;
 use crate::catalog::Shown;
 use crate::directory::Directory;
+use crate::finder::FinderHandle;
 use crate::link::Link;
 use crate::permissions::PermissionsHandle;
 use crate::pins::PinsHandle;
-use crate::request::{Caller, Request};
+use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::tasks::Tasks;
@@ -88,6 +94,10 @@ pub struct Relay {
     pub audit: AuditHandle,
     /// The kernel ends.
     pub closing: CancellationToken,
+    /// Who finds tools.
+    pub finder: FinderHandle,
+    /// What of all tools agents are shown.
+    pub exposing: Exposing,
     /// Version of this program.
     pub version: String,
 }
@@ -117,6 +127,26 @@ impl Relay {
         links.retain(|link| self.sees(caller, &link.server));
         links
     }
+}
+
+/// An answer of the kernel's own.
+fn json(answer: &impl Serialize) -> Outcome {
+    let written = serde_json::to_vec(answer).map(Bytes::from);
+    written.map_err(|error| Refusal::Broken(error.to_string()))
+}
+
+/// The same as what a tool of the kernel answers: structured, and as text.
+fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
+    let answer = String::from_utf8_lossy(answer);
+    let complete = match caller.version.is_legacy() {
+        true => "",
+        false => r#","resultType":"complete""#,
+    };
+    format!(
+        r#"{{"content":[{{"type":"text","text":{}}}],"structuredContent":{answer}{complete}}}"#,
+        quoted(&answer)
+    )
+    .into()
 }
 
 /// The client's progress token, borrowed from its params.

@@ -17,6 +17,8 @@ use crate::pulse::Pulse;
 
 /// Prefix of the methods about who may do what, which agents may ask some of.
 const ACCESS: &str = "mgp/access/";
+/// Prefix of the methods that find tools.
+const TOOLS: &str = "mgp/tools/";
 
 /// The routing table of a kernel.
 #[derive(Debug)]
@@ -46,6 +48,9 @@ impl Routes for Table {
         let relay = self.relay.clone();
         if request.method.starts_with(ACCESS) {
             return Box::pin(async move { relay.administer(&request).await });
+        }
+        if request.method.starts_with(TOOLS) {
+            return Box::pin(async move { relay.find(&request).await });
         }
         if request.method.starts_with(PREFIX) {
             let answer = self.for_mgp(&request);

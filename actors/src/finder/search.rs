@@ -8,6 +8,7 @@ use mgp_engine::catalog::View;
 use mgp_engine::index::{Entry, Filter, Request, Search, Strategy};
 use mgp_engine::lifecycle::State;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
 
 use super::FinderHandle;
@@ -25,6 +26,25 @@ pub enum Status {
     Connected,
     /// Any in which its tools are still offered: while it is started again, for instance.
     Offered,
+    /// This one.
+    Only(State),
+}
+
+impl Status {
+    /// What the word of a filter means.
+    #[must_use]
+    pub fn of(word: discovery::Status) -> Self {
+        match word {
+            discovery::Status::All => Self::Offered,
+            discovery::Status::Registered => Self::Only(State::Registered),
+            discovery::Status::Connecting => Self::Only(State::Connecting),
+            discovery::Status::Connected => Self::Connected,
+            discovery::Status::Draining => Self::Only(State::Draining),
+            discovery::Status::Disconnected => Self::Only(State::Disconnected),
+            discovery::Status::Error => Self::Only(State::Error),
+            discovery::Status::Restarting => Self::Only(State::Restarting),
+        }
+    }
 }
 
 /// What somebody looks for.
@@ -163,6 +183,7 @@ fn closed(
     let open = |server: &ServerId| match wanted.status {
         Status::Connected => state(server) == Some(State::Connected),
         Status::Offered => state(server).is_some(),
+        Status::Only(wanted) => state(server) == Some(wanted),
     };
     let indexed = index.shelves().map(|shelf| shelf.server());
     let closed = indexed.filter(|server| !(shown(server) && open(server)));

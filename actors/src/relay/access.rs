@@ -8,11 +8,13 @@ use bytes::Bytes;
 use mgp_engine::access::{Audience, Pass, Principal, Table, Told, told};
 use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
 use mgp_engine::cursor::BadCursor;
+use mgp_engine::exposure::Exposure;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
+use super::exposing::with_meta;
 use super::{Relay, text};
 use crate::access::AccessHandle;
 use crate::catalog::Shown;
@@ -166,10 +168,12 @@ impl Relay {
         };
         let (table, principal) = (self.access.table(), caller.identity());
         let audience = table.audience(&principal);
-        if audience == Audience::All {
+        let exposure = self.exposure(caller, kind);
+        if audience == Audience::All && exposure == Exposure::All {
             return shown.catalog.page(view, kind, cursor, form);
         }
         let place = Place {
+            exposure,
             catalog: shown.catalog.generation(),
             view: view.clone(),
             kind,
@@ -177,14 +181,35 @@ impl Relay {
             audience,
         };
         let list = self.sifted.get(&place).or_else(|| {
-            let made = Arc::new(sift(shown, &place, &table, &principal)?);
+            let made = Arc::new(self.sift(shown, &place, &table, &principal)?);
             self.sifted.keep(place, made.clone());
             Some(made)
         });
-        match list {
-            Some(list) => list.page(cursor, form),
-            None => shown.catalog.page(view, kind, cursor, form),
-        }
+        let page = match list {
+            Some(list) => list.page(cursor, form)?,
+            None => shown.catalog.page(view, kind, cursor, form)?,
+        };
+        Ok(match cursor {
+            None => with_meta(page, exposure, form.told),
+            Some(_) => page,
+        })
+    }
+
+    fn sift(
+        &self,
+        shown: &Shown,
+        place: &Place,
+        table: &Table,
+        principal: &Principal,
+    ) -> Option<Sifted> {
+        let now = unix_ms();
+        let keep = |server: &ServerId, tool: Option<&str>| {
+            table.admits(principal, server, tool, now)
+                && tool.is_none_or(|tool| self.exposing.lists(place.exposure, server, tool))
+        };
+        let audience = format!("{:?} {:?}", place.audience, place.exposure);
+        let (view, kind, form) = (&place.view, place.kind, place.form);
+        shown.catalog.sift(view, kind, form, &audience, keep)
     }
 }
 
@@ -192,14 +217,6 @@ impl Relay {
 pub(super) fn not_granted(name: &str) -> Refusal {
     let tool = name.to_owned();
     Refusal::Denied(Box::new(Denial::NotGranted { tool }))
-}
-
-fn sift(shown: &Shown, place: &Place, table: &Table, principal: &Principal) -> Option<Sifted> {
-    let now = unix_ms();
-    let keep = |server: &ServerId, tool: Option<&str>| table.admits(principal, server, tool, now);
-    let audience = format!("{:?}", place.audience);
-    let (view, kind, form) = (&place.view, place.kind, place.form);
-    shown.catalog.sift(view, kind, form, &audience, keep)
 }
 
 /// Which list it is, and for whom.
@@ -210,6 +227,7 @@ struct Place {
     kind: Kind,
     form: Form,
     audience: Audience,
+    exposure: Exposure,
 }
 
 /// Lists that were made for those who do not see everything.

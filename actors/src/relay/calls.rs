@@ -9,6 +9,7 @@ use mgp_engine::access::Principal;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
+use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
@@ -17,7 +18,7 @@ use super::access::not_granted;
 use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::lists::is_shown;
-use super::{Relay, checks, granting, progress_token, required, text, token_in};
+use super::{Relay, checks, finding, granting, progress_token, required, text, token_in};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -77,6 +78,11 @@ impl Relay {
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
         seen.asks_for(&name, request, call.arguments.map(RawValue::get));
+        let arguments = call.arguments.map_or("{}", RawValue::get);
+        if let Some(tool) = MetaTool::named(&name) {
+            let answer = self.by_meta_tool(request, tool, arguments, seen, admitted);
+            return Box::pin(answer).await;
+        }
         self.rates.call(&request.caller.agent)?;
         if let Some(method) = granting::method(&request.caller, &name) {
             let answer = self.administer_by_tool(request, method, call.arguments);
@@ -96,7 +102,6 @@ impl Relay {
         admitted.store(true, Ordering::Relaxed);
         checks::arguments(&name, &route, call.arguments)?;
         let leave = self.permit(&request.caller, leave, &name, &route)?;
-        let arguments = call.arguments.map_or("{}", RawValue::get);
         self.validation.judge(&route, arguments).await?;
         self.confirmed(request, &name, &route, arguments).await?;
         let outgoing = Outgoing {
@@ -117,6 +122,24 @@ impl Relay {
             Some(task) => Ok(task),
             None => checks::result(&name, &route, result),
         }
+    }
+
+    /// A call of a tool that finds others. One that was found is called as if it had been listed: the
+    /// record is of that tool, and it counts once.
+    async fn by_meta_tool(
+        &self,
+        request: &Request,
+        tool: MetaTool,
+        arguments: &str,
+        seen: &Seen,
+        admitted: &AtomicBool,
+    ) -> Outcome {
+        if tool == MetaTool::Call {
+            let call = finding::called(request, mcp::read(Some(arguments))?)?;
+            return self.call_tool_once(&call, seen, admitted).await;
+        }
+        self.rates.call(&request.caller.agent)?;
+        self.find_by_tool(request, tool, arguments).await
     }
 
     /// Gets a prompt.

@@ -1,7 +1,6 @@
 //! `mgp/access/*` (MGP §5.4): as methods, and as tools of the kernel. For the operator, and for agents
 //! that agreed to access control, as far as they may ask (A-31).
 
-use bytes::Bytes;
 use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
 use mgp_engine::catalog::View;
 use mgp_engine::grants::Change;
@@ -11,12 +10,10 @@ use mgp_protocol::mgp::access::{Explain, Grant, Granted, List, Query, Revoke, Re
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
-use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Relay;
+use super::{Relay, json};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -62,16 +59,7 @@ impl Relay {
     ) -> Outcome {
         let arguments = arguments.map_or("{}", RawValue::get);
         let answer = self.administered(request, method, Some(arguments)).await?;
-        let answer = String::from_utf8_lossy(&answer);
-        let complete = match request.caller.version.is_legacy() {
-            true => "",
-            false => r#","resultType":"complete""#,
-        };
-        Ok(format!(
-            r#"{{"content":[{{"type":"text","text":{}}}],"structuredContent":{answer}{complete}}}"#,
-            quoted(&answer)
-        )
-        .into())
+        Ok(super::structured(&request.caller, &answer))
     }
 
     async fn administered(&self, request: &Request, method: &str, params: Option<&str>) -> Outcome {
@@ -179,9 +167,4 @@ fn refused(refused: Refused) -> Refusal {
         | Refused::Form(_)
         | Refused::TooMany => Refusal::BadParams(words),
     }
-}
-
-fn json(answer: &impl Serialize) -> Outcome {
-    let written = serde_json::to_vec(answer).map(Bytes::from);
-    written.map_err(|error| Refusal::Broken(error.to_string()))
 }

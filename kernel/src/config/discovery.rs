@@ -1,15 +1,25 @@
 //! `[discovery]`: how tools are found.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
 use mgp_engine::env::resolve_secret;
+use mgp_engine::exposure::Exposure;
+use mgp_protocol::ids::ServerId;
 
 use super::Env;
 use super::section::Section;
 use super::values::read_secret;
+
+/// What agents are shown, by its word.
+const EXPOSURES: [(&str, Exposure); 3] = [
+    ("all", Exposure::All),
+    ("pinned", Exposure::Pinned),
+    ("discovery", Exposure::Discovery),
+];
 
 /// `[discovery]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +28,10 @@ pub struct Discovery {
     builtin: bool,
     /// `[discovery.provider]`, where it names a URL.
     provider: Option<Provider>,
+    /// What agents are shown of all tools.
+    pub exposure: Exposure,
+    /// Always shown: `server/tool`.
+    pub pinned: BTreeSet<(ServerId, String)>,
 }
 
 impl Default for Discovery {
@@ -25,6 +39,8 @@ impl Default for Discovery {
         Self {
             builtin: true,
             provider: None,
+            exposure: Exposure::All,
+            pinned: BTreeSet::new(),
         }
     }
 }
@@ -53,6 +69,22 @@ impl Discovery {
             &[("builtin", true), ("off", false)],
             &mut self.builtin,
         );
+        section.choice("exposure", &EXPOSURES, &mut self.exposure);
+        let (mut pinned, span) = (Vec::new(), section.span("pinned"));
+        section.strings("pinned", &mut pinned);
+        for place in &pinned {
+            match place.split_once('/') {
+                Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
+                    let pin = (ServerId::new(server), tool.to_owned());
+                    self.pinned.insert(pin);
+                }
+                Some(_) | None => {
+                    let words =
+                        format!("`pinned` in [discovery] wants \"server/tool\", not {place:?}");
+                    section.refuse(span.clone().unwrap_or_default(), words);
+                }
+            }
+        }
         let provider = section.inner("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env) {
             self.provider = Some(provider);

@@ -17,7 +17,7 @@ use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
-use mgp_actors::relay::{Confirmation, Rates, Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::server::{Connector, ServerTable};
@@ -241,6 +241,11 @@ impl Pillars {
             confirmation: confirmation(kernel),
             audit: self.audit.clone(),
             closing: closing.clone(),
+            finder: self.finder.clone(),
+            exposing: Exposing {
+                exposure: kernel.discovery.exposure,
+                pinned: kernel.discovery.pinned.clone(),
+            },
             version: env!("CARGO_PKG_VERSION").into(),
         })
     }

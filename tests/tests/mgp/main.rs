@@ -7,6 +7,7 @@ mod approvals;
 mod audit;
 mod code_safety;
 mod confirmation;
+mod discover;
 mod errors;
 mod escapes;
 mod events;
