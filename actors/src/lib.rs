@@ -34,6 +34,7 @@ pub mod question;
 pub mod relay;
 pub mod request;
 pub mod roster;
+pub mod sandbox;
 pub mod server;
 pub mod session;
 pub mod stateless;

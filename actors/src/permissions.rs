@@ -9,7 +9,7 @@ mod records;
 mod telling;
 mod ticking;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -226,6 +226,15 @@ impl Keeper {
             let (shared, life) = (&self.shared, Some(self.life));
             shared.need(&self.server, life, words, "it says so at its start");
         }
+    }
+
+    /// What the server has now, of what was decided before and of what it is known to need.
+    #[must_use]
+    pub fn has(&self, words: &[String]) -> BTreeSet<PermissionType> {
+        let posts = self.shared.posts();
+        let post = posts.get(&self.server).filter(|p| p.life == self.life);
+        post.map(|post| post.gate.has(words, unix_ms()))
+            .unwrap_or_default()
     }
 
     /// Resolves when the server may run, with what it has. `waits` is told the names of the questions

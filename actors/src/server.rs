@@ -11,6 +11,7 @@ mod incarnation;
 mod lists;
 mod remote;
 mod steps;
+mod walls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -254,6 +255,7 @@ impl ServerActor {
         state.restarts = Restarts::new(spec.restart);
         // It may be another server by now.
         self.handle.take_spoken();
+        self.handle.unlower();
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {

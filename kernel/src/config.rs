@@ -15,6 +15,7 @@ mod oauth;
 mod permissions;
 mod problem;
 mod reach;
+mod sandbox;
 mod section;
 mod server;
 mod source;

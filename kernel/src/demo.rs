@@ -84,6 +84,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         tools: Arc::default(),
         permissions: Rules::default(),
         pin: PinMode::default(),
+        sandbox: mgp_engine::sandbox::Rules::default(),
     };
     let loaded = Loaded {
         kernel,

@@ -6,6 +6,7 @@ mod grown;
 mod hold;
 mod users;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,6 +29,8 @@ use crate::source;
 
 /// How long calls under way may take when their server is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
+/// The exit code of a server that could not be started in its sandbox.
+const NOT_STARTED: u8 = 126;
 /// How long the end of the kernel may take in all.
 const FAREWELL: Duration = Duration::from_secs(20);
 
@@ -69,6 +72,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
 pub fn guard() -> ExitCode {
     mgp_transports::guard::run(std::io::stdin());
     ExitCode::SUCCESS
+}
+
+/// The launcher of a sandboxed server, or without a command the trial of what this machine can do.
+/// Comes back when the server was not started.
+#[must_use]
+pub fn sandbox(command: &[OsString]) -> ExitCode {
+    if command.is_empty() {
+        println!("{}", mgp_actors::sandbox::probe());
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{}", mgp_actors::sandbox::launch(command));
+    NOT_STARTED.into()
 }
 
 fn log_to_stderr(options: &UpOptions) {

@@ -226,6 +226,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             drain: Duration::from_secs(5),
             hurry: std::sync::OnceLock::new(),
             health: mgp_engine::health::HealthRules::default(),
+            sandboxes: mgp_actors::sandbox::Sandboxes::default(),
         }),
     };
     (parts, access, pillars)

@@ -43,6 +43,7 @@ async fn measure(size: usize, in_flight: usize, count: u32) -> io::Result<()> {
         inherit_env: vec![],
         cwd: None,
         kernel_mark: "measure".into(),
+        launcher: None,
     };
     let mut cat = child::spawn(&spec, &ServerLog::new()).map_err(io::Error::other)?;
     let (sink, writer) = lines::sink(QueueLimits::default());

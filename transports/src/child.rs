@@ -16,6 +16,7 @@ mod spec;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use tokio::time::{sleep, timeout};
 
 pub use exit::{Exit, How};
 pub use program::SpawnError;
-pub use spec::{BASE_ENVIRONMENT, ChildSpec, MARK_VARIABLE};
+pub use spec::{BASE_ENVIRONMENT, ChildSpec, FOR_SERVER, Launcher, MARK_VARIABLE};
 
 use crate::log::{self, ServerLog};
 use descendants::{Kin, Process};
@@ -64,6 +65,18 @@ pub struct Child {
     exit: Option<Exit>,
 }
 
+/// The program that [`spawn`] would start, and the folders of the server's `PATH`.
+///
+/// # Errors
+/// As of [`spawn`].
+pub fn find(spec: &ChildSpec) -> Result<(PathBuf, Vec<PathBuf>), SpawnError> {
+    let environment = spec.environment(std::env::vars_os());
+    let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
+    let program = program::find(&spec.command, path, spec.cwd.as_deref())?;
+    let folders = std::env::split_paths(path.unwrap_or_default());
+    Ok((program, folders.filter(|f| f.is_absolute()).collect()))
+}
+
 /// Starts a server; what it writes to stderr goes to `log`. Needs a tokio runtime.
 ///
 /// # Errors
@@ -74,9 +87,25 @@ pub fn spawn(spec: &ChildSpec, log: &ServerLog) -> Result<Child, SpawnError> {
     let program = program::find(&spec.command, path, spec.cwd.as_deref())?;
     let broken = |error| program::explain(&program, error);
     let ends = signal(SignalKind::child()).map_err(broken)?;
-    let mut command = Command::new(&program);
-    command.arg0(&spec.command).args(&spec.args);
-    command.env_clear().envs(&environment).process_group(0);
+    let mut command = match &spec.launcher {
+        None => {
+            let mut command = Command::new(&program);
+            command.arg0(&spec.command).env_clear().envs(&environment);
+            command
+        }
+        Some(launcher) => {
+            let mut command = Command::new(&launcher.exe);
+            command
+                .args(&launcher.args)
+                .arg(&program)
+                .arg(&spec.command);
+            command
+                .env_clear()
+                .envs(spec.wrapped(launcher, &environment));
+            command
+        }
+    };
+    command.args(&spec.args).process_group(0);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

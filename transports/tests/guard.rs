@@ -169,6 +169,7 @@ fn server(id: &str, mark: &str) -> Result<Child, child::SpawnError> {
         inherit_env: vec![],
         cwd: None,
         kernel_mark: mark.into(),
+        launcher: None,
     };
     child::spawn(&spec, &ServerLog::new())
 }

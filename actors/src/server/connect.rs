@@ -7,6 +7,8 @@ use std::time::Duration;
 use mgp_engine::health::HealthRules;
 use mgp_transports::http::client::Client;
 
+use crate::sandbox::Sandboxes;
+
 /// Shared means of connecting.
 #[derive(Debug)]
 pub struct Connector {
@@ -24,6 +26,8 @@ pub struct Connector {
     pub hurry: OnceLock<Duration>,
     /// How often servers are asked how they are.
     pub health: HealthRules,
+    /// Where servers are that are trusted least.
+    pub sandboxes: Sandboxes,
 }
 
 impl Connector {

@@ -14,7 +14,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
-use mgp_protocol::mgp::servers::{Server, Spoken as SpokenMgp};
+use mgp_protocol::mgp::servers::{Sandbox, Server, Spoken as SpokenMgp};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::slot::{Slot, Tenancy};
 use mgp_sync::snapshot::Snapshot;
@@ -55,6 +55,10 @@ pub struct ServerHandle {
     spoken: Mutex<Option<Spoken>>,
     /// It ended at a question about its era and was started again for nothing, since it was met.
     excused: AtomicBool,
+    /// It said that it is trusted less than its entry says.
+    lowered: AtomicBool,
+    /// What holds its process, since its last start.
+    sandbox: Mutex<Option<Sandbox>>,
 }
 
 /// What a supervisor publishes of its server.
@@ -107,6 +111,8 @@ impl ServerHandle {
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
+            lowered: AtomicBool::new(false),
+            sandbox: Mutex::new(None),
         })
     }
 
@@ -288,6 +294,7 @@ impl ServerHandle {
                 .as_deref()
                 .and_then(|l| l.mgp().active())
                 .map(spoken_mgp),
+            sandbox: self.sandbox(),
         }
     }
 
@@ -366,6 +373,30 @@ impl ServerHandle {
     fn speaks(&self, eras: Spoken) {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         *spoken = Some(eras);
+    }
+
+    /// It says of itself that it is trusted least: so is every process of its, until its entry changes.
+    pub(super) fn lower(&self) {
+        self.lowered.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn unlower(&self) {
+        self.lowered.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_lowered(&self) -> bool {
+        self.lowered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_sandbox(&self, sandbox: Option<Sandbox>) {
+        *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
+    }
+
+    /// What holds its process; `None` where nothing does.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<Sandbox> {
+        let sandbox = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
+        sandbox.clone()
     }
 
     pub(super) fn publish(&self, status: Status) {

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::farewell::StopOrder;
 use super::handshake::{Fragile, Spoken, Trouble};
 use super::lists::{Lists, Watch};
+use super::walls::Walls;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
@@ -86,6 +87,7 @@ impl Incarnation {
             permissions: actor.permissions.clone(),
             watch,
             keeper: OnceLock::new(),
+            walls: Mutex::default(),
         };
         tokio::spawn(life.live());
         Self {
@@ -141,6 +143,8 @@ pub(super) struct Life {
     watch: Watch,
     /// Its hold on its gate; lets go of it with this life.
     keeper: OnceLock<Keeper>,
+    /// What its process was started with.
+    walls: Mutex<Walls>,
 }
 
 impl Life {
@@ -185,7 +189,11 @@ impl Life {
     }
 
     async fn process(&self, known: Option<Spoken>) -> End {
-        let mut child = match child::spawn(&self.child_spec(), &self.log) {
+        let spec = match self.confined().await {
+            Ok(spec) => spec,
+            Err(end) => return end,
+        };
+        let mut child = match child::spawn(&spec, &self.log) {
             Ok(child) => child,
             Err(error) => return End::Failed(error.to_string()),
         };
@@ -275,7 +283,24 @@ impl Life {
         link.lose(&end.words());
     }
 
-    fn child_spec(&self) -> ChildSpec {
+    pub(super) fn log(&self) -> &ServerLog {
+        &self.log
+    }
+
+    pub(super) fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.get()
+    }
+
+    pub(super) fn stands_in(&self, walls: Walls) {
+        *self.walls.lock().unwrap_or_else(PoisonError::into_inner) = walls;
+    }
+
+    pub(super) fn stood_in(&self) -> Walls {
+        let walls = self.walls.lock().unwrap_or_else(PoisonError::into_inner);
+        walls.clone()
+    }
+
+    pub(super) fn child_spec(&self) -> ChildSpec {
         let Reach::Stdio {
             command,
             args,
@@ -294,6 +319,7 @@ impl Life {
             inherit_env: inherit_env.clone(),
             cwd: Some(cwd.clone().unwrap_or_else(|| self.connector.folder.clone())),
             kernel_mark: self.connector.mark.clone(),
+            launcher: None,
         }
     }
 
@@ -323,15 +349,19 @@ impl Life {
         let patience = self.spec.limits.start_timeout;
         let start = async {
             let met = tokio::time::timeout(patience, async {
-                self.handle.met(shake.await?);
+                let spoken = shake.await?;
+                self.handle.met(spoken);
                 // First, so that no change is missed after the lists were fetched.
                 link.listen();
                 link.listens().await;
-                Ok::<(), Trouble>(())
+                Ok::<Spoken, Trouble>(spoken)
             });
-            met.await.map_err(|_| Trouble::Failed(self.too_slow()))??;
+            let spoken = met.await.map_err(|_| Trouble::Failed(self.too_slow()))??;
             // A person takes their time, and that is not the server's.
             self.permitted(link).await.map_err(Trouble::Rejected)?;
+            if self.outgrown(link) {
+                return Err(Trouble::Again(spoken));
+            }
             let before = self.before.clone().under(Arc::new(self.terms(link)));
             let lists = tokio::time::timeout(patience, Lists::fetch(link, before, &self.watch));
             let lists = lists.await.unwrap_or_else(|_| Err(self.too_slow()));

@@ -39,6 +39,7 @@ pub mod restart;
 pub mod retries;
 pub mod risk;
 pub mod roster;
+pub mod sandbox;
 pub mod schema;
 pub mod seal;
 pub mod spec;

@@ -492,6 +492,25 @@ impl Gate {
         })
     }
 
+    /// What the server has, of what was decided before and of what it is known to need: that is how
+    /// its process is started.
+    #[must_use]
+    pub fn has(&self, words: &[String], now_ms: u64) -> BTreeSet<PermissionType> {
+        let needed = words.iter().flat_map(|word| PermissionType::read(word));
+        let known = self.recorded.keys().chain(&self.rules.configured);
+        let all: BTreeSet<_> = known
+            .chain(self.needs.keys())
+            .cloned()
+            .chain(needed)
+            .collect();
+        let has = |permission: &PermissionType| {
+            let state = self.needs.get(permission).cloned();
+            let state = state.unwrap_or_else(|| self.first(permission, "", now_ms));
+            matches!(state, State::Approved { until_ms, .. } if until_ms.is_none_or(|end| now_ms < end))
+        };
+        all.into_iter().filter(has).collect()
+    }
+
     /// What of a question is still open, by full name.
     #[must_use]
     pub fn open(&self, request: &str) -> Vec<PermissionType> {

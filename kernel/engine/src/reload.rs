@@ -72,6 +72,7 @@ mod tests {
             tools: Arc::default(),
             permissions: Rules::default(),
             pin: PinMode::default(),
+            sandbox: crate::sandbox::Rules::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use mgp_protocol::mgp::access::DefaultPolicy;
 use crate::duties::ToolRules;
 use crate::permissions::Rules;
 use crate::pins::PinMode;
+use crate::sandbox;
 
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct ServerSpec {
     pub permissions: Rules,
     /// What a tool of its comes to that is not what it was.
     pub pin: PinMode,
+    /// What its sandbox opens and bounds, where it is in one.
+    pub sandbox: sandbox::Rules,
 }
 
 impl ServerSpec {

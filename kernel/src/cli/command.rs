@@ -1,5 +1,6 @@
 //! Everything that can be typed.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -100,6 +101,13 @@ pub enum Command {
     /// Watches over the kernel's children.
     #[command(name = "__guard", hide = true)]
     Guard,
+    /// Becomes a server in its sandbox.
+    #[command(name = "__sandbox", hide = true)]
+    Sandbox {
+        /// Its program, its name and its arguments; without any, the machine is tried out.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// The server behind `mgp demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(DemoServer),

@@ -36,8 +36,28 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
     }
     match read::<Listed>(&answer)?.servers.as_slice() {
         [] => say("no servers yet: `mgp servers add --help` shows how to add one"),
-        servers => say(server_table(servers)),
+        servers => {
+            let walls: String = servers.iter().filter_map(walls).collect();
+            say(format!("{}{walls}", server_table(servers)))
+        }
     }
+}
+
+/// What holds a sandboxed server.
+fn walls(server: &Server) -> Option<String> {
+    let sandbox = server.sandbox.as_ref()?;
+    let mut text = format!("\n\nsandbox of {}", plain(&server.id));
+    let kinds = [
+        ("holds", &sandbox.enforced),
+        ("NOT HELD", &sandbox.missing),
+        ("note", &sandbox.notes),
+    ];
+    for (kind, lines) in kinds {
+        for line in lines {
+            text += &format!("\n  {kind:<8}  {}", plain(line));
+        }
+    }
+    Some(text)
 }
 
 pub(super) fn start(context: &Context, id: &str) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //! open. The kernel itself is passed in.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub struct Parts {
     pub up: fn(UpOptions) -> Result<(), String>,
     /// Runs the guard of the kernel's children on stdin.
     pub guard: fn() -> ExitCode,
+    /// Becomes a server in its sandbox.
+    pub sandbox: fn(&[OsString]) -> ExitCode,
 }
 
 /// What the kernel is started with.

@@ -70,6 +70,7 @@ fn read_table<'t>(
         tools,
         permissions,
         pin,
+        sandbox,
         ..
     } = &*kernel;
     read_entries(
@@ -82,6 +83,7 @@ fn read_table<'t>(
             tools,
             permissions,
             pin: *pin,
+            sandbox,
         },
     )
 }

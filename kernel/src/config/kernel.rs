@@ -10,6 +10,7 @@ use mgp_engine::health::HealthRules;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::rates::RateRules;
+use mgp_engine::sandbox;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
@@ -22,6 +23,7 @@ use super::audit::Audit;
 use super::discovery::Discovery;
 use super::oauth::OAuth;
 use super::permissions::{read_permissions, read_pins};
+use super::sandbox::read_sandbox;
 use super::section::Section;
 use super::server::read_limits;
 use super::tools::{read_confirmation, read_validation};
@@ -63,6 +65,8 @@ pub struct KernelConfig {
     pub permissions: Rules,
     /// `[pins]`: what a changed tool comes to.
     pub pin: PinMode,
+    /// `[sandbox]`: the walls around servers that are trusted least.
+    pub sandbox: sandbox::Rules,
     /// `[discovery]`: how tools are found.
     pub discovery: Discovery,
 }
@@ -277,6 +281,7 @@ impl KernelConfig {
         read_confirmation(confirmation, &mut self.tools, &mut self.confirmation);
         read_permissions(root.own("permissions"), &mut self.permissions);
         read_pins(root.own("pins"), &mut self.pin);
+        read_sandbox(root.own("sandbox"), &mut self.sandbox);
         self.discovery.read(root.own("discovery"), folder, env);
     }
 }

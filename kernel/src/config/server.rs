@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mgp_engine::duties::ToolRules;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
+use mgp_engine::sandbox;
 use mgp_engine::spec::{
     MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
 };
@@ -16,6 +17,7 @@ use super::Env;
 use super::kernel::POLICIES;
 use super::permissions::read_gate;
 use super::reach::read_reach;
+use super::sandbox::read_own;
 use super::section::Section;
 use super::tools::{read_each, read_rules};
 
@@ -36,6 +38,8 @@ pub(super) struct Background<'b> {
     pub(super) permissions: &'b Rules,
     /// `[pins]`.
     pub(super) pin: PinMode,
+    /// `[sandbox]`.
+    pub(super) sandbox: &'b sandbox::Rules,
 }
 
 /// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
@@ -61,6 +65,9 @@ pub(super) fn read_server(
     entry.strings("categories", &mut tools.categories);
     let (mut permissions, mut pin) = (background.permissions.clone(), background.pin);
     read_gate(&mut entry, &mut permissions, &mut pin);
+    let mut sandbox = background.sandbox.clone();
+    let own = entry.inner("sandbox", "servers.sandbox");
+    read_own(own, background.folder, &mut sandbox);
     entry.finish();
     Some(ServerSpec {
         id,
@@ -73,6 +80,7 @@ pub(super) fn read_server(
         tools: Arc::new(tools),
         permissions,
         pin,
+        sandbox,
     })
 }
 

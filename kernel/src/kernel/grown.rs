@@ -20,6 +20,7 @@ use mgp_actors::pins::PinsHandle;
 use mgp_actors::relay::{Confirmation, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
+use mgp_actors::sandbox::Sandboxes;
 use mgp_actors::server::{Connector, ServerTable};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
@@ -37,6 +38,7 @@ use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
 use ractor::{Actor, ActorCell, SpawnErr};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use super::{DRAIN, Kept, hold};
@@ -71,7 +73,7 @@ pub(super) async fn grow(
     let kernel = &options.loaded.kernel;
     let mark = hold::hex(&hold::random::<16>());
     let guard = guard(&mark).await?;
-    let connector = Arc::new(connector(mark, kernel.health));
+    let connector = Arc::new(connector(options, mark, kernel.health));
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts: pillars.server_parts(&guard.0, &connector),
@@ -313,7 +315,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     }
 }
 
-fn connector(mark: String, health: HealthRules) -> Connector {
+fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -322,6 +324,20 @@ fn connector(mark: String, health: HealthRules) -> Connector {
         drain: DRAIN,
         hurry: OnceLock::new(),
         health,
+        sandboxes: sandboxes(options),
+    }
+}
+
+/// Where servers are that are trusted least, and what nobody opens to them.
+fn sandboxes(options: &UpOptions) -> Sandboxes {
+    let files = options.loaded.files.iter().map(|file| file.path.clone());
+    let kernels = [options.data_dir.clone(), options.socket.clone()];
+    Sandboxes {
+        exe: "/proc/self/exe".into(),
+        folder: options.data_dir.join("sandbox"),
+        kernels: files.chain(kernels).collect(),
+        home: std::env::home_dir(),
+        machine: OnceCell::new(),
     }
 }
 

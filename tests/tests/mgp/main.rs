@@ -24,6 +24,7 @@ mod permissions;
 mod pins;
 mod retries;
 mod revokes;
+mod sandbox;
 mod scene;
 mod security;
 mod users;

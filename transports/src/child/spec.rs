@@ -35,6 +35,22 @@ pub const BASE_ENVIRONMENT: [&str; 16] = [
     "GIT_SSL_CAINFO",
 ];
 
+/// A program that starts the server in its place, in the same process. It is given the path of the
+/// server's program, the name to call it by and its arguments, after `args`.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The program.
+    pub exe: PathBuf,
+    /// What it is told first.
+    pub args: Vec<String>,
+    /// Its own variables. Those of the server it gets under [`FOR_SERVER`], so that they mean nothing
+    /// to the launcher, which is held to nothing yet.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Stands before the names of a server's variables while they are a launcher's.
+pub const FOR_SERVER: &str = "MGP_FOR_SERVER_";
+
 /// What is needed to start a server.
 #[derive(Clone)]
 pub struct ChildSpec {
@@ -52,6 +68,8 @@ pub struct ChildSpec {
     pub cwd: Option<PathBuf>,
     /// Unguessable and new with each start of the kernel.
     pub kernel_mark: String,
+    /// Who starts it; the kernel itself when there is none.
+    pub launcher: Option<Launcher>,
 }
 
 /// Shows no values and no arguments: both may hold secrets.
@@ -84,6 +102,26 @@ impl ChildSpec {
                 .iter()
                 .map(|(name, value)| (name.into(), value.into())),
         );
+        all.insert(MARK_VARIABLE.into(), self.mark().into());
+        all
+    }
+
+    /// What the launcher finds: its own variables, the server's out of its way, and the mark, by which
+    /// the process is found from its first moment on.
+    pub(super) fn wrapped(
+        &self,
+        launcher: &Launcher,
+        environment: &BTreeMap<OsString, OsString>,
+    ) -> BTreeMap<OsString, OsString> {
+        let prefixed = environment.iter().map(|(name, value)| {
+            let mut under = OsString::from(FOR_SERVER);
+            under.push(name);
+            (under, value.clone())
+        });
+        let own = launcher.env.iter();
+        let mut all: BTreeMap<_, _> = prefixed
+            .chain(own.map(|(name, value)| (name.into(), value.into())))
+            .collect();
         all.insert(MARK_VARIABLE.into(), self.mark().into());
         all
     }
@@ -123,6 +161,7 @@ mod tests {
             inherit_env: vec!["WANTED".into(), "ABSENT".into(), MARK_VARIABLE.into()],
             cwd: None,
             kernel_mark: "m".into(),
+            launcher: None,
         };
         let got = spec.environment(kernel.map(|(name, value)| (name.into(), value.into())));
         let want = [

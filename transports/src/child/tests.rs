@@ -22,6 +22,7 @@ fn spec(id: &str, script: &str) -> ChildSpec {
         inherit_env: vec![],
         cwd: None,
         kernel_mark: format!("test-{}", std::process::id()),
+        launcher: None,
     }
 }
 

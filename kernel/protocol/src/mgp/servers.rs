@@ -129,6 +129,20 @@ pub struct Server {
     pub trust_level: String,
     /// What of MGP is spoken with it; `None` where that is plain MCP.
     pub mgp: Option<Spoken>,
+    /// What holds a server that is trusted least; `None` for every other one.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
+}
+
+/// The walls around a sandboxed server, in words. They are those of its last start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// What the system holds it to.
+    pub enforced: Vec<String>,
+    /// What this machine cannot hold it to.
+    pub missing: Vec<String>,
+    /// What it was not given for a reason that can be changed.
+    pub notes: Vec<String>,
 }
 
 /// The MGP spoken with a server.

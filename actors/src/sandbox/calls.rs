@@ -1,0 +1,288 @@
+//! System calls that a sandboxed process is refused, as filters of the system. Everything else is
+//! allowed: what files may be touched is not decided here.
+//!
+//! There is no socket for talking to other programs of the user, whatever is permitted: the kernel's
+//! own door and the agent that holds keys are such sockets.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Root's business, other processes' memory, and what is too new or too wide to be judged by its
+/// arguments.
+const NEVER: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
+/// Programs do without these when the system does not know them. `clone3` hides its flags behind a
+/// pointer, and rings make sockets past every filter.
+const UNKNOWN: &[i64] = &[
+    libc::SYS_clone3,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+];
+
+/// Namespaces: each makes its maker root of something.
+const NAMESPACES: &[i32] = &[
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
+/// The kind of a socket, without its flags.
+const KIND: u64 = 0xf;
+/// Numbers of calls of the x32 interface, which an x86-64 system may offer beside its own.
+const X32: i64 = 0x4000_0000;
+/// Calls that have another number there.
+#[cfg(target_arch = "x86_64")]
+const X32_OTHER: &[(i64, i64)] = &[
+    (libc::SYS_ioctl, 514),
+    (libc::SYS_sendmsg, 518),
+    (libc::SYS_ptrace, 521),
+    (libc::SYS_kexec_load, 528),
+    (libc::SYS_sendmmsg, 538),
+    (libc::SYS_process_vm_readv, 539),
+    (libc::SYS_process_vm_writev, 540),
+];
+
+/// Refuses them to this thread for good, and to whatever it becomes.
+pub(super) fn confine(programs: bool, outbound: bool, listen: bool) -> Result<(), String> {
+    let refusals = [
+        (never(programs)?, libc::EPERM),
+        (all(UNKNOWN), libc::ENOSYS),
+        (sockets(outbound, listen)?, libc::EACCES),
+    ];
+    let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
+    for (rules, errno) in refusals {
+        let refuse = SeccompAction::Errno(errno.unsigned_abs());
+        let filter = SeccompFilter::new(also_x32(rules), SeccompAction::Allow, refuse, arch);
+        let program = filter.and_then(BpfProgram::try_from);
+        let program = program.map_err(|e| format!("seccomp: {e}"))?;
+        apply_filter(&program).map_err(|e| format!("seccomp: {e}"))?;
+    }
+    Ok(())
+}
+
+fn all(calls: &[i64]) -> Rules {
+    calls.iter().map(|call| (*call, Vec::new())).collect()
+}
+
+fn never(programs: bool) -> Result<Rules, String> {
+    let mut rules = all(NEVER);
+    // Both put words into a terminal, as if its user had typed them.
+    let typing = [libc::TIOCSTI, libc::TIOCLINUX];
+    let typing = typing.map(|request| rule(&[is(1, request)]));
+    rules.insert(
+        libc::SYS_ioctl,
+        typing.into_iter().collect::<Result<_, _>>()?,
+    );
+    let has = |flag: i32| rule(&[within(0, bits(flag), bits(flag))]);
+    let mut clone: Vec<_> = NAMESPACES
+        .iter()
+        .map(|flag| has(*flag))
+        .collect::<Result<_, _>>()?;
+    if !programs {
+        clone.push(rule(&[within(0, bits(libc::CLONE_THREAD), 0)])?);
+        #[cfg(target_arch = "x86_64")]
+        rules.extend(all(&[libc::SYS_fork, libc::SYS_vfork]));
+    }
+    rules.insert(libc::SYS_clone, clone);
+    Ok(rules)
+}
+
+fn sockets(outbound: bool, listen: bool) -> Result<Rules, String> {
+    let mut rules = Rules::new();
+    // A pair of datagram sockets can be turned to somebody else's.
+    let turned = [libc::SOCK_DGRAM, libc::SOCK_RAW];
+    let turned = turned.map(|kind| rule(&[within(1, KIND, bits(kind))]));
+    rules.insert(
+        libc::SYS_socketpair,
+        turned.into_iter().collect::<Result<_, _>>()?,
+    );
+    if !listen {
+        rules.extend(all(&[libc::SYS_listen]));
+    }
+    let mut socket = Vec::new();
+    if outbound || listen {
+        let [inet, inet6, netlink] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+        socket.push(rule(&[
+            is_not(0, inet),
+            is_not(0, inet6),
+            is_not(0, netlink),
+        ])?);
+        socket.push(rule(&[is(0, netlink), is_not(2, libc::NETLINK_ROUTE)])?);
+    }
+    if listen && !outbound {
+        rules.extend(all(&[libc::SYS_connect]));
+        // What is sent with the first packet of a connection makes it.
+        let first = |flags| {
+            rule(&[within(
+                flags,
+                bits(libc::MSG_FASTOPEN),
+                bits(libc::MSG_FASTOPEN),
+            )])
+        };
+        rules.insert(libc::SYS_sendto, vec![first(3)?]);
+        rules.insert(libc::SYS_sendmsg, vec![first(2)?]);
+        rules.insert(libc::SYS_sendmmsg, vec![first(3)?]);
+        let addressed = [libc::SOCK_DGRAM, libc::SOCK_RAW]
+            .map(|kind| rule(&[is_not(0, libc::AF_NETLINK), within(1, KIND, bits(kind))]));
+        socket.extend(addressed.into_iter().collect::<Result<Vec<_>, _>>()?);
+        let other = [
+            is_not(0, libc::AF_NETLINK),
+            is_not(2, 0),
+            is_not(2, libc::IPPROTO_TCP),
+        ];
+        socket.push(rule(&other)?);
+    }
+    rules.insert(libc::SYS_socket, socket);
+    Ok(rules)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn also_x32(mut rules: Rules) -> Rules {
+    let others = X32_OTHER
+        .iter()
+        .filter_map(|(call, other)| Some((*other, rules.get(call)?.clone())));
+    let same = rules.iter().map(|(call, rule)| (*call, rule.clone()));
+    let x32: Vec<_> = same
+        .chain(others)
+        .map(|(call, rule)| (call | X32, rule))
+        .collect();
+    rules.extend(x32);
+    rules
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn also_x32(rules: Rules) -> Rules {
+    rules
+}
+
+fn rule(conditions: &[Condition]) -> Result<SeccompRule, String> {
+    let conditions = conditions.iter().map(|(argument, operator, value)| {
+        SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator.clone(), *value)
+    });
+    let conditions = conditions.collect::<Result<Vec<_>, _>>();
+    let rule = conditions.and_then(SeccompRule::new);
+    rule.map_err(|e| format!("seccomp: {e}"))
+}
+
+/// Which argument, how compared, with what.
+type Condition = (u8, SeccompCmpOp, u64);
+
+fn is(argument: u8, value: impl TryInto<u32>) -> Condition {
+    (argument, SeccompCmpOp::Eq, number(value))
+}
+
+fn is_not(argument: u8, value: impl TryInto<u32>) -> Condition {
+    (argument, SeccompCmpOp::Ne, number(value))
+}
+
+fn within(argument: u8, mask: u64, value: u64) -> Condition {
+    (argument, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+fn number(value: impl TryInto<u32>) -> u64 {
+    u64::from(
+        value
+            .try_into()
+            .ok()
+            .expect("constants of the system fit 32 bits"),
+    )
+}
+
+fn bits(flag: i32) -> u64 {
+    u64::from(flag.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_conditions_is_refused_whatever_it_is_asked() {
+        assert!(sockets(false, false).unwrap()[&libc::SYS_socket].is_empty());
+        assert!(!sockets(true, false).unwrap()[&libc::SYS_socket].is_empty());
+        assert!(
+            sockets(true, false)
+                .unwrap()
+                .contains_key(&libc::SYS_listen)
+        );
+        assert!(!sockets(true, true).unwrap().contains_key(&libc::SYS_listen));
+        assert!(
+            sockets(false, true)
+                .unwrap()
+                .contains_key(&libc::SYS_connect)
+        );
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_second_interface_of_the_system_is_no_way_around() {
+        let plain = never(false).unwrap();
+        let both = also_x32(plain.clone());
+        for call in plain.keys() {
+            assert!(both.contains_key(&(call | X32)), "{call}");
+        }
+        assert!(
+            both.contains_key(&(521 | X32)),
+            "ptrace has a number of its own"
+        );
+    }
+}

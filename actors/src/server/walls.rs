@@ -1,0 +1,81 @@
+//! A server that is trusted least lives in a sandbox: which one that is, and when its process has to
+//! be another one (MGP §2.3).
+//!
+//! Nobody opens a sandbox from outside. What is permitted while the server is met starts it again at
+//! once; what is permitted or taken back later holds from its next start on.
+
+use std::collections::BTreeSet;
+
+use mgp_engine::risk;
+use mgp_engine::sandbox::widening;
+use mgp_engine::spec::{Reach, TrustLevel};
+use mgp_protocol::mgp::permission::Standard;
+use mgp_protocol::mgp::servers::Sandbox;
+use mgp_transports::child::ChildSpec;
+
+use super::incarnation::{End, Life};
+use crate::link::Link;
+
+/// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
+pub(super) type Walls = Option<BTreeSet<Standard>>;
+
+impl Life {
+    /// The process to start, in its sandbox where it belongs into one.
+    pub(super) async fn confined(&self) -> Result<ChildSpec, End> {
+        let (spec, walls) = (self.child_spec(), self.walls());
+        self.stands_in(walls.clone());
+        let Some(granted) = walls else {
+            self.handle.set_sandbox(None);
+            return Ok(spec);
+        };
+        let (rules, sandboxes) = (&self.spec.sandbox, &self.connector.sandboxes);
+        let ready = sandboxes.prepare(spec, rules, &granted).await;
+        let ready = ready.map_err(End::Failed)?;
+        let missing = ready.report.missing.join("; ");
+        self.handle.set_sandbox(Some(ready.report));
+        match missing.as_str() {
+            "" => {}
+            _ if rules.required => {
+                return Err(End::Rejected(format!(
+                    "this machine cannot hold it to its whole sandbox, and [sandbox] says `required`: {missing}"
+                )));
+            }
+            missing => self.log().note(&format!("its sandbox lacks {missing}")),
+        }
+        Ok(ready.spec)
+    }
+
+    /// Now that it was met: whether its process has to be started again in another sandbox.
+    pub(super) fn outgrown(&self, link: &Link) -> bool {
+        let said = link.mgp().active();
+        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        if risk::trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {
+            self.handle.lower();
+        }
+        let walls = self.walls();
+        if let Reach::Http { .. } = self.spec.reach {
+            self.handle.set_sandbox(walls.map(|_| elsewhere()));
+            return false;
+        }
+        let outgrown = walls != self.stood_in();
+        if outgrown {
+            let why = "it is started again, in the sandbox of what it is and what it was permitted";
+            self.log().note(why);
+        }
+        outgrown
+    }
+
+    fn walls(&self) -> Walls {
+        let low = self.spec.mgp.trust_level == TrustLevel::Sandboxed || self.handle.is_lowered();
+        let needs = &self.spec.mgp.permissions_required;
+        low.then(|| widening(&self.keeper().map(|k| k.has(needs)).unwrap_or_default()))
+    }
+}
+
+/// The report on a server that is no process of this machine's.
+fn elsewhere() -> Sandbox {
+    Sandbox {
+        missing: vec!["all of it: the server runs elsewhere and is reached by HTTP".into()],
+        ..Sandbox::default()
+    }
+}

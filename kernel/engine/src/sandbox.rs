@@ -1,0 +1,394 @@
+//! The walls around a server that is trusted least: from what it was permitted, what its entry says
+//! and what this machine can do, to a [`Policy`] for its process and a report for the operator.
+//!
+//! What is not opened here is closed. Paths arrive without symbolic links; nothing is looked up.
+
+mod paths;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use mgp_protocol::mgp::permission::{PermissionType, Standard};
+use mgp_protocol::mgp::servers::Sandbox;
+use serde::{Deserialize, Serialize};
+
+use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE, SYSTEM};
+
+/// The first Landlock version that bounds truncation, and with it every way to change a file.
+const WHOLE_FILES: u32 = 3;
+/// The first that bounds TCP.
+const TCP: u32 = 4;
+/// The first that bounds signals and abstract Unix sockets.
+const SCOPES: u32 = 6;
+
+/// What the operator says of a server's sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Opened for reading by `filesystem.read`.
+    pub read: Vec<PathBuf>,
+    /// Opened for writing by `filesystem.write`.
+    pub write: Vec<PathBuf>,
+    /// Bounds on its processes.
+    pub limits: Limits,
+    /// It is not started where this machine cannot hold it to all of its policy.
+    pub required: bool,
+    /// A person wrote the entry: its working folder and the files its arguments name are its own. An
+    /// entry that came from anybody else could name somebody's keys.
+    pub vouched: bool,
+}
+
+/// Bounds on a sandboxed server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Private memory of one process, in bytes. What is shared between processes is not in it.
+    pub memory: u64,
+    /// Processes and threads beyond those its user has when it starts.
+    pub processes: u64,
+    /// Open files of one process.
+    pub open_files: u64,
+    /// Size of a file it writes, in bytes.
+    pub file_size: u64,
+}
+
+impl Default for Limits {
+    /// A JavaScript server with a large heap fits twice; a runtime has a dozen threads, a build tool
+    /// some dozens of processes; half of a user's usual files; a model's weights do not fit.
+    fn default() -> Self {
+        Self {
+            memory: 2 << 30,
+            processes: 256,
+            open_files: 4096,
+            file_size: 1 << 30,
+        }
+    }
+}
+
+/// What this machine can hold a process to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Version of Landlock, 0 without.
+    pub landlock: u32,
+    /// Whether system calls can be filtered.
+    pub seccomp: bool,
+    /// Whether servers run as root.
+    pub root: bool,
+}
+
+/// Where the server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its program.
+    pub program: PathBuf,
+    /// What the program is run by when it is a script, and what that looks up.
+    pub interpreters: Vec<PathBuf>,
+    /// Its working folder.
+    pub cwd: PathBuf,
+    /// Files that its arguments name.
+    pub named: Vec<PathBuf>,
+    /// The folders of its `PATH`.
+    pub programs: Vec<PathBuf>,
+    /// Its program was found by its name, and `PATH` is the kernel's: the entry names neither.
+    pub usual: bool,
+    /// The one folder that is its own: home and temporary files.
+    pub own: PathBuf,
+    /// The kernel's configuration, data and socket: never opened, but for `own`.
+    pub kernels: Vec<PathBuf>,
+    /// The home of the kernel's user: never opened as a whole.
+    pub home: Option<PathBuf>,
+}
+
+/// What a server's process is held to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// May be read.
+    pub read: Vec<PathBuf>,
+    /// May be read and run.
+    pub execute: Vec<PathBuf>,
+    /// Files and folders that may be read and changed.
+    pub write: Vec<PathBuf>,
+    /// It may connect.
+    pub outbound: bool,
+    /// It may listen.
+    pub listen: bool,
+    /// It may start programs.
+    pub programs: bool,
+    /// Bounds.
+    pub limits: Limits,
+    /// What the machine is believed to do. A process that finds less is not started.
+    pub machine: Machine,
+}
+
+/// Permissions that make a difference to the sandbox.
+#[must_use]
+pub fn widening(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
+    let standard = granted.iter().filter_map(|permission| match permission {
+        PermissionType::Standard(standard) => Some(*standard),
+        PermissionType::Custom(_) => None,
+    });
+    standard
+        .filter(|permission| match permission {
+            Standard::FilesystemRead
+            | Standard::FilesystemWrite
+            | Standard::NetworkOutbound
+            | Standard::NetworkListen
+            | Standard::ShellExecute
+            | Standard::CodeExecution => true,
+            Standard::MemoryRead
+            | Standard::MemoryWrite
+            | Standard::SystemInformation
+            | Standard::Camera
+            | Standard::Notification => false,
+        })
+        .collect()
+}
+
+impl Policy {
+    /// What a server with these permissions is held to.
+    #[must_use]
+    pub fn of(
+        granted: &BTreeSet<Standard>,
+        rules: &Rules,
+        place: &Place,
+        machine: Machine,
+    ) -> Self {
+        let has = |permission| granted.contains(&permission);
+        let programs = has(Standard::ShellExecute) || has(Standard::CodeExecution);
+        let mut policy = Self {
+            read: [SYSTEM, READABLE, KERNEL_FILES]
+                .concat()
+                .iter()
+                .map(PathBuf::from)
+                .collect(),
+            execute: LOADERS.iter().map(PathBuf::from).collect(),
+            write: DEVICES.iter().map(PathBuf::from).collect(),
+            outbound: has(Standard::NetworkOutbound),
+            listen: has(Standard::NetworkListen),
+            programs,
+            limits: rules.limits,
+            machine,
+        };
+        policy.execute.push(place.program.clone());
+        policy.execute.extend(place.interpreters.iter().cloned());
+        policy.write.push(place.own.clone());
+        // Else any folder could be opened by calling it a program's.
+        let known = rules.vouched || place.usual;
+        if known {
+            policy.read.extend(place.installation());
+        }
+        if rules.vouched {
+            policy.read.extend(place.its_own_files());
+        }
+        if has(Standard::FilesystemRead) {
+            policy.read.extend(place.open(&rules.read));
+        }
+        if has(Standard::FilesystemWrite) {
+            policy.write.extend(place.open(&rules.write));
+        }
+        if programs {
+            policy.execute.extend(SYSTEM.iter().map(PathBuf::from));
+        }
+        if programs && known {
+            policy.execute.extend(place.open(&place.programs));
+            policy.execute.extend(place.installation());
+        }
+        policy
+    }
+
+    /// What of it holds here, and what does not, in words.
+    #[must_use]
+    pub fn report(&self, granted: &BTreeSet<Standard>, rules: &Rules, place: &Place) -> Sandbox {
+        let mut report = Sandbox::default();
+        self.report_files(&mut report, place);
+        self.report_network(&mut report);
+        self.report_processes(&mut report);
+        let Limits {
+            memory,
+            open_files,
+            file_size,
+            ..
+        } = self.limits;
+        report.enforced.push(format!(
+            "limits: {} of private memory and {open_files} open files for each process, {} for a file",
+            size(memory), size(file_size)
+        ));
+        report.notes = notes(granted, rules, place);
+        report
+    }
+
+    fn report_files(&self, report: &mut Sandbox, place: &Place) {
+        let Machine { landlock, .. } = self.machine;
+        if landlock == 0 {
+            let missing =
+                "files: this kernel has no Landlock, so it reads and writes what its user may";
+            report.missing.push(missing.into());
+            return;
+        }
+        let given = |all: &[PathBuf], usual: &[&str]| {
+            let own = all
+                .iter()
+                .filter(|path| !usual.iter().any(|u| Path::new(u) == *path));
+            own.map(|path| path.display().to_string())
+                .collect::<BTreeSet<_>>()
+        };
+        let mut read = given(&self.read, &[SYSTEM, READABLE, KERNEL_FILES].concat());
+        read.extend(
+            place
+                .interpreters
+                .iter()
+                .chain([&place.program])
+                .map(|p| p.display().to_string()),
+        );
+        let list = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
+        report
+            .enforced
+            .push(format!("files: reads the system's and {}", list(read)));
+        report.enforced.push(format!(
+            "files: writes {}",
+            list(given(&self.write, DEVICES))
+        ));
+        if landlock < WHOLE_FILES {
+            let missing = "files: this kernel's Landlock does not keep files from being cut short";
+            report.missing.push(missing.into());
+        }
+    }
+
+    fn report_network(&self, report: &mut Sandbox) {
+        let Machine {
+            landlock, seccomp, ..
+        } = self.machine;
+        let words = match (self.outbound, self.listen) {
+            (false, false) => "network: none, no sockets of other programs either",
+            (true, false) => "network: connects, does not listen",
+            (false, true) => "network: listens for TCP, does not connect",
+            (true, true) => "network: connects and listens; no sockets of other programs",
+        };
+        match (seccomp, landlock >= TCP) {
+            (true, _) => report.enforced.push(words.into()),
+            (false, true) => {
+                report.enforced.push(format!("{words} (TCP only)"));
+                report
+                    .missing
+                    .push("network: UDP and Unix sockets, for want of seccomp".into());
+            }
+            (false, false) => {
+                report
+                    .missing
+                    .push("network: all of it, for want of seccomp and of Landlock 4".into());
+            }
+        }
+        if landlock < SCOPES {
+            report
+                .missing
+                .push("signals to other processes of its user, for want of Landlock 6".into());
+        }
+    }
+
+    fn report_processes(&self, report: &mut Sandbox) {
+        report
+            .enforced
+            .push("privileges: never more than it started with, and none of root's".into());
+        let Machine { seccomp, root, .. } = self.machine;
+        match (seccomp, self.programs) {
+            (true, false) => report.enforced.push("processes: starts none".into()),
+            (true, true) => report
+                .enforced
+                .push("processes: may start programs, in the same sandbox".into()),
+            (false, _) => report.missing.push(
+                "processes and the system calls that are root's business, for want of seccomp"
+                    .into(),
+            ),
+        }
+        let bound = format!(
+            "{} processes and threads more than its user has",
+            self.limits.processes
+        );
+        match root {
+            false => report.enforced.push(format!("limits: {bound}")),
+            true => report
+                .missing
+                .push(format!("limits: {bound}, to which root is not held")),
+        }
+    }
+}
+
+impl Place {
+    /// Whether opening a path would open what is the kernel's, or a whole home.
+    fn shuts(&self, path: &Path) -> bool {
+        let above = self.kernels.iter().chain(&self.home);
+        let mut above = above.filter(|guarded| guarded.starts_with(path));
+        above.next().is_some() || self.kernels.iter().any(|guarded| path.starts_with(guarded))
+    }
+
+    fn open<'p>(&'p self, paths: &'p [PathBuf]) -> impl Iterator<Item = PathBuf> + 'p {
+        paths.iter().filter(|path| !self.shuts(path)).cloned()
+    }
+
+    /// What a program in a `bin` of its own was installed with.
+    fn installation(&self) -> BTreeSet<PathBuf> {
+        let programs = self.interpreters.iter().chain([&self.program]);
+        let around = programs.filter_map(|program| {
+            let bin = program.parent().filter(|folder| folder.ends_with("bin"))?;
+            let whole = bin.parent()?;
+            // ~/.local holds everybody's data beside everybody's programs.
+            let shared = whole.ends_with(".local") || self.shuts(whole);
+            (!shared).then(|| whole.to_owned())
+        });
+        around.collect()
+    }
+
+    /// Its working folder, or only what its arguments name where that folder is not its alone.
+    fn its_own_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.open(&self.named)
+            .chain(self.open(std::slice::from_ref(&self.cwd)))
+    }
+}
+
+fn notes(granted: &BTreeSet<Standard>, rules: &Rules, place: &Place) -> Vec<String> {
+    let mut notes = Vec::new();
+    let shut = |path: &PathBuf| place.shuts(path);
+    if rules.vouched && shut(&place.cwd) {
+        notes.push(format!(
+            "its working folder {} is not opened, for the kernel's own files or a home are there: give \
+             it a `cwd` of its own",
+            place.cwd.display()
+        ));
+    }
+    for path in rules
+        .read
+        .iter()
+        .chain(&rules.write)
+        .filter(|path| shut(path))
+    {
+        let path = path.display();
+        notes.push(format!(
+            "{path} is not opened, for the kernel's own files or a home are there"
+        ));
+    }
+    let listed = [
+        (Standard::FilesystemRead, rules.read.is_empty(), "read"),
+        (Standard::FilesystemWrite, rules.write.is_empty(), "write"),
+    ];
+    for (permission, none, key) in listed {
+        match (granted.contains(&permission), none) {
+            (true, true) => notes.push(format!(
+                "{} opens nothing yet: list paths under `{key}` in [servers.sandbox]",
+                permission.as_str()
+            )),
+            (false, false) => notes.push(format!(
+                "`{key}` in [servers.sandbox] opens nothing without the permission {}",
+                permission.as_str()
+            )),
+            (true, false) | (false, true) => {}
+        }
+    }
+    notes
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
+        b => format!("{} MiB", b >> 20),
+    }
+}

@@ -1,0 +1,440 @@
+//! Servers that are trusted least, and try what they should not: read keys, write elsewhere, talk to
+//! the world and to other programs, multiply, grow, and gain rights.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::permissions::{agent, id, needing, question};
+
+const KEY: &str = "a key of the user";
+const LEAST: &str = "[servers.mgp]\ntrust_level = \"sandboxed\"\n";
+
+/// A kernel whose user has a home with a key, and one server `it`.
+struct Scene {
+    kernel: Kernel,
+    agent: Client,
+    home: TempDir,
+}
+
+impl Scene {
+    /// With more keys in the entry, and sections after it.
+    async fn new(keys: &str, sections: &str) -> Self {
+        let scene = Self::met(keys, sections, &[]).await;
+        scene.kernel.connected(&["it"]).await;
+        scene
+    }
+
+    async fn met(keys: &str, sections: &str, flags: &[&str]) -> Self {
+        let home = TempDir::new().unwrap();
+        fs::create_dir(home.path().join(".ssh")).unwrap();
+        fs::write(home.path().join(".ssh/id_ed25519"), KEY).unwrap();
+        let flags = [&["--attempts"], flags].concat();
+        let keys = format!("default_policy = \"opt-out\"\n{keys}");
+        let entry = super::permissions::entry("it", &keys, &flags);
+        let config =
+            format!("[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n{entry}{sections}");
+        let config = config.replace("$HOME", home.path().to_str().unwrap());
+        let home_folder = home.path().to_str().unwrap().to_owned();
+        let kernel = Kernel::with_environment(&config, &[("HOME", &home_folder)]).await;
+        let agent = agent(&kernel).await;
+        Self {
+            kernel,
+            agent,
+            home,
+        }
+    }
+
+    async fn attempt(&mut self, arguments: Value) -> Result<String, String> {
+        let answer = self.agent.call("it:attempt", arguments).await;
+        let result = answer.result();
+        match result["isError"] == true {
+            false => Ok(answer.text()),
+            true => Err(answer.text()),
+        }
+    }
+
+    async fn tries(&mut self, what: &str, at: impl std::fmt::Display) -> Result<String, String> {
+        self.attempt(json!({"what": what, "at": at.to_string()}))
+            .await
+    }
+
+    async fn refused(&mut self, what: &str, at: impl std::fmt::Display) {
+        let at = at.to_string();
+        let why = self
+            .tries(what, &at)
+            .await
+            .expect_err(&format!("{what} {at}"));
+        let words = ["denied", "not permitted", "cross-device", "Cross-device"];
+        assert!(
+            words.iter().any(|word| why.contains(word)),
+            "{what} {at}: {why}"
+        );
+    }
+
+    fn key(&self) -> String {
+        self.home
+            .path()
+            .join(".ssh/id_ed25519")
+            .display()
+            .to_string()
+    }
+
+    fn own(&self) -> PathBuf {
+        let folder = self.kernel.folder().join("data/sandbox/of-it");
+        folder.canonicalize().unwrap()
+    }
+
+    async fn server(&self) -> Value {
+        let servers = self.kernel.mgp_json(&["servers", "list"]).await;
+        servers["servers"][0].clone()
+    }
+
+    /// The lines of the report of this kind.
+    async fn report(&self, kind: &str) -> Vec<String> {
+        let lines = self.server().await["sandbox"][kind].clone();
+        serde_json::from_value(lines).unwrap()
+    }
+}
+
+/// MGP-227: what a server needs for its work it has: itself, a home of its own, threads and pipes.
+#[tokio::test]
+async fn a_harmless_server_works_as_usual_in_its_sandbox() {
+    let mut scene = Scene::new("", LEAST).await;
+    let said = scene.agent.call("it:echo", json!({"text": "hello"})).await;
+    assert_eq!(said.text(), "hello");
+    let own = scene.own();
+    let (home, tmp) = (own.join("home/note"), own.join("tmp/note"));
+    for file in [&home, &tmp] {
+        scene.tries("write", file.display()).await.unwrap();
+        assert_eq!(scene.tries("read", file.display()).await.unwrap(), "x");
+    }
+    let environment = scene.agent.call("it:env", json!({})).await.result();
+    let environment = &environment["structuredContent"];
+    assert_eq!(environment["HOME"], own.join("home").to_str().unwrap());
+    assert_eq!(environment["TMPDIR"], own.join("tmp").to_str().unwrap());
+    let odd = |name: &&String| name.starts_with("MGP_") && *name != "MGP_SERVER";
+    assert_eq!(environment.as_object().unwrap().keys().find(odd), None);
+    for harmless in ["thread", "unix_pair"] {
+        scene.tries(harmless, "").await.unwrap();
+    }
+    scene.tries("read", "/etc/hosts").await.unwrap();
+    scene.tries("list", "/usr").await.unwrap();
+    scene.tries("write", "/dev/null").await.unwrap();
+    let args = fs::read(format!("/proc/{}/cmdline", scene.server().await["pid"])).unwrap();
+    assert!(
+        !String::from_utf8_lossy(&args).contains("__sandbox"),
+        "{args:?}"
+    );
+    let shown = scene.kernel.mgp(&["servers", "list"]).await;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("sandbox of it\n"), "{shown}");
+    assert!(shown.contains("network: none"), "{shown}");
+    scene.kernel.mgp_json(&["servers", "restart", "it"]).await;
+    assert!(
+        home.exists() && !tmp.exists(),
+        "a home lasts, temporary files do not"
+    );
+}
+
+/// MGP-227: not the user's keys, the kernel's files, or other processes' secrets.
+#[tokio::test]
+async fn a_sandboxed_server_reads_nobodys_keys() {
+    let mut scene = Scene::new("", LEAST).await;
+    let key = scene.key();
+    let folder = scene.kernel.folder().to_owned();
+    let pid = scene.kernel.pid();
+    scene.refused("read", &key).await;
+    scene.refused("link", &key).await;
+    let home = scene.home.path().to_owned();
+    scene.refused("list", home.display()).await;
+    scene
+        .refused("read", folder.join("mgp.toml").display())
+        .await;
+    scene.refused("list", folder.join("data").display()).await;
+    scene
+        .refused("list", folder.join("data/sandbox").display())
+        .await;
+    scene.refused("read", format!("/proc/{pid}/cmdline")).await;
+    scene.refused("read", format!("/proc/{pid}/environ")).await;
+    scene.refused("list", "/etc").await;
+    scene.refused("read", "/dev/tty").await;
+    scene.refused("signal", pid).await;
+    assert_eq!(fs::read_to_string(key).unwrap(), KEY);
+}
+
+/// The same attempts succeed outside of a sandbox, or they would prove nothing.
+#[tokio::test]
+async fn a_standard_server_is_in_no_sandbox() {
+    let mut scene = Scene::new("", "").await;
+    let (key, pid) = (scene.key(), scene.kernel.pid());
+    assert_eq!(scene.tries("read", &key).await.unwrap(), KEY);
+    scene.tries("signal", pid).await.unwrap();
+    scene
+        .tries("unix", scene.kernel.socket().display())
+        .await
+        .unwrap();
+    let datagrams = scene.home.path().join("datagrams");
+    let _datagrams = UnixDatagram::bind(&datagrams).unwrap();
+    scene
+        .tries("turned_pair", datagrams.display())
+        .await
+        .unwrap();
+    scene.tries("listen", "127.0.0.1:0").await.unwrap();
+    assert_eq!(
+        scene
+            .attempt(json!({"what": "spawn", "n": 3}))
+            .await
+            .unwrap(),
+        "3"
+    );
+    assert_eq!(scene.server().await["sandbox"], Value::Null);
+}
+
+/// MGP-227: what lies outside of its folder is not written, cut short, removed or linked.
+#[tokio::test]
+async fn a_sandboxed_server_writes_nothing_outside_of_its_folder() {
+    let mut scene = Scene::new("", LEAST).await;
+    let (key, folder) = (scene.key(), scene.kernel.folder().to_owned());
+    for at in [
+        folder.join("new"),
+        folder.join("mgp.toml"),
+        scene.home.path().join("new"),
+    ] {
+        scene.refused("write", at.display()).await;
+    }
+    scene
+        .refused("write", std::env::temp_dir().join("new").display())
+        .await;
+    scene.refused("truncate", &key).await;
+    scene.refused("remove", &key).await;
+    let up = scene.own().join("tmp/../../../../up");
+    scene.refused("write", up.display()).await;
+    assert_eq!(fs::read_to_string(key).unwrap(), KEY);
+}
+
+/// MGP-227: no network and no other program, the kernel's own door least of all.
+#[tokio::test]
+async fn a_sandboxed_server_opens_no_sockets() {
+    let mut scene = Scene::new("", LEAST).await;
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    scene.refused("connect", door.local_addr().unwrap()).await;
+    scene.refused("listen", "127.0.0.1:0").await;
+    scene.refused("udp", "127.0.0.1:0").await;
+    scene.refused("unix", scene.kernel.socket().display()).await;
+    let datagrams = scene.home.path().join("datagrams");
+    let _datagrams = UnixDatagram::bind(&datagrams).unwrap();
+    scene.refused("turned_pair", datagrams.display()).await;
+}
+
+/// MGP-227, MGP-030: a permission opens what it names and no more.
+#[tokio::test]
+async fn a_network_permission_opens_the_network_and_no_other_programs_socket() {
+    let keys = "permissions = [\"network.outbound\"]\n";
+    let mut scene = Scene::new(keys, LEAST).await;
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    scene
+        .tries("connect", door.local_addr().unwrap())
+        .await
+        .unwrap();
+    scene.tries("udp", "127.0.0.1:0").await.unwrap();
+    scene.refused("listen", "127.0.0.1:0").await;
+    scene.refused("unix", scene.kernel.socket().display()).await;
+    let keys = "permissions = [\"network.listen\"]\n";
+    let mut scene = Scene::new(keys, LEAST).await;
+    scene.tries("listen", "127.0.0.1:0").await.unwrap();
+    scene.refused("connect", door.local_addr().unwrap()).await;
+    scene.refused("udp", "127.0.0.1:0").await;
+}
+
+/// MGP-227: paths that are listed, once the permission is there; the kernel's own files never.
+#[tokio::test]
+async fn file_permissions_open_the_paths_that_are_listed() {
+    let listed = "[servers.sandbox]\nread = [\"$HOME/.ssh\", \"$HOME\"]\nwrite = [\".\"]\n";
+    let sections = format!("{LEAST}{listed}");
+    let mut scene = Scene::new("", &sections).await;
+    let key = scene.key();
+    scene.refused("read", &key).await;
+    let notes = scene.report("notes").await.join("\n");
+    assert!(
+        notes.contains("opens nothing without the permission filesystem.read"),
+        "{notes}"
+    );
+    let keys = "permissions = [\"filesystem\"]\n";
+    let mut scene = Scene::new(keys, &sections).await;
+    let key = scene.key();
+    assert_eq!(scene.tries("read", &key).await.unwrap(), KEY);
+    scene.refused("truncate", &key).await;
+    let home = scene.home.path().to_owned();
+    scene.refused("list", home.display()).await;
+    scene
+        .refused("write", scene.kernel.folder().join("mgp.toml").display())
+        .await;
+}
+
+/// MGP-227: a server that may start no programs starts none, however it asks.
+#[tokio::test]
+async fn a_fork_bomb_does_not_go_off() {
+    let mut scene = Scene::new("", LEAST).await;
+    let why = scene
+        .attempt(json!({"what": "spawn", "n": 64}))
+        .await
+        .unwrap_err();
+    assert!(why.starts_with("after 0:"), "{why}");
+    let forked = scene.agent.call("it:fork", json!({"n": 8})).await;
+    assert_eq!(forked.result()["isError"], true, "{}", forked.frame);
+    scene.refused("run", "/bin/true").await;
+    assert_eq!(
+        scene
+            .agent
+            .call("it:echo", json!({"text": "on"}))
+            .await
+            .text(),
+        "on"
+    );
+}
+
+/// MGP-227: with `shell.execute` it starts programs, which are in the same sandbox; how many, is bound
+/// where the system binds it, and else the report says so.
+#[tokio::test]
+async fn programs_of_a_sandboxed_server_are_in_its_sandbox() {
+    let bound = "[servers.sandbox]\nprocesses = 24\n";
+    let keys = "permissions = [\"shell.execute\"]\n";
+    let mut scene = Scene::new(keys, &format!("{LEAST}{bound}")).await;
+    let run = |args: [&str; 2]| json!({"what": "run", "at": "/bin/sh", "args": args});
+    assert_eq!(scene.attempt(run(["-c", "echo hi"])).await.unwrap(), "hi\n");
+    let read = format!("cat {}", scene.key());
+    for forbidden in [
+        &*read,
+        "unshare -U true",
+        "unshare -m true",
+        "mount -t tmpfs x /usr",
+    ] {
+        scene
+            .attempt(run(["-c", forbidden]))
+            .await
+            .expect_err(forbidden);
+    }
+    let spawned = scene.attempt(json!({"what": "spawn", "n": 64})).await;
+    let unbound = scene
+        .report("missing")
+        .await
+        .join("\n")
+        .contains("processes and threads");
+    assert_eq!(spawned.is_ok(), unbound, "{spawned:?}");
+    assert_eq!(unbound, nix::unistd::geteuid().is_root());
+}
+
+/// MGP-227: memory and files are bounded, for each process.
+#[tokio::test]
+async fn a_sandboxed_server_does_not_eat_the_machine() {
+    let bound = "[servers.sandbox]\nmemory_bytes = 268435456\nopen_files = 64\n";
+    let mut scene = Scene::new("", &format!("{LEAST}{bound}")).await;
+    scene
+        .attempt(json!({"what": "eat", "n": 32 << 20}))
+        .await
+        .unwrap();
+    let why = scene
+        .attempt(json!({"what": "eat", "n": 1_u64 << 30}))
+        .await
+        .unwrap_err();
+    assert!(why.starts_with("after "), "{why}");
+    scene
+        .attempt(json!({"what": "files", "n": 80}))
+        .await
+        .unwrap_err();
+    let limits = scene.tries("read", "/proc/self/limits").await.unwrap();
+    let line = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..]
+            .split_ascii_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(line("Max file size")[..2], ["1073741824", "1073741824"]);
+    assert_eq!(line("Max core file size")[..2], ["0", "0"]);
+    assert_eq!(line("Max data size")[..2], ["268435456", "268435456"]);
+    assert_ne!(line("Max processes")[1], "unlimited");
+}
+
+/// MGP-227: nothing it runs has more rights than it, and it has none of root's.
+#[tokio::test]
+async fn a_sandboxed_server_gains_no_privileges() {
+    let mut scene = Scene::new("", LEAST).await;
+    let status = scene.tries("read", "/proc/self/status").await.unwrap();
+    let line = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].trim().to_owned()
+    };
+    assert_eq!(line("NoNewPrivs:"), "1");
+    assert_eq!(line("Seccomp:"), "2");
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(line(set), "0000000000000000", "{set}");
+    }
+    if nix::unistd::geteuid().is_root() {
+        assert_eq!(line("CapBnd:"), "0000000000000000");
+    }
+}
+
+/// MGP-277, MGP-227: what is approved while the server waits for it starts it again in a wider sandbox;
+/// what is approved later holds from its next start on.
+#[tokio::test]
+async fn what_is_approved_opens_the_sandbox_that_is_started_next() {
+    let needs = needing(&["network.outbound"]);
+    let mut scene = Scene::met("", LEAST, &["--mgp", &needs]).await;
+    let asked = question(&scene.kernel).await;
+    let first = scene.server().await["pid"].clone();
+    scene.kernel.mgp_json(&["approve", &id(&asked)]).await;
+    scene.kernel.connected(&["it"]).await;
+    assert_ne!(scene.server().await["pid"], first);
+    assert_eq!(scene.server().await["restarts"], 0, "that is no failure");
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = door.local_addr().unwrap();
+    scene.tries("connect", at).await.unwrap();
+    let taken = scene.kernel.mgp(&["deny", "it", "network.outbound"]).await;
+    assert!(taken.status.success());
+    scene.tries("connect", at).await.unwrap();
+    scene.kernel.mgp_json(&["servers", "restart", "it"]).await;
+    scene.refused("connect", at).await;
+}
+
+/// MGP-024, MGP-025: a server that says it is trusted less is put where it says it belongs.
+#[tokio::test]
+async fn a_server_that_says_it_is_trusted_least_is_started_again_in_a_sandbox() {
+    for level in ["sandboxed", "god"] {
+        let says = json!({"version": "0.2.0", "extensions": [], "trust_level": level}).to_string();
+        let mut scene = Scene::met("", "", &["--mgp", &says]).await;
+        scene.kernel.connected(&["it"]).await;
+        let key = scene.key();
+        scene.refused("read", &key).await;
+        assert!(!scene.report("enforced").await.is_empty());
+    }
+}
+
+/// Where the machine cannot hold all of it, `required` keeps the server from starting; a machine that
+/// can, starts it.
+#[tokio::test]
+async fn a_sandbox_that_is_required_is_whole_or_the_server_is_not_started() {
+    let required = format!("{LEAST}[sandbox]\nrequired = true\n");
+    let scene = Scene::met("", &required, &[]).await;
+    let mut server = Value::Null;
+    wait_until(
+        "the server starts or is turned away",
+        DEADLINE,
+        async || {
+            server = scene.server().await;
+            ["connected", "error"].contains(&server["state"].as_str().unwrap())
+        },
+    )
+    .await;
+    let whole = server["sandbox"]["missing"].as_array().unwrap().is_empty();
+    assert_eq!(server["state"] == "connected", whole, "{server:#}");
+    let reason = server["reason"].as_str().unwrap_or_default();
+    assert_eq!(reason.contains("`required`"), !whole, "{reason}");
+    assert_eq!(whole, !nix::unistd::geteuid().is_root(), "{server:#}");
+}
