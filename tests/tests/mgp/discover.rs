@@ -121,6 +121,8 @@ async fn a_filter_takes_away() {
         .call(DISCOVER, json!({"query": "x", "strategy": "luck"}))
         .await;
     assert_eq!(wrong.code(), -32602);
+    let empty = at_its_door.call(DISCOVER, json!({"query": " "})).await;
+    assert_eq!(empty.code(), -32602);
 }
 
 /// MGP-066, MGP-236: what an agent may not call it does not find, nor can it be called by the way round;
