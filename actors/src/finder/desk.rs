@@ -60,6 +60,8 @@ pub(super) enum Job {
         texts: Vec<Text>,
         last: bool,
     },
+    /// Nothing came for a long time: what costs memory can go.
+    Rest,
     /// Nothing, ever again.
     End,
 }
@@ -201,8 +203,8 @@ impl Desk {
     }
 
     /// The next thing to do: requests first, for somebody waits. Texts of tools come so many at once,
-    /// and not before `pause` is over.
-    pub(super) fn next(&self, batch: usize, pause: Duration) -> Job {
+    /// and not before `pause` is over. After `idle` without anything it is to rest.
+    pub(super) fn next(&self, batch: usize, pause: Duration, idle: Option<Duration>) -> Job {
         let mut work = self.work();
         let mut rested = pause.is_zero();
         loop {
@@ -228,15 +230,19 @@ impl Desk {
                     last,
                 };
             }
-            work = if rested {
+            let patience = if rested { idle } else { Some(pause) };
+            let Some(patience) = patience else {
                 let waited = self.more.wait(work);
-                waited.unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = self.more.wait_timeout(work, pause);
-                let (work, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-                rested = waited.timed_out();
-                work
+                work = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
             };
+            let waited = self.more.wait_timeout(work, patience);
+            let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if rested && waited.timed_out() {
+                return Job::Rest;
+            }
+            rested |= waited.timed_out();
+            work = woken;
         }
     }
 
@@ -266,4 +272,101 @@ fn named(text: &str) -> Text {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO: Duration = Duration::ZERO;
+
+    fn texts(all: &[&str]) -> VecDeque<Text> {
+        all.iter().map(|text| named(text)).collect()
+    }
+
+    fn vector() -> Vector {
+        Vector::of(&[1.0, 2.0]).unwrap()
+    }
+
+    /// What is to be embedded next of tools.
+    fn taken(desk: &Desk) -> (String, Vec<String>, bool) {
+        match desk.next(2, NO, Some(NO)) {
+            Job::Tools {
+                server,
+                texts,
+                last,
+            } => {
+                let texts = texts.iter().map(|text| text.text.to_string());
+                (server.to_string(), texts.collect(), last)
+            }
+            other @ (Job::Request(_) | Job::Rest | Job::End) => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_goes_first_and_is_remembered() {
+        let desk = Desk::new(Some(2));
+        desk.want(&ServerId::new("a"), texts(&["one", "two", "three"]));
+        let query = ["query".to_owned()];
+        let asking = desk.meanings(&query, Duration::from_secs(1));
+        let answering = async {
+            let Job::Request(asked) = desk.next(2, NO, None) else {
+                panic!("somebody waits");
+            };
+            desk.answer(asked, vec![vector()]);
+        };
+        let (meanings, ()) = tokio::join!(asking, answering);
+        assert_eq!(meanings, Some(vec![vector()]));
+        let again = desk.meanings(&query, NO).await;
+        assert_eq!(again, Some(vec![vector()]), "nobody is asked a second time");
+        let other = ["other".to_owned()];
+        let late = desk.meanings(&other, Duration::from_secs(1)).await;
+        assert_eq!(late, None);
+        assert_eq!(
+            taken(&desk).1,
+            ["one", "two"],
+            "who went away does not wait"
+        );
+    }
+
+    #[test]
+    fn what_is_stale_is_not_done() {
+        let desk = Desk::new(None);
+        let (a, b) = (ServerId::new("a"), ServerId::new("b"));
+        desk.want(&a, texts(&["old one", "old two", "old three"]));
+        desk.want(&b, texts(&["other"]));
+        assert_eq!(taken(&desk).1, ["old one", "old two"]);
+        desk.put_back(&a, texts(&["old one"]).into());
+        assert_eq!(desk.waiting(), 3, "they are tried again");
+        assert_eq!(taken(&desk).1, ["old one", "old three"]);
+        desk.want(&a, texts(&["new"]));
+        desk.put_back(&a, texts(&["old one"]).into());
+        assert_eq!(taken(&desk), ("b".into(), vec!["other".into()], true));
+        desk.forget(&a);
+        assert_eq!(desk.waiting(), 0);
+        assert!(matches!(desk.next(2, NO, Some(NO)), Job::Rest));
+        desk.want(&a, texts(&["x"]));
+        desk.switch_off();
+        desk.want(&a, texts(&["x"]));
+        assert_eq!(desk.waiting(), 0);
+        desk.close();
+        assert!(matches!(desk.next(2, NO, None), Job::End));
+    }
+
+    #[test]
+    fn after_a_failure_texts_wait_and_requests_do_not() {
+        let desk = Desk::new(None);
+        desk.want(&ServerId::new("a"), texts(&["one"]));
+        let (reply, _answer) = oneshot::channel();
+        let asked = Asked {
+            texts: Vec::new(),
+            reply,
+        };
+        desk.work().requests.push_back(asked);
+        let pause = Duration::from_millis(20);
+        assert!(matches!(desk.next(1, pause, None), Job::Request(_)));
+        let began = crate::time::moment();
+        assert!(matches!(desk.next(1, pause, None), Job::Tools { .. }));
+        assert!(crate::time::moment().since(began) >= pause);
+    }
 }

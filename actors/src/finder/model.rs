@@ -1,6 +1,7 @@
 //! What makes meanings: the model in the program, an endpoint, or nothing.
 
 use std::sync::mpsc;
+use std::time::Duration;
 
 use mgp_embedding::{DIMENSION, Embedder, NAME};
 use mgp_engine::index::Vector;
@@ -8,6 +9,10 @@ use mgp_transports::http::client::Client;
 use tokio::runtime::Handle;
 
 use super::provider::{Provider, Unanswered};
+
+/// How long the model in the program is kept loaded for nothing. Loading takes a tenth of a second, and
+/// a machine has other uses for 130 MiB.
+const IDLE: Duration = Duration::from_secs(600);
 
 /// Where meanings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +75,19 @@ impl Model {
                 };
                 Some(Self::Provider(Box::new(endpoint)))
             }
+        }
+    }
+
+    /// How long it may have nothing to do before it is let go, to be loaded again when the next text
+    /// comes; `None` when there is nothing to let go.
+    pub(super) fn idle(&self) -> Option<Duration> {
+        matches!(self, Self::Builtin(Some(_))).then_some(IDLE)
+    }
+
+    /// Lets go of what costs memory.
+    pub(super) fn rest(&mut self) {
+        if let Self::Builtin(loaded) = self {
+            *loaded = None;
         }
     }
 

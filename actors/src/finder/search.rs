@@ -109,6 +109,11 @@ impl FinderHandle {
     pub async fn search(&self, who: &Principal, wanted: Wanted) -> Result<Found, Refusal> {
         let began = moment();
         let _seat = self.parts.room.try_acquire().map_err(|_| full())?;
+        if wanted.query.trim().is_empty() && wanted.filter.categories.is_empty() {
+            let words =
+                "`query` is empty: say in words what the tool should do, or name a category";
+            return Err(Refusal::BadParams(words.into()));
+        }
         let request = Request::read(&wanted.query);
         let request = request.map_err(|why| Refusal::BadParams(why.to_string()))?;
         let meanings = match wanted.strategy {

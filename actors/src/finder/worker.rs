@@ -78,13 +78,15 @@ pub(super) fn start(
 impl Worker {
     fn work(&mut self) {
         loop {
-            match self.desk.next(self.model.batch(), self.pause) {
+            let (batch, idle) = (self.model.batch(), self.model.idle());
+            match self.desk.next(batch, self.pause, idle) {
                 Job::Request(asked) => self.answer(asked),
                 Job::Tools {
                     server,
                     texts,
                     last,
                 } => self.embed(server, texts, last),
+                Job::Rest => self.model.rest(),
                 Job::End => return,
             }
         }

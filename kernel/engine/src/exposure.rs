@@ -167,6 +167,7 @@ pub fn with_categories(counts: &BTreeMap<String, usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::InputSchema;
     use mgp_protocol::ids::ServerId;
     use mgp_protocol::mgp::security::RiskLevel;
     use proptest::prelude::*;
@@ -230,6 +231,17 @@ mod tests {
             );
         }
         assert_eq!(Exposure::ALL.map(Exposure::level), [0, 1, 2, 3]);
+    }
+
+    /// MGP-281: the kernel's own tools pass the judge that servers' tools pass.
+    #[test]
+    fn the_schemas_of_the_kernels_own_tools_are_sound() {
+        for tool in MetaTool::ALL {
+            assert!(
+                InputSchema::compile(tool.input_schema()).is_ok(),
+                "{tool:?}"
+            );
+        }
     }
 
     /// MGP-235: below the figures of §16.3 for any number of tools: 5000, 1000 and 2000 tokens, of

@@ -1,6 +1,6 @@
 //! The kernel's own tools that find other tools, and call what they found (MGP §16.5).
 
-use mgp_tests::harness::{Agent, Kernel, Program};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::audit::events;
@@ -34,6 +34,12 @@ async fn kernel_with(more: &str) -> Kernel {
     let off = "[confirmation]\nenabled = false\n";
     let kernel = Kernel::start(&format!("{archive}{off}{more}")).await;
     kernel.connected(&["archive"]).await;
+    // Found a moment after it is connected.
+    let find = ["tools", "find", "parchment", "--strategy", "keyword"];
+    wait_until("it can be found", DEADLINE, async || {
+        kernel.mgp_json(&find).await["total_available"] != 0
+    })
+    .await;
     kernel
 }
 
@@ -115,6 +121,8 @@ async fn a_filter_takes_away() {
         .call(DISCOVER, json!({"query": "x", "strategy": "luck"}))
         .await;
     assert_eq!(wrong.code(), -32602);
+    let empty = at_its_door.call(DISCOVER, json!({"query": " "})).await;
+    assert_eq!(empty.code(), -32602);
 }
 
 /// MGP-066, MGP-236: what an agent may not call it does not find, nor can it be called by the way round;

@@ -46,6 +46,17 @@ async fn by(owner: &mut Agent, strategy: &str, query: &str) -> Value {
     search(owner, json!({"query": query, "strategy": strategy})).await
 }
 
+/// Waits until these tools are in the index.
+async fn indexed(owner: &mut Agent, tools: &[&str]) {
+    for tool in tools {
+        wait_until("it is in the index", DEADLINE, async || {
+            let found = by(owner, "keyword", tool).await;
+            found["tools"][0]["name"] == *tool
+        })
+        .await;
+    }
+}
+
 /// Waits until the meaning of every tool is known.
 async fn embedded(owner: &mut Agent) -> Value {
     let mut index = Value::Null;
@@ -191,6 +202,7 @@ async fn a_hidden_tool_leaves_no_trace() {
     let kernel = Kernel::start(&format!("{open}{hidden}{}", provider.section())).await;
     kernel.connected(&["open", "hidden"]).await;
     let mut owner = operator(&kernel).await;
+    indexed(&mut owner, &["sort_paper", "sky_watch"]).await;
     embedded(&mut owner).await;
     let asked = |agent: &str, strategy: &str| json!({"query": "forecast of tomorrow", "strategy": strategy, "agent": agent, "max_results": 50});
     let strategies = ["keyword", "semantic", "hybrid", "category"];
@@ -335,6 +347,7 @@ async fn tools_are_found_by_where_they_stand() {
     let kernel = Kernel::start(&format!("{other}{files}")).await;
     kernel.connected(&["other", "files"]).await;
     let mut owner = operator(&kernel).await;
+    indexed(&mut owner, &["peek", "sky_report"]).await;
     for (category, tool, not) in [
         ("filesystem", "files:peek", "other:sky_report"),
         ("filesystem/read", "files:peek", "other:sky_report"),
