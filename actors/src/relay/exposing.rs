@@ -6,13 +6,10 @@ use bytes::Bytes;
 use mgp_engine::catalog::Kind;
 use mgp_engine::exposure::Exposure;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::tools::meta::MetaTool;
+use mgp_protocol::mgp::tools::Budget;
 
 use super::Relay;
 use crate::request::Caller;
-
-/// The kernel's own tools that there are.
-const SERVED: [MetaTool; 2] = [MetaTool::Discover, MetaTool::Call];
 
 /// What the operator wants listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +18,8 @@ pub struct Exposing {
     pub exposure: Exposure,
     /// Always listed, to who may call it: a server, and its own name for the tool.
     pub pinned: BTreeSet<(ServerId, String)>,
+    /// What their definitions may cost in a session.
+    pub budget: Budget,
 }
 
 impl Exposing {
@@ -46,7 +45,6 @@ impl Relay {
 pub(super) fn with_meta(page: Bytes, exposure: Exposure, security: bool) -> Bytes {
     const OPEN: &[u8] = br#"{"tools":["#;
     let meta = exposure.meta().iter();
-    let meta = meta.filter(|tool| SERVED.contains(tool));
     let own: Vec<String> = meta.map(|tool| tool.definition(security)).collect();
     let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(OPEN)) else {
         return page;

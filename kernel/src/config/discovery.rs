@@ -8,7 +8,9 @@ use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
 use mgp_engine::env::resolve_secret;
 use mgp_engine::exposure::Exposure;
+use mgp_engine::tool_cache::{self, MAX_TOKENS};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::tools::Budget;
 
 use super::Env;
 use super::section::Section;
@@ -32,6 +34,8 @@ pub struct Discovery {
     pub exposure: Exposure,
     /// Always shown: `server/tool`.
     pub pinned: BTreeSet<(ServerId, String)>,
+    /// What definitions of tools may cost in a session.
+    pub budget: Budget,
 }
 
 impl Default for Discovery {
@@ -41,6 +45,7 @@ impl Default for Discovery {
             provider: None,
             exposure: Exposure::All,
             pinned: BTreeSet::new(),
+            budget: Budget::default(),
         }
     }
 }
@@ -85,12 +90,31 @@ impl Discovery {
                 }
             }
         }
+        self.budget = read_budget(section.inner("budget", "discovery.budget"));
         let provider = section.inner("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env) {
             self.provider = Some(provider);
         }
         section.finish();
     }
+}
+
+fn read_budget(mut section: Section<'_, '_, '_>) -> Budget {
+    let mut budget = Budget::default();
+    for (key, into) in [
+        ("max_tokens", &mut budget.max_tokens),
+        ("pinned_reserve", &mut budget.pinned_reserve),
+        ("discovery_reserve", &mut budget.discovery_reserve),
+        ("cache_limit", &mut budget.cache_limit),
+    ] {
+        section.count(key, 0..=MAX_TOKENS, into);
+    }
+    if let Err(why) = tool_cache::judge(&budget) {
+        let whole = section.whole();
+        section.refuse(whole, format!("[discovery.budget]: {why}"));
+    }
+    section.finish();
+    budget
 }
 
 fn read_provider(

@@ -247,6 +247,7 @@ impl Pillars {
             exposing: Exposing {
                 exposure: kernel.discovery.exposure,
                 pinned: kernel.discovery.pinned.clone(),
+                budget: kernel.discovery.budget,
             },
             version: env!("CARGO_PKG_VERSION").into(),
         })
