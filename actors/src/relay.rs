@@ -27,7 +27,7 @@ mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;
-pub use self::exposing::Exposing;
+pub use self::exposing::{Counted, Exposing, Showing};
 
 use std::sync::Arc;
 

@@ -10,12 +10,11 @@ use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
 use mgp_engine::cursor::BadCursor;
 use mgp_engine::exposure::Exposure;
 use mgp_engine::names::canonical;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
-use super::exposing::with_meta;
 use super::{Relay, text};
 use crate::access::AccessHandle;
 use crate::catalog::Shown;
@@ -170,11 +169,15 @@ impl Relay {
         };
         let (table, principal) = (self.access.table(), caller.identity());
         let audience = table.audience(&principal);
-        let exposure = self.exposure(caller, kind);
+        let exposure = self.exposure(shown, caller, kind);
         if audience == Audience::All && exposure == Exposure::All {
             return shown.catalog.page(view, kind, cursor, form);
         }
+        let agents = &self.exposing.agents;
         let place = Place {
+            named: agents
+                .get_key_value(&caller.agent)
+                .map(|(agent, _)| agent.clone()),
             exposure,
             catalog: shown.catalog.generation(),
             view: view.clone(),
@@ -200,7 +203,7 @@ impl Relay {
             None => shown.catalog.page(view, kind, cursor, form)?,
         };
         Ok(match cursor {
-            None => with_meta(page, exposure, form.told),
+            None => self.with_meta(page, caller, exposure, form.told),
             Some(_) => page,
         })
     }
@@ -217,14 +220,19 @@ impl Relay {
         let cached = |server: &ServerId, tool: &str| {
             !held.is_empty() && held.contains(&*canonical(server, tool))
         };
+        let showing = match &place.named {
+            Some(agent) => self.exposing.of(agent),
+            None => &self.exposing.general,
+        };
         let lists = |server: &ServerId, tool: &str| {
-            self.exposing.lists(place.exposure, server, tool) || cached(server, tool)
+            showing.lists(place.exposure, server, tool) || cached(server, tool)
         };
         let keep = |server: &ServerId, tool: Option<&str>| {
             tool.is_none_or(|tool| lists(server, tool))
                 && table.admits(principal, server, tool, now)
         };
-        let audience = format!("{:?} {:?} {held:?}", place.audience, place.exposure);
+        let (whose, named) = (&place.audience, &place.named);
+        let audience = format!("{whose:?} {named:?} {:?} {held:?}", place.exposure);
         let (view, kind, form) = (&place.view, place.kind, place.form);
         shown.catalog.sift(view, kind, form, &audience, keep)
     }
@@ -245,6 +253,8 @@ struct Place {
     form: Form,
     audience: Audience,
     exposure: Exposure,
+    /// Who has pinned tools of its own.
+    named: Option<AgentId>,
 }
 
 /// Lists that were made for those who do not see everything.

@@ -22,7 +22,7 @@ pub(super) const ALONE: &str =
 impl Relay {
     /// A tool answered a call: the session holds it. Where everything is listed nothing is held.
     pub(super) fn used(&self, caller: &Caller, tool: &Arc<Tool>) {
-        if caller.operator || self.exposing.exposure == Exposure::All {
+        if caller.operator || self.exposing.of(&caller.agent).exposure == Some(Exposure::All) {
             return;
         }
         if let Some(holding) = self.holding(caller) {
@@ -49,13 +49,18 @@ impl Relay {
     /// How things stand for this caller.
     pub(super) fn outside(&self, caller: &Caller) -> Outside {
         let (shown, table, who) = (self.shown.load(), self.access.table(), caller.identity());
-        let pinned = self.exposing.pinned.iter().filter_map(|(server, tool)| {
-            let name = canonical(server, tool);
-            let tool = shown.catalog.tool(&View::All, &name)?;
-            let own = Some(&*tool.own_name);
-            let open = table.admits(&who, &tool.server, own, unix_ms());
-            (open && sees(&caller.view, tool)).then(|| priced(tool))
-        });
+        let pinned = self
+            .exposing
+            .of(&caller.agent)
+            .pinned
+            .iter()
+            .filter_map(|(server, tool)| {
+                let name = canonical(server, tool);
+                let tool = shown.catalog.tool(&View::All, &name)?;
+                let own = Some(&*tool.own_name);
+                let open = table.admits(&who, &tool.server, own, unix_ms());
+                (open && sees(&caller.view, tool)).then(|| priced(tool))
+            });
         let pinned = pinned.collect();
         let there = move |name: &str| {
             let tool = shown.catalog.tool(&View::All, name);

@@ -17,7 +17,7 @@ use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
-use mgp_actors::relay::{Confirmation, Exposing, Rates, Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::sandbox::Sandboxes;
@@ -245,9 +245,10 @@ impl Pillars {
             closing: closing.clone(),
             finder: self.finder.clone(),
             exposing: Exposing {
-                exposure: kernel.discovery.exposure,
-                pinned: kernel.discovery.pinned.clone(),
+                general: kernel.discovery.general.clone(),
+                agents: kernel.discovery.agents.clone(),
                 budget: kernel.discovery.budget,
+                counted: Counted::default(),
             },
             version: env!("CARGO_PKG_VERSION").into(),
         })

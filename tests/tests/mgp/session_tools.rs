@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::audit::events;
 use crate::made::{NEWEST, operator};
+use crate::permissions::{id, question};
 
 const REQUEST: &str = "mgp_tools_request";
 const SESSION: &str = "mgp_tools_session";
@@ -259,4 +260,68 @@ async fn a_session_keeps_its_limit_under_parallel_use() {
     let now = held(&mut agent).await;
     let cached = now["cached"].as_array().unwrap();
     assert!(cached.len() > 10 && cached.len() < 40, "{now:#}");
+}
+
+/// MGP-253: a tool whose server waits for a permission is told of, and loaded once a person has allowed it.
+#[tokio::test]
+async fn a_tool_that_waits_for_a_person_is_told_of() {
+    let mut tools = tools();
+    let mut waits = tool("vault_open", "Opens the vault");
+    waits["security"] = json!({"risk_level": "safe", "permissions_required": ["shell.execute"]});
+    tools.push(waits);
+    let kernel = kernel_of(&tools, TRUSTED, PINNED).await;
+    let mut agent = agent(&kernel).await;
+    let asked = question(&kernel).await;
+    let waits = requested(&mut agent, &["vault_open"]).await;
+    assert_eq!(waits["status"], "pending_approval", "{waits:#}");
+    assert_eq!(waits["tools_loaded"], json!([]));
+    let pending = &waits["tools_pending"][0];
+    assert_eq!(pending["name"], "archive__vault_open");
+    assert_eq!(pending["permissions"], json!(["shell.execute"]));
+    assert_eq!(held(&mut agent).await["cached"], json!([]));
+    kernel.mgp(&["approve", &id(&asked)]).await;
+    wait_until("it is loaded", DEADLINE, async || {
+        requested(&mut agent, &["vault_open"]).await["status"] == "fulfilled"
+    })
+    .await;
+    let now = held(&mut agent).await;
+    assert_eq!(now["cached"], json!(["archive__vault_open"]));
+}
+
+/// MGP-233, MGP-235, MGP-257: an agent with a word of its own is shown what that says; by itself only a
+/// long list is cut; the kinds of tools stand where the tools do not.
+#[tokio::test]
+async fn each_agent_is_shown_what_is_set_for_it() {
+    let own =
+        "exposure = \"auto\"\n[discovery.agents.\"agent.anonymous\"]\nexposure = \"categories\"\n";
+    let kernel = kernel_of(&tools(), TRUSTED, own).await;
+    let mut one = agent(&kernel).await;
+    let list = one.request("tools/list", json!({})).await.result();
+    let described = list["tools"][0]["description"].as_str().unwrap();
+    assert_eq!(listed(&mut one).await.len(), 3);
+    assert!(described.contains("archive ("), "{described}");
+    drop(one);
+    let kernel = kernel_of(&tools(), TRUSTED, "exposure = \"auto\"\n").await;
+    let mut all = agent(&kernel).await;
+    let many = listed(&mut all).await;
+    assert!(
+        many.len() <= 5 && many.contains(&SESSION.to_owned()),
+        "{many:?}"
+    );
+}
+
+/// MGP-258: a client that has read its list hears when its session makes it another one.
+#[tokio::test]
+async fn a_client_hears_that_its_list_changed() {
+    let kernel = kernel().await;
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    listed(&mut agent).await;
+    agent.call("archive__seal_break", json!({})).await.result();
+    agent.hears("notifications/tools/list_changed").await;
+    assert!(
+        listed(&mut agent)
+            .await
+            .contains(&"archive__seal_break".to_owned())
+    );
 }
