@@ -84,7 +84,13 @@ impl Discovery {
         let (general, agents) = (&self.general, &mut self.agents);
         section.each("agents", "discovery.agents.*", |name, section| {
             let showing = read_showing(section, general);
-            match AgentId::parse(name) {
+            // Those that the kernel names itself can be meant, too.
+            let own = [AgentId::LOCAL, AgentId::ANONYMOUS].contains(&name);
+            let agent = match own {
+                true => Ok(AgentId::new(name)),
+                false => AgentId::parse(name),
+            };
+            match agent {
                 Ok(agent) => drop(agents.insert(agent, showing)),
                 // Nothing is there.
                 Err(_) if name.is_empty() => {}

@@ -272,7 +272,7 @@ async fn a_tool_that_waits_for_a_person_is_told_of() {
     let kernel = kernel_of(&tools, TRUSTED, PINNED).await;
     let mut agent = agent(&kernel).await;
     let asked = question(&kernel).await;
-    let waits = requested(&mut agent, &["vault_open"]).await;
+    let waits = requested(&mut agent, &["vault"]).await;
     assert_eq!(waits["status"], "pending_approval", "{waits:#}");
     assert_eq!(waits["tools_loaded"], json!([]));
     let pending = &waits["tools_pending"][0];
@@ -281,7 +281,7 @@ async fn a_tool_that_waits_for_a_person_is_told_of() {
     assert_eq!(held(&mut agent).await["cached"], json!([]));
     kernel.mgp(&["approve", &id(&asked)]).await;
     wait_until("it is loaded", DEADLINE, async || {
-        requested(&mut agent, &["vault_open"]).await["status"] == "fulfilled"
+        requested(&mut agent, &["vault"]).await["status"] == "fulfilled"
     })
     .await;
     let now = held(&mut agent).await;
