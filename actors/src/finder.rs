@@ -250,7 +250,14 @@ impl FinderActor {
             let missing = desk.missing(&shelf);
             (desk.fill(&shelf), missing)
         });
-        let (shelf, missing) = reading.await.expect("reading tools does not panic");
+        // What a server says of its tools takes nobody along: they are not found, and that is all.
+        let (shelf, missing) = match reading.await {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%server, %error, "its tools cannot be indexed");
+                return;
+            }
+        };
         let shelf = Arc::new(shelf);
         self.index.update(|index| index.with(shelf.clone()));
         self.desk.want(server, missing);
@@ -262,7 +269,13 @@ impl FinderActor {
         };
         let desk = self.desk.clone();
         let filling = tokio::task::spawn_blocking(move || desk.fill(&shelf));
-        let shelf = Arc::new(filling.await.expect("filling a shelf does not panic"));
+        let shelf = match filling.await {
+            Ok(shelf) => Arc::new(shelf),
+            Err(error) => {
+                tracing::error!(%server, %error, "its tools are found by words alone");
+                return;
+            }
+        };
         self.index.update(|index| index.with(shelf.clone()));
     }
 }

@@ -121,9 +121,17 @@ impl Desk {
             return known;
         }
         let (reply, answer) = oneshot::channel();
-        self.work().requests.push_back(Asked { texts, reply });
-        self.more.notify_all();
+        self.queue(Asked { texts, reply });
         tokio::time::timeout(patience, answer).await.ok()?.ok()
+    }
+
+    /// Puts a request in line. Who has lost patience makes room: as many wait as may search.
+    fn queue(&self, asked: Asked) {
+        let mut work = self.work();
+        work.requests.retain(|asked| !asked.reply.is_closed());
+        work.requests.push_back(asked);
+        drop(work);
+        self.more.notify_all();
     }
 
     /// Gives an answer, and remembers it.

@@ -156,7 +156,8 @@ impl FinderHandle {
                 meaning,
             }
         });
-        Ok(searching.await.expect("a search does not panic"))
+        let broken = |error| Refusal::Broken(format!("the search did not end: {error}"));
+        searching.await.map_err(broken)
     }
 
     /// How far the index is.

@@ -15,7 +15,7 @@ use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
-use super::{Relay, text};
+use super::{Relay, finding, text};
 use crate::access::AccessHandle;
 use crate::catalog::Shown;
 use crate::holding::Names;
@@ -128,7 +128,7 @@ impl Relay {
         match method {
             "tools/call" => {
                 let call: tools::Call<'_> = mcp::read(Some(params))?;
-                let name = text(call.name, "name")?;
+                let name = finding::meant(&call)?;
                 let Some(tool) = catalog.tool(view, &name) else {
                     return Err(self.absent(caller, name));
                 };

@@ -109,6 +109,17 @@ impl Relay {
     }
 }
 
+/// The tool that a call is of: the one that was found, where it was found.
+pub(super) fn meant(call: &mcp::tools::Call<'_>) -> Result<String, Refusal> {
+    let name = super::text(call.name, "name")?;
+    if MetaTool::named(&name) != Some(MetaTool::Call) {
+        return Ok(name);
+    }
+    let arguments = call.arguments.map_or("{}", RawValue::get);
+    let found: Call<'_> = mcp::read(Some(arguments))?;
+    Ok(found.name.into_owned())
+}
+
 /// The call of a tool that was found, as its caller would make it itself.
 pub(super) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refusal> {
     if MetaTool::named(&call.name).is_some() {

@@ -74,6 +74,24 @@ async fn the_caller_is_asked_about_dangerous_calls() {
     }
 }
 
+/// MGP-243, MGP-057: a tool that is called through the kernel's own is asked about as any other, and goes
+/// on after the answer, in both eras of callers.
+#[tokio::test]
+async fn a_tool_that_was_found_is_asked_about_too() {
+    let kernel = kernel(&tools(), "[servers.mgp]\ntrust_level = \"trusted\"\n").await;
+    for version in [NEWEST, MODERN] {
+        let mut client = Client::over_http(&kernel.server_url("it"), version, FORM).await;
+        client.answers(
+            "elicitation/create",
+            json!({"action": "accept", "content": {}}),
+        );
+        let call = json!({"name": "blast", "arguments": {"a": 1}});
+        let answer = client.call("mgp_tools_call", call).await;
+        assert_eq!(answer.text(), r#"{"a":1}"#, "{version}");
+        assert_eq!(client.asked().len(), 1, "{version}");
+    }
+}
+
 /// MGP-005, MGP-057: a no keeps the call in the kernel, and the caller learns that it was a no.
 #[tokio::test]
 async fn a_no_is_a_no() {
