@@ -44,10 +44,19 @@ impl Relay {
 /// The first page of a list, with the kernel's own tools before the servers'. `security` is for who
 /// knows the word.
 pub(super) fn with_meta(page: Bytes, exposure: Exposure, security: bool) -> Bytes {
-    const OPEN: &[u8] = br#"{"tools":["#;
     let meta = exposure.meta().iter();
     let meta = meta.filter(|tool| SERVED.contains(tool));
-    let own: Vec<String> = meta.map(|tool| tool.definition(security)).collect();
+    before(
+        page,
+        &meta
+            .map(|tool| tool.definition(security))
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// The first page of a list of tools, with these before it.
+pub(super) fn before(page: Bytes, own: &[String]) -> Bytes {
+    const OPEN: &[u8] = br#"{"tools":["#;
     let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(OPEN)) else {
         return page;
     };

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
+use mgp_actors::registrar::Licence;
 use mgp_engine::env::resolve_secret;
 use mgp_engine::exposure::Exposure;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId};
 
 use super::Env;
 use super::section::Section;
@@ -32,6 +33,8 @@ pub struct Discovery {
     pub exposure: Exposure,
     /// Always shown: `server/tool`.
     pub pinned: BTreeSet<(ServerId, String)>,
+    /// Which agents may register servers, and how many.
+    pub licence: Licence,
 }
 
 impl Default for Discovery {
@@ -41,6 +44,10 @@ impl Default for Discovery {
             provider: None,
             exposure: Exposure::All,
             pinned: BTreeSet::new(),
+            licence: Licence {
+                agents: BTreeSet::new(),
+                most: 8,
+            },
         }
     }
 }
@@ -85,6 +92,12 @@ impl Discovery {
                 }
             }
         }
+        let mut agents = Vec::new();
+        section.strings("may_register", &mut agents);
+        self.licence
+            .agents
+            .extend(agents.into_iter().map(AgentId::new));
+        section.count("registered_max", 1..=256, &mut self.licence.most);
         let provider = section.inner("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env) {
             self.provider = Some(provider);
