@@ -53,7 +53,7 @@ pub trait Ground: Send + Sync + std::fmt::Debug + 'static {
 }
 
 /// Who may register, and how many.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Licence {
     /// These agents may.
     pub agents: BTreeSet<AgentId>,

@@ -92,7 +92,7 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn status(&self) -> Outcome {
+    pub fn status(&self) -> Outcome {
         let configured = self.source.said();
         let alive = [
             ("connection", Kind::Connection),
@@ -144,8 +144,14 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn list(&self) -> Outcome {
-        json(&json!({ "servers": self.reports() }))
+    pub async fn list(&self) -> Outcome {
+        let mut servers = self.reports();
+        let book = self.registrar.book.lock().await;
+        for server in &mut servers {
+            let record = book.servers.get(&ServerId::new(server.id.clone()));
+            server.registered_by = record.map(|record| record.created_by.clone());
+        }
+        json(&json!({ "servers": servers }))
     }
 
     /// `mgp/servers/start`: answered when the server is connected or has failed.

@@ -172,7 +172,7 @@ impl Table {
             "mgp/agents/remove" => Box::pin(async move { operator.remove_agent(&request).await }),
             "mgp/agents/token" => Box::pin(async move { operator.agent_token(&request).await }),
             "mgp/index/search" => Box::pin(async move { operator.search(&request).await }),
-            "mgp/servers/list" => ready(operator.list()),
+            "mgp/servers/list" => Box::pin(async move { operator.list().await }),
             "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
