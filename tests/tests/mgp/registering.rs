@@ -23,24 +23,30 @@ const tool = {
   description: "Turns a text around, letter by letter",
   inputSchema: { type: "object", properties: { text: { type: "string" } } },
 };
-const answers = {
-  "initialize": () => ({
-    protocolVersion: "2025-11-25",
-    capabilities: { tools: {} },
-    serverInfo: { name: "turner", version: "1" },
-  }),
-  "tools/list": () => ({ tools: [tool] }),
-  "tools/call": (params) => ({
-    content: [{ type: "text", text: params.arguments.text.split("").reverse().join("") }],
-  }),
-  "ping": () => ({}),
+const made = (method, params) => {
+  switch (method) {
+    case "initialize":
+      return {
+        protocolVersion: "2025-11-25",
+        capabilities: { tools: {} },
+        serverInfo: { name: "turner", version: "1" },
+      };
+    case "tools/list":
+      return { tools: [tool] };
+    case "tools/call":
+      return { content: [{ type: "text", text: params.arguments.text.split("").reverse().join("") }] };
+    case "ping":
+      return {};
+    default:
+      return undefined;
+  }
 };
 const answer = (line) => {
   const asked = JSON.parse(line);
   if (asked.id === undefined) return;
-  const known = answers[asked.method];
-  const said = known
-    ? { jsonrpc: "2.0", id: asked.id, result: known(asked.params) }
+  const result = made(asked.method, asked.params);
+  const said = result
+    ? { jsonrpc: "2.0", id: asked.id, result }
     : { jsonrpc: "2.0", id: asked.id, error: { code: -32601, message: "unknown" } };
   console.log(JSON.stringify(said));
 };
@@ -193,7 +199,6 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
     let unsafe_code = json!({"language": "javascript", "text": "require('child_process')"});
     for (ask, word) in [
         (turner(), "already"),
-        (with(json!({"id": "dynamic.tumer"})), ""),
         (with(json!({"id": "mgp.turner"})), "kernel's own"),
         (with(json!({"id": "../turner"})), "id"),
         (
@@ -222,9 +227,6 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
         (json!({"id": "i"}), "command"),
         (json!({}), "id"),
     ] {
-        if word.is_empty() {
-            continue;
-        }
         let answer = agent.request("mgp/discovery/register", ask.clone()).await;
         assert!(answer.is_error(), "{ask}: {}", answer.frame);
         let error = answer.error().to_string();
@@ -321,7 +323,7 @@ async fn what_cannot_be_read_waits_for_a_person() {
         assert!(told["pending"][0].as_str().unwrap().contains("first start"));
         assert!(listed(&mut agent).await.is_empty(), "nothing runs yet");
         let asked = question(&kernel).await;
-        assert_eq!(asked["server_id"], name, "{asked:#}");
+        assert_eq!(asked["server"], name, "{asked:#}");
         kernel.mgp_json(&[verb, &id(&asked)]).await;
         let there = verb == "approve";
         wait_until("it was decided", Duration::from_secs(10), async || {
