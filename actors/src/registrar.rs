@@ -139,17 +139,15 @@ impl Registrar {
             let told = "too many names of servers were used; the operator has to clear `registered.journal`";
             return Err(Refusal::Forbidden(told.into()));
         }
-        if let Reach::Stdio { env, .. } = &accepted.reach {
-            self.audit.redact(env.values().cloned().collect());
-        }
         let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
         let written = self.audit.decided(event).await;
         written.map_err(|error| Refusal::Broken(error.to_string()))?;
         book.put(record.clone()).await?;
-        drop(book);
         self.open_to_its_maker(&record, trace).await;
         let quarantined = record.quarantine.is_some();
         self.begin(record).await;
+        // Not before: who takes it out now finds it where it is.
+        drop(book);
         if quarantined {
             answer.status = State::Registered.as_str().into();
             return Ok(answer);
@@ -248,6 +246,9 @@ impl Registrar {
     }
 
     async fn start(&self, record: &Record) {
+        if let record::Way::Stdio { env, .. } = &record.way {
+            self.audit.redact(env.values().cloned().collect());
+        }
         let id = record.server();
         let own = self.connector.sandboxes.own_folder(&id);
         let made = {
@@ -293,9 +294,7 @@ impl Registrar {
                         answer.failed("it was deregistered meanwhile".into());
                         return;
                     }
-                    let kept = book.put(record.clone()).await;
-                    drop(book);
-                    match kept {
+                    match book.put(record.clone()).await {
                         Ok(()) => answer.taken(),
                         Err(error) => return answer.failed(error.to_string()),
                     }

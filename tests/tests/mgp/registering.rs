@@ -99,7 +99,7 @@ fn audited(kernel: &Kernel, kind: &str) -> Vec<String> {
     found
 }
 
-/// MGP-224, MGP-228, MGP-229, MGP-231: an agent of plain MCP registers what it has just written, finds
+/// MGP-224, MGP-228, MGP-229: an agent of plain MCP registers what it has just written, finds
 /// its tool, calls it, and takes it out; what was done is written down.
 #[tokio::test]
 async fn an_agent_registers_what_it_has_just_written() {
