@@ -116,7 +116,12 @@ impl Registrar {
             Ok(accepted) => accepted,
             Err(refusal) => {
                 drop(book);
-                self.told(&who, trace, &ask, Ended::Blocked, &refusal.to_string());
+                let forbidden = matches!(refusal, Refusal::Forbidden(_));
+                let result = match forbidden {
+                    true => Ended::Denied,
+                    false => Ended::Blocked,
+                };
+                self.told(&who, trace, &ask, result, &refusal.to_string());
                 return Err(refusal);
             }
         };
