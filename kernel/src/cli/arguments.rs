@@ -23,6 +23,7 @@ pub(super) fn read(words: &[String], json: Option<&str>) -> Result<Typed, Failur
             let text = fs::read_to_string(file).map_err(|e| usage(format!("{file}: {e}")))?;
             object(&text, file).map(Typed::Object)
         }
+        (None, [one]) if one.starts_with('{') => object(one, "the argument").map(Typed::Object),
         (None, []) => Ok(Typed::Object(Map::new())),
         (None, pairs) => pairs
             .iter()
@@ -36,7 +37,7 @@ fn pair(word: &str) -> Result<(String, String), Failure> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(usage(format!(
-            "`{word}` is not KEY=VALUE; @FILE stands alone"
+            "`{word}` is not KEY=VALUE; a JSON object, or @FILE with one, stands alone"
         ))),
     }
 }
@@ -117,6 +118,16 @@ mod tests {
                 .map_err(|e| e.to_string()),
             Typed::Object(object) => Ok(object.into()),
         }
+    }
+
+    #[test]
+    fn all_arguments_can_be_one_object() {
+        let given = json!({"path": "/x", "deep": [1]});
+        assert_eq!(pairs(&[&given.to_string()], None), Ok(given));
+        let broken = pairs(&["{\"path\": "], None).unwrap_err();
+        assert!(broken.contains("wants a JSON object"), "{broken}");
+        let two = pairs(&["{}", "a=1"], None).unwrap_err();
+        assert!(two.contains("stands alone"), "{two}");
     }
 
     #[test]

@@ -334,7 +334,7 @@ pub struct Find {
 #[command(after_help = "Examples:
   mgp tools call demo:time
   mgp tools call demo:search_text folder=src pattern='fn main'
-  mgp tools call demo:slow_job --json-args '{\"steps\": 5}'
+  mgp tools call demo:slow_job '{\"steps\": 5}'
   mgp tools call demo:search_text @arguments.json
 
 Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
@@ -342,8 +342,8 @@ Pictures and sounds are saved as files. Questions of the tool are asked here whe
 pub struct Call {
     /// The tool: as listed, as `server:tool`, or its bare name when only one server has it.
     pub name: String,
-    /// KEY=VALUE, or @FILE with all arguments as a JSON object.
-    #[arg(value_name = "KEY=VALUE|@FILE")]
+    /// KEY=VALUE; or all arguments as a JSON object, or as @FILE with one.
+    #[arg(value_name = "KEY=VALUE|JSON|@FILE")]
     pub arguments: Vec<String>,
     /// All arguments as a JSON object.
     #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
