@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_actors::access::AccessHandle;
 use mgp_actors::audit::AuditHandle;
@@ -48,6 +49,9 @@ use crate::source::Source;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
+/// How often, and at which distance, it is looked whether a server is gone from the lists.
+const UNLISTED: usize = 100;
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The way to the tree.
 #[derive(Debug, Clone)]
@@ -160,6 +164,17 @@ impl TreeActor {
         let first = plan(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
+    }
+}
+
+/// Resolves when nobody is shown anything of this server any more, or after a second: another one may
+/// have its name by then.
+async fn unlisted(catalog: &CatalogHandle, id: &ServerId) {
+    for _ in 0..UNLISTED {
+        if catalog.shown().catalog.counts(id).is_none() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -384,12 +399,14 @@ impl TreeActor {
             servers
         });
         let (gone, told) = oneshot::channel();
+        let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
             let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);
+                unlisted(&catalog, &id).await;
                 let _ = gone.send(());
             });
         }

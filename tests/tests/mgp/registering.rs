@@ -211,8 +211,8 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
             "/args",
         ),
         (
-            with(json!({"id": "d", "code": null, "args": ["x;reboot"]})),
-            "/args",
+            with(json!({"id": "d", "command": "node;reboot"})),
+            "/command",
         ),
         (with(json!({"id": "e", "env": {"K": "${HOME}"}})), "env"),
         (with(json!({"id": "f", "code": unsafe_code})), "code"),
