@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
+use crate::holding::Holding;
 use crate::link::Link;
 use crate::negotiation;
 use crate::relay::progress_token;
@@ -95,6 +96,8 @@ pub struct Agent {
     asked: Pending<Asked>,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
     answered: Notify,
+    /// What its session holds of tools.
+    pub holding: Holding,
 }
 
 /// What the agent said to a question: the `result` or the `error` member, as JSON text.
@@ -146,6 +149,7 @@ impl Agent {
             asked: Pending::new(MAX_ASKED),
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
+            holding: Holding::default(),
         }
     }
 
@@ -393,6 +397,7 @@ impl Agent {
         };
         open.into_values().for_each(|exchange| exchange.cancel());
         self.asked.close();
+        self.holding.end();
         match &self.outward {
             Outward::Line(sink) => sink.close(),
             Outward::Session(streams) => streams.close(),

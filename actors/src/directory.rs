@@ -279,7 +279,7 @@ impl Directory {
     }
 }
 
-fn changed(kind: Kind) -> &'static str {
+pub(crate) fn changed(kind: Kind) -> &'static str {
     match kind {
         Kind::Tools => "notifications/tools/list_changed",
         Kind::Prompts => "notifications/prompts/list_changed",

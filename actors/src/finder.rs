@@ -7,6 +7,7 @@
 
 mod desk;
 mod kept;
+mod kinds;
 mod model;
 mod provider;
 mod search;
@@ -53,6 +54,7 @@ struct Parts {
     desk: Arc<Desk>,
     table: Arc<Snapshot<Table>>,
     servers: Arc<ServerTable>,
+    kinds: kinds::Kinds,
     room: Semaphore,
     running: Semaphore,
 }
@@ -92,6 +94,7 @@ impl Opening {
             desk,
             table: self.table,
             servers: self.servers,
+            kinds: kinds::Kinds::default(),
             room: Semaphore::new(WAITING + SEARCHING),
             running: Semaphore::new(SEARCHING),
         };

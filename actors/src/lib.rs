@@ -19,6 +19,7 @@ pub mod errand;
 pub mod exchange;
 pub mod finder;
 pub mod guard;
+pub mod holding;
 pub mod journal;
 pub mod levels;
 pub mod link;

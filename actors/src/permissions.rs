@@ -157,6 +157,13 @@ impl PermissionsHandle {
         judged
     }
 
+    /// What a call that needs these would lack now; `None` when nothing. Nobody is asked for it.
+    #[must_use]
+    pub fn lacks(&self, server: &ServerId, words: &[String]) -> Option<Lacking> {
+        let gates = self.0.shown.load();
+        gates.get(server)?.may(words, unix_ms()).err()
+    }
+
     /// A server asks for itself while it runs. Answered when a person, the configuration or
     /// the policy has said something of all of it.
     pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {

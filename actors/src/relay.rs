@@ -12,12 +12,14 @@ mod exposing;
 mod finding;
 mod forward;
 mod granting;
+mod holding;
 mod listening;
 mod lists;
 mod own;
 mod permits;
 mod rates;
 mod registering;
+mod requesting;
 mod retrying;
 pub(crate) mod rounds;
 mod subscribing;
@@ -26,7 +28,7 @@ mod tracing;
 mod welcome;
 
 pub use self::confirmation::Confirmation;
-pub use self::exposing::Exposing;
+pub use self::exposing::{Counted, Exposing, Showing};
 
 use std::sync::Arc;
 

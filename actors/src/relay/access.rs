@@ -9,15 +9,16 @@ use mgp_engine::access::{Audience, Pass, Principal, Table, Told, told};
 use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
 use mgp_engine::cursor::BadCursor;
 use mgp_engine::exposure::Exposure;
-use mgp_protocol::ids::ServerId;
+use mgp_engine::names::canonical;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
-use super::exposing::with_meta;
 use super::{Relay, text};
 use crate::access::AccessHandle;
 use crate::catalog::Shown;
+use crate::holding::Names;
 use crate::link::Leave;
 use crate::request::Caller;
 use crate::time::unix_ms;
@@ -168,11 +169,15 @@ impl Relay {
         };
         let (table, principal) = (self.access.table(), caller.identity());
         let audience = table.audience(&principal);
-        let exposure = self.exposure(caller, kind);
+        let exposure = self.exposure(shown, caller, kind);
         if audience == Audience::All && exposure == Exposure::All {
             return shown.catalog.page(view, kind, cursor, form);
         }
+        let agents = &self.exposing.agents;
         let place = Place {
+            named: agents
+                .get_key_value(&caller.agent)
+                .map(|(agent, _)| agent.clone()),
             exposure,
             catalog: shown.catalog.generation(),
             view: view.clone(),
@@ -180,17 +185,25 @@ impl Relay {
             form,
             audience,
         };
-        let list = self.sifted.get(&place).or_else(|| {
-            let made = Arc::new(self.sift(shown, &place, &table, &principal)?);
-            self.sifted.keep(place, made.clone());
-            Some(made)
-        });
+        let held = self.cached(caller, exposure);
+        let list = match held.is_empty() {
+            true => self.sifted.get(&place).or_else(|| {
+                let made = Arc::new(self.sift(shown, &place, &table, &principal, &held)?);
+                self.sifted.keep(place, made.clone());
+                Some(made)
+            }),
+            // Of one session, and short: made again each time it is asked for.
+            false => {
+                let made = self.sift(shown, &place, &table, &principal, &held);
+                made.map(Arc::new)
+            }
+        };
         let page = match list {
             Some(list) => list.page(cursor, form)?,
             None => shown.catalog.page(view, kind, cursor, form)?,
         };
         Ok(match cursor {
-            None => with_meta(page, exposure, form.told),
+            None => self.with_meta(page, caller, exposure, form.told),
             Some(_) => page,
         })
     }
@@ -201,13 +214,25 @@ impl Relay {
         place: &Place,
         table: &Table,
         principal: &Principal,
+        held: &Names,
     ) -> Option<Sifted> {
         let now = unix_ms();
-        let keep = |server: &ServerId, tool: Option<&str>| {
-            table.admits(principal, server, tool, now)
-                && tool.is_none_or(|tool| self.exposing.lists(place.exposure, server, tool))
+        let cached = |server: &ServerId, tool: &str| {
+            !held.is_empty() && held.contains(&*canonical(server, tool))
         };
-        let audience = format!("{:?} {:?}", place.audience, place.exposure);
+        let showing = match &place.named {
+            Some(agent) => self.exposing.of(agent),
+            None => &self.exposing.general,
+        };
+        let lists = |server: &ServerId, tool: &str| {
+            showing.lists(place.exposure, server, tool) || cached(server, tool)
+        };
+        let keep = |server: &ServerId, tool: Option<&str>| {
+            tool.is_none_or(|tool| lists(server, tool))
+                && table.admits(principal, server, tool, now)
+        };
+        let (whose, named) = (&place.audience, &place.named);
+        let audience = format!("{whose:?} {named:?} {:?} {held:?}", place.exposure);
         let (view, kind, form) = (&place.view, place.kind, place.form);
         shown.catalog.sift(view, kind, form, &audience, keep)
     }
@@ -228,6 +253,8 @@ struct Place {
     form: Form,
     audience: Audience,
     exposure: Exposure,
+    /// Who has pinned tools of its own.
+    named: Option<AgentId>,
 }
 
 /// Lists that were made for those who do not see everything.

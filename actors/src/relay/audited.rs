@@ -27,6 +27,7 @@ pub(super) struct Seen {
     tool: OnceLock<Arc<Tool>>,
     asked: OnceLock<Box<str>>,
     arguments: OnceLock<ByteString>,
+    task: OnceLock<TraceId>,
 }
 
 impl Seen {
@@ -37,6 +38,11 @@ impl Seen {
         if let Some((params, arguments)) = params.zip(arguments) {
             let _ = self.arguments.set(params.slice_ref(arguments));
         }
+    }
+
+    /// It belongs to a task with a trace of its own.
+    pub(super) fn is_part_of(&self, task: TraceId) {
+        let _ = self.task.set(task);
     }
 
     /// It is a call of this tool, whether the caller may see it or not.
@@ -118,7 +124,12 @@ impl UnderWay<'_> {
         };
         CallNote {
             at_ms: unix_ms(),
-            trace: self.request.trace.id.clone(),
+            trace: self
+                .seen
+                .task
+                .get()
+                .unwrap_or(&self.request.trace.id)
+                .clone(),
             caller: self.request.caller.clone(),
             seen: self.seen.clone(),
             kept: self

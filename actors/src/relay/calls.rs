@@ -122,10 +122,12 @@ impl Relay {
             },
         };
         let result = self.retrying(request, outgoing).await?;
-        match self.announced(request, &route, &result)? {
-            Some(task) => Ok(task),
-            None => checks::result(&name, &route, result),
-        }
+        let answer = match self.announced(request, &route, &result)? {
+            Some(task) => task,
+            None => checks::result(&name, &route, result)?,
+        };
+        self.used(&request.caller, &route);
+        Ok(answer)
     }
 
     /// A call of a tool that finds others. One that was found is called as if it had been listed: the
@@ -143,7 +145,7 @@ impl Relay {
             return self.call_tool_once(&call, seen, admitted).await;
         }
         self.rates.call(&request.caller.agent)?;
-        self.find_by_tool(request, tool, arguments).await
+        self.find_by_tool(request, tool, arguments, seen).await
     }
 
     /// Gets a prompt.

@@ -1,29 +1,48 @@
 //! What of all tools stands in an agent's list (MGP §16.3): all, or what it takes to find them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::catalog::Kind;
-use mgp_engine::exposure::Exposure;
-use mgp_protocol::ids::ServerId;
+use mgp_engine::access::Audience;
+use mgp_engine::catalog::{Kind, View};
+use mgp_engine::exposure::{self, Exposure, Standing};
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 
 use super::Relay;
+use crate::catalog::Shown;
 use crate::request::Caller;
+use crate::time::unix_ms;
 
-/// The kernel's own tools that there are.
-const SERVED: [MetaTool; 2] = [MetaTool::Discover, MetaTool::Call];
+/// Numbers kept of how much there is to see; above that all are counted again.
+const COUNTED_MAX: usize = 1024;
 
 /// What the operator wants listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Exposing {
-    /// For every agent.
-    pub exposure: Exposure,
-    /// Always listed, to who may call it: a server, and its own name for the tool.
+    /// For every agent that is not named.
+    pub general: Showing,
+    /// For these.
+    pub agents: BTreeMap<AgentId, Showing>,
+    /// What their definitions may cost in a session.
+    pub budget: Budget,
+    /// How much there is to see.
+    pub counted: Counted,
+}
+
+/// What is listed for an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Showing {
+    /// How its list is cut; `None` where that depends on how long it is.
+    pub exposure: Option<Exposure>,
+    /// Always listed, where it may be called: a server, and its own name for the tool.
     pub pinned: BTreeSet<(ServerId, String)>,
 }
 
-impl Exposing {
+impl Showing {
     /// Whether a tool that the agent may call is in the list.
     pub(super) fn lists(&self, exposure: Exposure, server: &ServerId, tool: &str) -> bool {
         let pinned = || self.pinned.contains(&(server.clone(), tool.to_owned()));
@@ -31,27 +50,90 @@ impl Exposing {
     }
 }
 
-impl Relay {
-    /// How a list is cut for this caller. The operator's own are whole.
-    pub(super) fn exposure(&self, caller: &Caller, kind: Kind) -> Exposure {
-        match kind {
-            Kind::Tools if !caller.operator => self.exposing.exposure,
-            Kind::Tools | Kind::Prompts | Kind::Resources | Kind::Templates => Exposure::All,
-        }
+impl Exposing {
+    /// What is listed for this agent.
+    pub(super) fn of(&self, agent: &AgentId) -> &Showing {
+        self.agents.get(agent).unwrap_or(&self.general)
     }
 }
 
-/// The first page of a list, with the kernel's own tools before the servers'. `security` is for who
-/// knows the word.
-pub(super) fn with_meta(page: Bytes, exposure: Exposure, security: bool) -> Bytes {
-    let meta = exposure.meta().iter();
-    let meta = meta.filter(|tool| SERVED.contains(tool));
-    before(
-        page,
-        &meta
-            .map(|tool| tool.definition(security))
-            .collect::<Vec<_>>(),
-    )
+/// How many tools there are for those who see the same.
+#[derive(Debug, Default)]
+pub struct Counted(Mutex<HashMap<(u64, View, Audience), usize>>);
+
+impl Counted {
+    fn of(&self, place: (u64, View, Audience), count: impl FnOnce() -> usize) -> usize {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&place) {
+            return *known;
+        }
+        drop(known);
+        let counted = count();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= COUNTED_MAX {
+            known.clear();
+        }
+        known.insert(place, counted);
+        counted
+    }
+}
+
+impl Relay {
+    /// How a list is cut for this caller. The operator's own are whole.
+    pub(super) fn exposure(&self, shown: &Shown, caller: &Caller, kind: Kind) -> Exposure {
+        if caller.operator || kind != Kind::Tools {
+            return Exposure::All;
+        }
+        let set = self.exposing.of(&caller.agent).exposure;
+        exposure::choose(Standing {
+            set,
+            negotiated: caller.mgp.features().contains(Features::TOOL_DISCOVERY),
+            tools: set.map_or_else(|| self.callable(shown, caller), |_| 0),
+            all_max: None,
+        })
+    }
+
+    /// How many tools the caller may call.
+    fn callable(&self, shown: &Shown, caller: &Caller) -> usize {
+        let (table, who) = (self.access.table(), caller.identity());
+        let catalog = &shown.catalog;
+        let place = (
+            catalog.generation(),
+            caller.view.clone(),
+            table.audience(&who),
+        );
+        self.exposing.counted.of(place, || {
+            let now = unix_ms();
+            let seen = |server: &ServerId| match &caller.view {
+                View::One(one) => one == server,
+                View::All => true,
+            };
+            let offers = catalog.offers().filter(|offer| seen(offer.server()));
+            let tools = offers.flat_map(|offer| offer.tools());
+            let open = tools.filter(|t| table.admits(&who, &t.server, Some(&t.own_name), now));
+            open.count()
+        })
+    }
+
+    /// The first page of a list, with the kernel's own tools before the servers'. `security` is for who
+    /// knows the word.
+    pub(super) fn with_meta(
+        &self,
+        page: Bytes,
+        caller: &Caller,
+        exposure: Exposure,
+        security: bool,
+    ) -> Bytes {
+        let described = |tool: &MetaTool| match (tool, exposure) {
+            (MetaTool::Discover, Exposure::Categories) => {
+                let kinds = self.finder.kinds(&caller.identity(), &caller.view);
+                tool.described(security, &exposure::with_categories(&kinds))
+            }
+            _ => tool.definition(security),
+        };
+        let own: Vec<String> = exposure.meta().iter().map(described).collect();
+        before(page, &own)
+    }
 }
 
 /// The first page of a list of tools, with these before it.

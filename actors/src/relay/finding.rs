@@ -1,6 +1,8 @@
 //! `mgp/tools/discover` and `mgp/tools/call` (MGP §16.5): as methods, for who agreed to
 //! `tool_discovery`, and as tools of the kernel for everybody.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 use mgp_engine::catalog::View;
 use mgp_engine::index::{Entry, Filter, RESULTS_MAX, Strategy};
@@ -10,12 +12,14 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::security::with_effective;
 use mgp_protocol::mgp::tools::meta::MetaTool;
-use mgp_protocol::mgp::tools::{self, Budget, Call, Discover, Discovered, Found, RESULTS};
+use mgp_protocol::mgp::tools::session::Evict;
+use mgp_protocol::mgp::tools::{self, Call, Discover, Discovered, Found, RESULTS, Session};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
 use super::Relay;
+use super::audited::Seen;
 use crate::finder::{Hit, Status, Wanted};
 use crate::request::{Caller, Outcome, Request};
 
@@ -37,6 +41,21 @@ impl Relay {
                 let call = called(request, mcp::read(params)?)?;
                 Box::pin(self.call_tool(&call)).await
             }
+            tools::Request::METHOD if agreed || caller.operator => {
+                let asked = mcp::read(params)?;
+                let answer = async |seen: Arc<Seen>| {
+                    seen.asks_for(MetaTool::Request.shown(), request, None);
+                    self.requested(caller, asked, &seen).await
+                };
+                self.audited(request, answer).await
+            }
+            Session::METHOD if agreed || caller.operator => {
+                let Session { .. } = mcp::read(params)?;
+                self.held(caller).await
+            }
+            Evict::METHOD if agreed || caller.operator => {
+                self.evicted(caller, mcp::read(params)?).await
+            }
             unknown => Err(Refusal::UnknownMethod(unknown.to_owned())),
         }
     }
@@ -47,17 +66,23 @@ impl Relay {
         request: &Request,
         tool: MetaTool,
         arguments: &str,
+        seen: &Seen,
     ) -> Outcome {
-        match tool {
-            MetaTool::Discover => {
+        let caller = &request.caller;
+        let answer = match tool {
+            MetaTool::Discover => self.discovered(caller, mcp::read(Some(arguments))?).await?,
+            MetaTool::Request => {
                 let asked = mcp::read(Some(arguments))?;
-                let answer = self.discovered(&request.caller, asked).await?;
-                Ok(super::structured(&request.caller, &answer))
+                self.requested(caller, asked, seen).await?
             }
-            MetaTool::Call | MetaTool::Request | MetaTool::Session | MetaTool::Evict => {
-                Err(Refusal::UnknownTool(tool.shown().to_owned()))
+            MetaTool::Session => {
+                let Session { .. } = mcp::read(Some(arguments))?;
+                self.held(caller).await?
             }
-        }
+            MetaTool::Evict => self.evicted(caller, mcp::read(Some(arguments))?).await?,
+            MetaTool::Call => return Err(Refusal::UnknownTool(tool.shown().to_owned())),
+        };
+        Ok(super::structured(caller, &answer))
     }
 
     async fn discovered(&self, caller: &Caller, asked: Discover) -> Outcome {
@@ -70,7 +95,7 @@ impl Relay {
             .map(|hit| told(&caller.view, hit))
             .collect();
         let costs: Vec<u64> = tools.iter().map(cost).collect();
-        let fitting = tool_cache::fitting(&Budget::default(), &costs);
+        let fitting = tool_cache::fitting(&self.exposing.budget, &costs);
         let left_out = tools.len() - fitting;
         let answer = Discovered {
             tools: tools.into_iter().take(fitting).collect(),
@@ -148,7 +173,7 @@ fn word(strategy: Strategy) -> tools::Strategy {
 }
 
 /// Under the name by which it is called through this view, with all it takes to call it.
-fn told(view: &View, hit: &Hit) -> Found {
+pub(super) fn told(view: &View, hit: &Hit) -> Found {
     let Entry {
         server,
         name,

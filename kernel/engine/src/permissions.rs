@@ -201,6 +201,8 @@ pub struct Lacking {
     pub permissions: Vec<PermissionType>,
     /// The operator has yet to answer for one of them at least.
     pub waiting: bool,
+    /// One of them at least was denied: asking again changes nothing.
+    pub denied: bool,
 }
 
 fn names(permissions: &[PermissionType]) -> String {
@@ -472,14 +474,18 @@ impl Gate {
     /// # Errors
     /// [`Lacking`]: 1000 PERMISSION_DENIED (§14).
     pub fn may(&self, words: &[String], now_ms: u64) -> Result<(), Lacking> {
-        let mut waiting = false;
+        let (mut waiting, mut denied) = (false, false);
         let mut lacks = |permission: &PermissionType| match self.needs.get(permission) {
             Some(State::Approved { until_ms, .. }) => until_ms.is_some_and(|end| end <= now_ms),
             Some(State::Pending { .. } | State::Deferred { .. }) => {
                 waiting = true;
                 true
             }
-            Some(State::Denied { .. } | State::Lapsed) | None => true,
+            Some(State::Denied { .. }) => {
+                denied = true;
+                true
+            }
+            Some(State::Lapsed) | None => true,
         };
         let needed = words.iter().flat_map(|word| PermissionType::read(word));
         let permissions: Vec<_> = needed.filter(|permission| lacks(permission)).collect();
@@ -489,6 +495,7 @@ impl Gate {
         Err(Lacking {
             permissions,
             waiting,
+            denied,
         })
     }
 

@@ -1,25 +1,30 @@
 //! `[discovery]`: how tools are found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
 use mgp_actors::registrar::Licence;
+use mgp_actors::relay::Showing;
 use mgp_engine::env::resolve_secret;
 use mgp_engine::exposure::Exposure;
+use mgp_engine::tool_cache::{self, MAX_TOKENS};
 use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::tools::Budget;
 
 use super::Env;
 use super::section::Section;
 use super::values::read_secret;
 
 /// What agents are shown, by its word.
-const EXPOSURES: [(&str, Exposure); 3] = [
-    ("all", Exposure::All),
-    ("pinned", Exposure::Pinned),
-    ("discovery", Exposure::Discovery),
+const EXPOSURES: [(&str, Option<Exposure>); 5] = [
+    ("auto", None),
+    ("all", Some(Exposure::All)),
+    ("categories", Some(Exposure::Categories)),
+    ("discovery", Some(Exposure::Discovery)),
+    ("pinned", Some(Exposure::Pinned)),
 ];
 
 /// `[discovery]`.
@@ -30,9 +35,11 @@ pub struct Discovery {
     /// `[discovery.provider]`, where it names a URL.
     provider: Option<Provider>,
     /// What agents are shown of all tools.
-    pub exposure: Exposure,
-    /// Always shown: `server/tool`.
-    pub pinned: BTreeSet<(ServerId, String)>,
+    pub general: Showing,
+    /// `[discovery.agents.*]`: what these are shown.
+    pub agents: BTreeMap<AgentId, Showing>,
+    /// What definitions of tools may cost in a session.
+    pub budget: Budget,
     /// Which agents may register servers, and how many.
     pub licence: Licence,
 }
@@ -42,12 +49,16 @@ impl Default for Discovery {
         Self {
             builtin: true,
             provider: None,
-            exposure: Exposure::All,
-            pinned: BTreeSet::new(),
             licence: Licence {
                 agents: BTreeSet::new(),
                 most: 8,
             },
+            general: Showing {
+                exposure: Some(Exposure::All),
+                pinned: BTreeSet::new(),
+            },
+            agents: BTreeMap::new(),
+            budget: Budget::default(),
         }
     }
 }
@@ -76,34 +87,81 @@ impl Discovery {
             &[("builtin", true), ("off", false)],
             &mut self.builtin,
         );
-        section.choice("exposure", &EXPOSURES, &mut self.exposure);
-        let (mut pinned, span) = (Vec::new(), section.span("pinned"));
-        section.strings("pinned", &mut pinned);
-        for place in &pinned {
-            match place.split_once('/') {
-                Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
-                    let pin = (ServerId::new(server), tool.to_owned());
-                    self.pinned.insert(pin);
-                }
-                Some(_) | None => {
-                    let words =
-                        format!("`pinned` in [discovery] wants \"server/tool\", not {place:?}");
-                    section.refuse(span.clone().unwrap_or_default(), words);
+        self.general = read_showing(&mut section, &self.general);
+        let (general, agents) = (&self.general, &mut self.agents);
+        section.each("agents", "discovery.agents.*", |name, section| {
+            let showing = read_showing(section, general);
+            // Those that the kernel names itself can be meant, too.
+            let own = [AgentId::LOCAL, AgentId::ANONYMOUS].contains(&name);
+            let agent = match own {
+                true => Ok(AgentId::new(name)),
+                false => AgentId::parse(name),
+            };
+            match agent {
+                Ok(agent) => drop(agents.insert(agent, showing)),
+                // Nothing is there.
+                Err(_) if name.is_empty() => {}
+                Err(why) => {
+                    let whole = section.whole();
+                    section.refuse(whole, format!("[discovery.agents]: {why}"));
                 }
             }
-        }
+        });
         let mut agents = Vec::new();
         section.strings("may_register", &mut agents);
         self.licence
             .agents
             .extend(agents.into_iter().map(AgentId::new));
         section.count("registered_max", 1..=256, &mut self.licence.most);
+        self.budget = read_budget(section.inner("budget", "discovery.budget"));
         let provider = section.inner("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env) {
             self.provider = Some(provider);
         }
         section.finish();
     }
+}
+
+/// What is said here goes before what is said for all, and what is pinned for all is pinned here.
+fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing {
+    let mut showing = general.clone();
+    section.choice("exposure", &EXPOSURES, &mut showing.exposure);
+    let (mut pinned, span) = (Vec::new(), section.span("pinned"));
+    section.strings("pinned", &mut pinned);
+    for place in &pinned {
+        match place.split_once('/') {
+            Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
+                let pin = (ServerId::new(server), tool.to_owned());
+                showing.pinned.insert(pin);
+            }
+            Some(_) | None => {
+                let words = format!(
+                    "`pinned` in {} wants \"server/tool\", not {place:?}",
+                    section.name()
+                );
+                section.refuse(span.clone().unwrap_or_default(), words);
+            }
+        }
+    }
+    showing
+}
+
+fn read_budget(mut section: Section<'_, '_, '_>) -> Budget {
+    let mut budget = Budget::default();
+    for (key, into) in [
+        ("max_tokens", &mut budget.max_tokens),
+        ("pinned_reserve", &mut budget.pinned_reserve),
+        ("discovery_reserve", &mut budget.discovery_reserve),
+        ("cache_limit", &mut budget.cache_limit),
+    ] {
+        section.count(key, 0..=MAX_TOKENS, into);
+    }
+    if let Err(why) = tool_cache::judge(&budget) {
+        let whole = section.whole();
+        section.refuse(whole, format!("[discovery.budget]: {why}"));
+    }
+    section.finish();
+    budget
 }
 
 fn read_provider(

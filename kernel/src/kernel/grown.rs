@@ -18,7 +18,7 @@ use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
 use mgp_actors::registrar::{Background, Registrar};
-use mgp_actors::relay::{Confirmation, Exposing, Rates, Relay, SiftedLists};
+use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::sandbox::Sandboxes;
@@ -267,8 +267,10 @@ impl Pillars {
             finder: self.finder.clone(),
             registrar: self.registrar.clone(),
             exposing: Exposing {
-                exposure: kernel.discovery.exposure,
-                pinned: kernel.discovery.pinned.clone(),
+                general: kernel.discovery.general.clone(),
+                agents: kernel.discovery.agents.clone(),
+                budget: kernel.discovery.budget,
+                counted: Counted::default(),
             },
             version: env!("CARGO_PKG_VERSION").into(),
         })

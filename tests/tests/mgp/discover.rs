@@ -8,6 +8,9 @@ use crate::made::{NEWEST, operator};
 
 const DISCOVER: &str = "mgp_tools_discover";
 const CALL: &str = "mgp_tools_call";
+const REQUEST: &str = "mgp_tools_request";
+const SESSION: &str = "mgp_tools_session";
+const EVICT: &str = "mgp_tools_session_evict";
 
 fn tool(name: &str, description: &str, risk: &str) -> Value {
     let path = json!({"type": "string", "description": "Where it is"});
@@ -187,7 +190,8 @@ async fn an_agent_that_searches_is_shown_little() {
     };
     let pinned = kernel_with(&config("pinned")).await;
     let mut searching = agent(&pinned, None).await;
-    assert_eq!(listed(&mut searching).await, [DISCOVER, CALL, PINNED]);
+    let shown = listed(&mut searching).await;
+    assert_eq!(shown, [DISCOVER, REQUEST, CALL, SESSION, EVICT, PINNED]);
     let hidden = searching
         .call("archive__parchment_copy", json!({"path": "/x"}))
         .await;
@@ -202,11 +206,14 @@ async fn an_agent_that_searches_is_shown_little() {
             "--deny",
         ])
         .await;
-    assert_eq!(listed(&mut searching).await, [DISCOVER, CALL]);
+    // What was called is held, and what is denied is not shown.
+    let copied = "archive__parchment_copy";
+    let shown = listed(&mut searching).await;
+    assert_eq!(shown, [DISCOVER, REQUEST, CALL, SESSION, EVICT, copied]);
     let alone = kernel_with(&config("discovery")).await;
     assert_eq!(
         listed(&mut agent(&alone, None).await).await,
-        [DISCOVER, CALL]
+        [DISCOVER, REQUEST, CALL]
     );
     let plain = kernel().await;
     let all = listed(&mut agent(&plain, None).await).await;

@@ -28,5 +28,6 @@ mod revokes;
 mod sandbox;
 mod scene;
 mod security;
+mod session_tools;
 mod users;
 mod validators;

@@ -218,6 +218,9 @@ pub struct Requested {
     /// How to make what is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation: Option<Creation>,
+    /// What else is worth saying, such as that there is no session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
 }
 
 /// A tool that waits for a person.
@@ -275,6 +278,9 @@ pub struct Held {
     pub max_tokens: u64,
     /// How that is divided.
     pub tool_context_budget: Budget,
+    /// What else is worth saying, such as that there is no session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The context budget of tool definitions (§16.8), in tokens.
@@ -438,6 +444,7 @@ mod tests {
             session_tools_count: 4,
             context_tokens_added: 0,
             creation: None,
+            note: None,
         };
         assert_eq!(
             serde_json::to_value(&answer).unwrap(),

@@ -1,0 +1,163 @@
+//! What a session holds of tools, as its agent sees it (MGP §16.7).
+
+use std::sync::Arc;
+
+use mgp_engine::catalog::{Tool, View};
+use mgp_engine::exposure::Exposure;
+use mgp_engine::names::canonical;
+use mgp_engine::tool_cache::ToolCache;
+use mgp_protocol::mgp::tools::Held;
+use mgp_protocol::mgp::tools::session::{Evict, Evicted};
+use mgp_protocol::refusal::Refusal;
+
+use super::Relay;
+use crate::holding::{Holding, HoldingHandle, Names, Outside, priced};
+use crate::request::{Caller, Outcome};
+use crate::time::unix_ms;
+
+/// What a caller without a session reads.
+pub(super) const ALONE: &str =
+    "requests that stand alone have no session: only what is pinned is held";
+
+impl Relay {
+    /// A tool answered a call: the session holds it. Where everything is listed nothing is held.
+    pub(super) fn used(&self, caller: &Caller, tool: &Arc<Tool>) {
+        if caller.operator || self.exposing.of(&caller.agent).exposure == Some(Exposure::All) {
+            return;
+        }
+        if let Some(holding) = self.holding(caller) {
+            holding.used(tool);
+        }
+    }
+
+    /// What the caller's session holds; `None` for who has no session.
+    pub(super) fn holding<'a>(&self, caller: &'a Caller) -> Option<&'a HoldingHandle> {
+        let agent = caller.standing()?;
+        Holding::of(agent, self.exposing.budget, self.agents.get_cell())
+    }
+
+    /// What stands in the caller's list because its session holds it.
+    pub(super) fn cached(&self, caller: &Caller, exposure: Exposure) -> Arc<Names> {
+        let held = match (exposure, caller.standing()) {
+            (Exposure::Pinned, Some(agent)) => agent.holding.listed(),
+            (Exposure::Pinned, None) => None,
+            (Exposure::All | Exposure::Categories | Exposure::Discovery, _) => None,
+        };
+        held.unwrap_or_default()
+    }
+
+    /// How things stand for this caller.
+    pub(super) fn outside(&self, caller: &Caller) -> Outside {
+        let (shown, table, who) = (self.shown.load(), self.access.table(), caller.identity());
+        let pinned = self
+            .exposing
+            .of(&caller.agent)
+            .pinned
+            .iter()
+            .filter_map(|(server, tool)| {
+                let name = canonical(server, tool);
+                let tool = shown.catalog.tool(&View::All, &name)?;
+                let own = Some(&*tool.own_name);
+                let open = table.admits(&who, &tool.server, own, unix_ms());
+                (open && sees(&caller.view, tool)).then(|| priced(tool))
+            });
+        let pinned = pinned.collect();
+        let there = move |name: &str| {
+            let tool = shown.catalog.tool(&View::All, name);
+            let open = |tool: &Arc<Tool>| {
+                table.admits(&who, &tool.server, Some(&tool.own_name), unix_ms())
+            };
+            tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
+        };
+        Outside {
+            pinned,
+            there: Box::new(there),
+        }
+    }
+
+    /// `mgp/tools/session`.
+    pub(super) async fn held(&self, caller: &Caller) -> Outcome {
+        let outside = self.outside(caller);
+        let (cache, note) = match self.holding(caller) {
+            Some(holding) => (holding.held(outside).await?, None),
+            None => {
+                let cache = ToolCache::new(self.exposing.budget, outside.pinned);
+                (cache, Some(ALONE.to_owned()))
+            }
+        };
+        let budget = *cache.budget();
+        super::json(&Held {
+            pinned: self.called(caller, cache.pinned().iter().map(|one| &*one.tool)),
+            cached: self.called(caller, cache.cached().map(|one| &*one.tool)),
+            total_tokens: cache.total_tokens(),
+            max_tokens: budget.max_tokens,
+            tool_context_budget: budget,
+            note,
+        })
+    }
+
+    /// `mgp/tools/session/evict`.
+    pub(super) async fn evicted(&self, caller: &Caller, asked: Evict) -> Outcome {
+        if asked.tools.len() > TOOLS_MAX {
+            return Err(Refusal::BadParams(format!(
+                "`tools` has {} entries, over the limit of {TOOLS_MAX}",
+                asked.tools.len()
+            )));
+        }
+        let shown = self.shown.load();
+        let meant = |name: &str| {
+            let tool = shown.catalog.tool(&caller.view, name)?;
+            Some(tool.canonical.clone())
+        };
+        let outside = self.outside(caller);
+        let named = asked.tools.into_iter().map(|name| {
+            let tool = meant(&name);
+            (name, tool)
+        });
+        let Some(holding) = self.holding(caller) else {
+            let is_pinned = |tool: &Option<Arc<str>>| {
+                let all = &outside.pinned;
+                tool.as_ref()
+                    .is_some_and(|t| all.iter().any(|one| one.tool == *t))
+            };
+            let (pinned, absent): (Vec<_>, Vec<_>) = named.partition(|(_, tool)| is_pinned(tool));
+            let names = |list: Vec<(String, _)>| list.into_iter().map(|(name, _)| name).collect();
+            return super::json(&Evicted {
+                evicted: Vec::new(),
+                pinned: names(pinned),
+                not_cached: names(absent),
+                total_tokens: outside.pinned.iter().map(|one| one.tokens).sum(),
+            });
+        };
+        let named = named.collect();
+        super::json(&holding.evict(outside, named).await?)
+    }
+
+    /// By the names this caller calls them.
+    fn called<'a>(&self, caller: &Caller, tools: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let shown = self.shown.load();
+        let name = |canonical: &str| {
+            let tool = shown.catalog.tool(&View::All, canonical);
+            tool.map_or_else(|| canonical.to_owned(), |tool| name_of(&caller.view, tool))
+        };
+        tools.map(name).collect()
+    }
+}
+
+/// More names than any session holds.
+const TOOLS_MAX: usize = 512;
+
+/// What a tool is called in a view.
+pub(super) fn name_of(view: &View, tool: &Tool) -> String {
+    match view {
+        View::One(_) => tool.own_name.to_string(),
+        View::All => tool.shown.to_string(),
+    }
+}
+
+fn sees(view: &View, tool: &Tool) -> bool {
+    match view {
+        View::One(server) => *server == tool.server,
+        View::All => true,
+    }
+}

@@ -1,0 +1,177 @@
+//! `mgp/tools/request` (MGP §16.6): an agent says what it misses, the kernel searches for each of it,
+//! asks the gates of the servers, and loads what can be called.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_engine::catalog::{Tool, View};
+use mgp_engine::index::{Filter, RESULTS_MAX, Strategy};
+use mgp_engine::names::canonical;
+use mgp_engine::tool_requests::{
+    CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
+};
+use mgp_protocol::mgp::audit::TraceId;
+use mgp_protocol::mgp::permission::Policy;
+use mgp_protocol::mgp::tools::{Found, Pending, Request, Requested};
+use mgp_protocol::refusal::Refusal;
+
+use super::Relay;
+use super::audited::Seen;
+use super::finding::told;
+use super::holding::{ALONE, name_of};
+use crate::finder::{Hit, Status, Wanted};
+use crate::holding::Loaded;
+use crate::request::{Caller, Outcome};
+
+/// Tools are made by registering a server, which agents cannot do: nothing is promised.
+const CREATING: Creating = Creating {
+    switched_on: false,
+    negotiated: false,
+    may_run_code: false,
+    policy: Policy::Interactive,
+};
+
+/// What was found, by `server:tool`.
+type Shelf = HashMap<String, (Arc<Tool>, Hit)>;
+
+impl Relay {
+    /// `mgp/tools/request`. Its trace is that of the task, when the agent says one.
+    pub(super) async fn requested(&self, caller: &Caller, asked: Request, seen: &Seen) -> Outcome {
+        if let Some(trace) = &asked.task_trace_id {
+            let trace = TraceId::parse(trace);
+            let trace = trace.map_err(|e| Refusal::BadParams(format!("`task_trace_id`: {e}")))?;
+            seen.is_part_of(trace);
+        }
+        let needs = &asked.requirements;
+        let queries = queries(needs).map_err(|why| Refusal::BadParams(why.to_string()))?;
+        let mut shelf = Shelf::new();
+        let mut sought = Vec::new();
+        for query in &queries {
+            sought.push(self.sought(caller, query, &mut shelf).await?);
+        }
+        let outcome = decide(&sought, needs.preferred_risk_level, CREATING);
+        let load: Vec<&(Arc<Tool>, Hit)> = outcome.load.iter().map(|name| &shelf[name]).collect();
+        let tools_loaded: Vec<Found> = load
+            .iter()
+            .map(|(_, hit)| told(&caller.view, hit))
+            .collect();
+        let tools = load.iter().map(|(tool, _)| tool.clone()).collect();
+        let (loaded, note) = self.load(caller, tools).await?;
+        let pending = outcome.pending.iter().map(|name| &shelf[name].0);
+        super::json(&Requested {
+            status: outcome.status,
+            tools_loaded,
+            tools_unavailable: outcome.unavailable,
+            tools_pending: pending.map(|tool| self.pending(caller, tool)).collect(),
+            session_tools_count: loaded.count,
+            context_tokens_added: loaded.added,
+            creation: outcome.creation,
+            note,
+        })
+    }
+
+    async fn load(
+        &self,
+        caller: &Caller,
+        tools: Vec<Arc<Tool>>,
+    ) -> Result<(Loaded, Option<&'static str>), Refusal> {
+        let outside = self.outside(caller);
+        if let Some(holding) = self.holding(caller) {
+            return Ok((holding.load(outside, tools).await?, None));
+        }
+        let loaded = Loaded {
+            count: outside.pinned.len(),
+            added: tools
+                .iter()
+                .map(|tool| crate::holding::priced(tool).tokens)
+                .sum(),
+        };
+        Ok((loaded, Some(ALONE)))
+    }
+
+    /// The candidates of one capability: in the order of all evidence, each with what meaning and words
+    /// alone say of it.
+    async fn sought(
+        &self,
+        caller: &Caller,
+        query: &Query,
+        shelf: &mut Shelf,
+    ) -> Result<Sought<String>, Refusal> {
+        let (_, best) = self
+            .looked(caller, query, Strategy::Hybrid, CANDIDATES)
+            .await?;
+        let (by, meant) = self
+            .looked(caller, query, Strategy::Semantic, RESULTS_MAX)
+            .await?;
+        let (_, worded) = self
+            .looked(caller, query, Strategy::Keyword, RESULTS_MAX)
+            .await?;
+        // Where no meaning is known, the search went by words.
+        let score = |hits: &[Hit], hit: &Hit| {
+            let it = |one: &&Hit| {
+                one.entry.server == hit.entry.server && one.entry.name == hit.entry.name
+            };
+            hits.iter().find(it).map(|one| one.score)
+        };
+        let mut candidates = Vec::new();
+        for hit in best {
+            let name = canonical(&hit.entry.server, &hit.entry.name);
+            let Some(tool) = self.tool(&View::All, &name) else {
+                continue;
+            };
+            candidates.push(Candidate {
+                score: hit.score,
+                likeness: score(&meant, &hit).filter(|_| by == Strategy::Semantic),
+                words: score(&worded, &hit).unwrap_or(0.0),
+                risk: tool.duties.risk.level,
+                readiness: self.readiness(&tool),
+                tool: name.clone(),
+            });
+            shelf.insert(name, (tool, hit));
+        }
+        Ok(Sought {
+            capability: query.capability.clone(),
+            candidates,
+        })
+    }
+
+    async fn looked(
+        &self,
+        caller: &Caller,
+        query: &Query,
+        strategy: Strategy,
+        most: usize,
+    ) -> Result<(Strategy, Vec<Hit>), Refusal> {
+        let wanted = Wanted {
+            query: query.text.clone(),
+            strategy,
+            filter: Filter::default(),
+            status: Status::Connected,
+            view: caller.view.clone(),
+            most,
+        };
+        let found = self.finder.search(&caller.identity(), wanted).await?;
+        Ok((found.strategy, found.hits))
+    }
+
+    fn readiness(&self, tool: &Tool) -> Readiness {
+        let (server, words) = (&tool.server, &tool.duties.permissions);
+        match self.permissions.lacks(server, words) {
+            None => Readiness::Ready,
+            Some(lacking) if lacking.denied => Readiness::Lacks,
+            Some(_) => Readiness::Waits,
+        }
+    }
+
+    /// What waits for a person; one who has let it lapse is asked again.
+    fn pending(&self, caller: &Caller, tool: &Tool) -> Pending {
+        let lacking = self.permissions.may(&tool.server, &tool.duties.permissions);
+        let missing = lacking.err().map(|lacking| lacking.permissions);
+        let missing = missing.unwrap_or_default();
+        Pending {
+            name: name_of(&caller.view, tool),
+            server_id: tool.server.to_string(),
+            permissions: missing.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What a session holds of tools, and asking for tools that are missing (MGP §16.6, §16.7, §16.8).
+
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
+use serde_json::{Value, json};
+
+use crate::audit::events;
+use crate::made::{NEWEST, operator};
+use crate::permissions::{id, question};
+
+const REQUEST: &str = "mgp_tools_request";
+const SESSION: &str = "mgp_tools_session";
+const EVICT: &str = "mgp_tools_session_evict";
+
+fn tool(name: &str, description: &str) -> Value {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
+}
+
+fn tools() -> Vec<Value> {
+    vec![
+        tool("parchment_read", "Reads a parchment"),
+        tool("parchment_copy", "Copies a parchment"),
+        tool("seal_break", "Breaks a seal"),
+        tool("ink_mix", "Mixes ink"),
+    ]
+}
+
+/// A server of these tools, and nobody who is asked before a call.
+async fn kernel_of(tools: &[Value], server: &str, discovery: &str) -> Kernel {
+    let flags: Vec<String> = tools.iter().map(|tool| format!("--tool={tool}")).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let archive = Program::fixture(&flags).entry("archive") + server;
+    let off = "[confirmation]\nenabled = false\n[discovery]\nembedding = \"off\"\n";
+    let kernel = Kernel::start(&format!("{archive}{off}{discovery}")).await;
+    kernel.connected(&["archive"]).await;
+    let find = ["tools", "find", "ink", "--strategy", "keyword"];
+    wait_until("it can be found", DEADLINE, async || {
+        kernel.mgp_json(&find).await["tools"]
+            .to_string()
+            .contains("ink_mix")
+    })
+    .await;
+    kernel
+}
+
+const TRUSTED: &str = "[servers.mgp]\ntrust_level = \"trusted\"\n";
+const PINNED: &str = "exposure = \"pinned\"\npinned = [\"archive/ink_mix\"]\n";
+
+async fn kernel() -> Kernel {
+    kernel_of(&tools(), TRUSTED, PINNED).await
+}
+
+async fn agent(kernel: &Kernel) -> Agent {
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    agent
+}
+
+async fn own(agent: &mut Agent, tool: &str, arguments: Value) -> Value {
+    agent.call(tool, arguments).await.result()["structuredContent"].take()
+}
+
+async fn held(agent: &mut Agent) -> Value {
+    own(agent, SESSION, json!({})).await
+}
+
+async fn requested(agent: &mut Agent, capabilities: &[&str]) -> Value {
+    let needs = json!({"requirements": {"capabilities": capabilities}});
+    own(agent, REQUEST, needs).await
+}
+
+async fn listed(agent: &mut Agent) -> Vec<String> {
+    let list = agent.request("tools/list", json!({})).await.result();
+    let tools = list["tools"].as_array().unwrap().iter();
+    tools
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// MGP-233, MGP-257, MGP-258, MGP-259, MGP-260, MGP-263: what was called is held until the session ends,
+/// and stands in its own list; what was only found is not.
+#[tokio::test]
+async fn a_session_holds_what_it_called() {
+    let kernel = kernel().await;
+    let mut one = agent(&kernel).await;
+    let mut other = agent(&kernel).await;
+    let first = held(&mut one).await;
+    assert_eq!(first["pinned"], json!(["archive__ink_mix"]));
+    assert_eq!(first["cached"], json!([]));
+    assert_eq!(first["max_tokens"], 8000);
+    let parts = json!({"max_tokens": 8000, "pinned_reserve": 2000, "discovery_reserve": 3000, "cache_limit": 3000});
+    assert_eq!(first["tool_context_budget"], parts);
+    let found = json!({"query": "seal", "strategy": "keyword"});
+    let found = own(&mut one, "mgp_tools_discover", found).await;
+    assert!(found.to_string().contains("archive__seal_break"));
+    for name in [
+        "archive__parchment_read",
+        "archive:parchment_copy",
+        "archive__ink_mix",
+    ] {
+        one.call(name, json!({})).await.result();
+    }
+    let after = held(&mut one).await;
+    let cached = json!(["archive__parchment_copy", "archive__parchment_read"]);
+    assert_eq!(after["cached"], cached);
+    assert!(after["total_tokens"].as_u64() > first["total_tokens"].as_u64());
+    let list = listed(&mut one).await;
+    assert!(
+        list.contains(&"archive__parchment_copy".to_owned()),
+        "{list:?}"
+    );
+    assert!(
+        !list.contains(&"archive__seal_break".to_owned()),
+        "{list:?}"
+    );
+    assert_eq!(held(&mut other).await["cached"], json!([]));
+    assert!(
+        !listed(&mut other)
+            .await
+            .contains(&"archive__parchment_copy".to_owned())
+    );
+    let mut again = agent(&kernel).await;
+    assert_eq!(held(&mut again).await["cached"], json!([]));
+}
+
+/// MGP-261, MGP-262, MGP-266: what is cached goes when its agent lets go of it, what is pinned stays; a
+/// tool that is denied from now on is held no longer.
+#[tokio::test]
+async fn what_is_let_go_is_gone_and_what_is_pinned_stays() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
+    for name in [
+        "archive__parchment_read",
+        "archive__parchment_copy",
+        "archive__seal_break",
+    ] {
+        agent.call(name, json!({})).await.result();
+    }
+    let go = json!({"tools": ["archive:seal_break", "archive__ink_mix", "nothing"], "reason": "no_longer_needed"});
+    let gone = own(&mut agent, EVICT, go).await;
+    assert_eq!(gone["evicted"], json!(["archive:seal_break"]));
+    assert_eq!(gone["pinned"], json!(["archive__ink_mix"]));
+    assert_eq!(gone["not_cached"], json!(["nothing"]));
+    let now = held(&mut agent).await;
+    assert_eq!(now["pinned"], json!(["archive__ink_mix"]));
+    let cached = json!(["archive__parchment_copy", "archive__parchment_read"]);
+    assert_eq!(now["cached"], cached);
+    assert_eq!(now["total_tokens"], gone["total_tokens"]);
+    let denied = [
+        "grant",
+        "agent.anonymous",
+        "archive/parchment_copy",
+        "--deny",
+    ];
+    kernel.mgp_json(&denied).await;
+    let now = held(&mut agent).await;
+    assert_eq!(now["cached"], json!(["archive__parchment_read"]));
+}
+
+/// MGP-248, MGP-249, MGP-250, MGP-251, MGP-252, MGP-256: what is asked for comes with its whole schema and
+/// is held; what nothing does is named; the record of it has the trace of the task.
+#[tokio::test]
+async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel).await;
+    let all = json!({
+        "reason": "capability_gap", "context": "A letter came", "task_trace_id": "task-of-the-letter",
+        "requirements": {"capabilities": ["seal_break", "parchment_read"], "preferred_risk_level": "dangerous"}
+    });
+    let all = own(&mut agent, REQUEST, all).await;
+    assert_eq!(all["status"], "fulfilled", "{all:#}");
+    let loaded = all["tools_loaded"].as_array().unwrap();
+    assert_eq!(loaded.len(), 2);
+    assert_eq!(loaded[0]["name"], "archive__seal_break");
+    assert_eq!(loaded[0]["inputSchema"], json!({"type": "object"}));
+    assert_eq!(all["session_tools_count"], 3);
+    assert!(all["context_tokens_added"].as_u64().unwrap() >= 200);
+    let now = held(&mut agent).await;
+    assert_eq!(now["cached"].as_array().unwrap().len(), 2);
+    let some = requested(&mut agent, &["ink_mix", "xylophone quux"]).await;
+    assert_eq!(some["status"], "partial", "{some:#}");
+    assert_eq!(some["tools_unavailable"], json!(["xylophone quux"]));
+    let none = requested(&mut agent, &["xylophone quux"]).await;
+    assert_eq!(none["status"], "unavailable", "{none:#}");
+    assert_eq!(none["tools_loaded"], json!([]));
+    let nothing = agent
+        .call(REQUEST, json!({"requirements": {"capabilities": []}}))
+        .await;
+    assert_eq!(nothing.code(), -32602);
+    let mut owner = operator(&kernel).await;
+    let method =
+        json!({"requirements": {"capabilities": ["seal_break"]}, "task_trace_id": "of-the-owner"});
+    let method = owner.request("mgp/tools/request", method).await.result();
+    assert_eq!(method["status"], "fulfilled");
+    let written = events(&kernel).await;
+    for trace in ["task-of-the-letter", "of-the-owner"] {
+        let it = |e: &&Value| e["trace_id"] == trace && e["target"]["tool_name"] == REQUEST;
+        assert_eq!(written.iter().filter(it).count(), 1, "{trace}");
+    }
+}
+
+/// MGP-264, MGP-265, MGP-266: above the limit the tool that was not used for longest goes first; what is
+/// pinned does not.
+#[tokio::test]
+async fn above_the_limit_the_oldest_goes() {
+    // A short tool costs 100 tokens and its schema: two of them fit.
+    let budget = "[discovery.budget]\nmax_tokens = 700\npinned_reserve = 200\ndiscovery_reserve = 250\ncache_limit = 250\n";
+    let kernel = kernel_of(&tools(), TRUSTED, &format!("{PINNED}{budget}")).await;
+    let mut agent = agent(&kernel).await;
+    for name in [
+        "parchment_read",
+        "parchment_copy",
+        "parchment_read",
+        "seal_break",
+    ] {
+        agent
+            .call(&format!("archive__{name}"), json!({}))
+            .await
+            .result();
+    }
+    let now = held(&mut agent).await;
+    let cached = json!(["archive__seal_break", "archive__parchment_read"]);
+    assert_eq!(now["cached"], cached, "{now:#}");
+    assert_eq!(now["pinned"], json!(["archive__ink_mix"]));
+    assert_eq!(now["max_tokens"], 700);
+    assert!(now["total_tokens"].as_u64().unwrap() <= 700);
+    let found = json!({"query": "parchment seal ink", "strategy": "keyword", "max_results": 4});
+    let found = own(&mut agent, "mgp_tools_discover", found).await;
+    assert_eq!(found["tools"].as_array().unwrap().len(), 2, "{found:#}");
+    assert!(found["left_out"].as_u64().unwrap() >= 1);
+}
+
+/// MGP-267: what a session holds stays within its limit whatever is called and asked at once.
+#[tokio::test]
+async fn a_session_keeps_its_limit_under_parallel_use() {
+    let mut tools = tools();
+    tools.extend((0..40).map(|n| tool(&format!("page_{n}"), "A page")));
+    let kernel = kernel_of(&tools, TRUSTED, PINNED).await;
+    let mut agent = agent(&kernel).await;
+    let mut waiting = Vec::new();
+    for round in 0..3 {
+        for n in 0..40 {
+            let name = format!("archive__page_{}", (n * 7 + round) % 40);
+            let call = json!({"name": name, "arguments": {}});
+            waiting.push(agent.start("tools/call", call).await);
+            if n % 4 == 0 {
+                let call = json!({"name": SESSION, "arguments": {}});
+                waiting.push(agent.start("tools/call", call).await);
+            }
+        }
+    }
+    let mut told = 0;
+    for id in waiting {
+        let answer = agent.answer_to(&id).await.result();
+        if let Some(total) = answer["structuredContent"]["total_tokens"].as_u64() {
+            assert!(total <= 8000, "{answer:#}");
+            told += 1;
+        }
+    }
+    assert_eq!(told, 30);
+    let now = held(&mut agent).await;
+    let cached = now["cached"].as_array().unwrap();
+    assert!(cached.len() > 10 && cached.len() < 40, "{now:#}");
+}
+
+/// MGP-253: a tool whose server waits for a permission is told of, and loaded once a person has allowed it.
+#[tokio::test]
+async fn a_tool_that_waits_for_a_person_is_told_of() {
+    let mut tools = tools();
+    let mut waits = tool("vault_open", "Opens the vault");
+    waits["security"] = json!({"risk_level": "safe", "permissions_required": ["shell.execute"]});
+    tools.push(waits);
+    let kernel = kernel_of(&tools, TRUSTED, PINNED).await;
+    let mut agent = agent(&kernel).await;
+    let asked = question(&kernel).await;
+    let waits = requested(&mut agent, &["vault"]).await;
+    assert_eq!(waits["status"], "pending_approval", "{waits:#}");
+    assert_eq!(waits["tools_loaded"], json!([]));
+    let pending = &waits["tools_pending"][0];
+    assert_eq!(pending["name"], "archive__vault_open");
+    assert_eq!(pending["permissions"], json!(["shell.execute"]));
+    assert_eq!(held(&mut agent).await["cached"], json!([]));
+    kernel.mgp(&["approve", &id(&asked)]).await;
+    wait_until("it is loaded", DEADLINE, async || {
+        requested(&mut agent, &["vault"]).await["status"] == "fulfilled"
+    })
+    .await;
+    let now = held(&mut agent).await;
+    assert_eq!(now["cached"], json!(["archive__vault_open"]));
+}
+
+/// MGP-233, MGP-235, MGP-257: an agent with a word of its own is shown what that says; by itself only a
+/// long list is cut; the kinds of tools stand where the tools do not.
+#[tokio::test]
+async fn each_agent_is_shown_what_is_set_for_it() {
+    let own =
+        "exposure = \"auto\"\n[discovery.agents.\"agent.anonymous\"]\nexposure = \"categories\"\n";
+    let kernel = kernel_of(&tools(), TRUSTED, own).await;
+    let mut one = agent(&kernel).await;
+    let list = one.request("tools/list", json!({})).await.result();
+    let described = list["tools"][0]["description"].as_str().unwrap();
+    assert_eq!(listed(&mut one).await.len(), 3);
+    assert!(described.contains("archive ("), "{described}");
+    drop(one);
+    let kernel = kernel_of(&tools(), TRUSTED, "exposure = \"auto\"\n").await;
+    let mut all = agent(&kernel).await;
+    let many = listed(&mut all).await;
+    assert!(
+        many.len() <= 5 && many.contains(&SESSION.to_owned()),
+        "{many:?}"
+    );
+}
+
+/// MGP-258: a client that has read its list hears when its session makes it another one.
+#[tokio::test]
+async fn a_client_hears_that_its_list_changed() {
+    let kernel = kernel().await;
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    listed(&mut agent).await;
+    agent.call("archive__seal_break", json!({})).await.result();
+    agent.hears("notifications/tools/list_changed").await;
+    assert!(
+        listed(&mut agent)
+            .await
+            .contains(&"archive__seal_break".to_owned())
+    );
+}
