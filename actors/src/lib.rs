@@ -32,6 +32,7 @@ pub mod pass;
 pub mod permissions;
 pub mod pins;
 pub mod question;
+pub mod registrar;
 pub mod relay;
 pub mod request;
 pub mod roster;

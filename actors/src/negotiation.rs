@@ -7,13 +7,14 @@ use mgp_protocol::mgp::negotiation::{self, Active, Features, Negotiated, PLAIN};
 use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
-/// Streams, callbacks, events, discovery and tool search are held back until the kernel has them.
+/// Streams, callbacks, events and tool search are held back until the kernel has them.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)
     .and(Features::AUDIT)
     .and(Features::CODE_SAFETY)
     .and(Features::LIFECYCLE)
+    .and(Features::DISCOVERY)
     .and(Features::ERROR_HANDLING);
 
 /// What is said with a client that declares these capabilities. One that declares what cannot be

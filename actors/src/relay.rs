@@ -18,6 +18,7 @@ mod lists;
 mod own;
 mod permits;
 mod rates;
+mod registering;
 mod requesting;
 mod retrying;
 pub(crate) mod rounds;
@@ -52,6 +53,7 @@ use crate::finder::FinderHandle;
 use crate::link::Link;
 use crate::permissions::PermissionsHandle;
 use crate::pins::PinsHandle;
+use crate::registrar::Registrar;
 use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerTable;
 use crate::subscriptions::SubscriptionsHandle;
@@ -72,6 +74,8 @@ pub struct Relay {
     pub approvals: ApprovalsHandle,
     /// Who may call what.
     pub access: AccessHandle,
+    /// Servers that come and go while the kernel runs.
+    pub registrar: Arc<Registrar>,
     /// What servers may do.
     pub permissions: PermissionsHandle,
     /// What tools were when they were approved.

@@ -63,7 +63,9 @@ impl Sandboxes {
     #[must_use]
     pub fn own_folder(&self, server: &ServerId) -> PathBuf {
         // An id may be two dots.
-        self.folder.join(format!("of-{server}"))
+        let own = self.folder.join(format!("of-{server}"));
+        // Its working folder is another one than the kernel's.
+        std::path::absolute(&own).unwrap_or(own)
     }
 
     /// Prepares a start of a server with these permissions.

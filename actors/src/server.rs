@@ -500,6 +500,7 @@ impl ServerActor {
             pid: state.current.as_ref().map(Incarnation::process),
             rejected: state.notes.clone(),
             trust: state.spec.mgp.trust_level,
+            declared: Arc::new(state.spec.mgp.clone()),
             waiting: false,
         }
     }

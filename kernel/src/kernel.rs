@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use mgp_actors::access::Books;
 use mgp_actors::audit::{AuditHandle, Folder};
+use mgp_actors::registrar::Book;
 use mgp_actors::tasks::Record;
 use mgp_engine::grants::Operation;
 use mgp_engine::roster::Roster;
@@ -50,6 +51,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         roster: hold::roster(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
         audit: auditing::open(&options)?,
+        registered: hold::registered(&options.data_dir)?,
         unaudited: Vec::new(),
     };
     if kept.audit.is_on() {
@@ -109,6 +111,7 @@ struct Kept {
     roster: Roster,
     books: Books,
     audit: AuditHandle,
+    registered: Book,
     /// Decisions that are not in the audit log.
     unaudited: Vec<Operation>,
 }

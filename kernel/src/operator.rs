@@ -19,6 +19,7 @@ use mgp_actors::exchange::Class;
 use mgp_actors::finder::FinderHandle;
 use mgp_actors::mailbox::{Kind, Reply};
 use mgp_actors::permissions::PermissionsHandle;
+use mgp_actors::registrar::Registrar;
 use mgp_actors::request::{Outcome, Request};
 use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
@@ -61,6 +62,8 @@ pub struct Operator {
     pub permissions: PermissionsHandle,
     /// The index of all tools.
     pub finder: FinderHandle,
+    /// Servers that were registered.
+    pub registrar: Arc<Registrar>,
     /// The supervision tree.
     pub tree: TreeHandle,
     /// Where the kernel keeps what lasts.
@@ -141,8 +144,14 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn list(&self) -> Outcome {
-        json(&json!({ "servers": self.reports() }))
+    pub async fn list(&self) -> Outcome {
+        let mut servers = self.reports();
+        let book = self.registrar.book.lock().await;
+        for server in &mut servers {
+            let record = book.servers.get(&ServerId::new(server.id.clone()));
+            server.registered_by = record.map(|record| record.created_by.clone());
+        }
+        json(&json!({ "servers": servers }))
     }
 
     /// `mgp/servers/start`: answered when the server is connected or has failed.

@@ -17,6 +17,8 @@ use crate::pulse::Pulse;
 
 /// Prefix of the methods about who may do what, which agents may ask some of.
 const ACCESS: &str = "mgp/access/";
+/// Prefix of the methods that find, register and take out servers.
+const DISCOVERY: &str = "mgp/discovery/";
 /// Prefix of the methods that find tools.
 const TOOLS: &str = "mgp/tools/";
 
@@ -48,6 +50,9 @@ impl Routes for Table {
         let relay = self.relay.clone();
         if request.method.starts_with(ACCESS) {
             return Box::pin(async move { relay.administer(&request).await });
+        }
+        if request.method.starts_with(DISCOVERY) {
+            return Box::pin(async move { relay.discovery(&request).await });
         }
         if request.method.starts_with(TOOLS) {
             return Box::pin(async move { relay.find(&request).await });
@@ -132,6 +137,7 @@ impl Routes for Table {
 
     fn farewell(&self, agent: &Agent) {
         self.relay.subscriptions.leave(agent.connection);
+        self.relay.registrar.ended(agent.connection);
         if let Some(caller) = agent.caller() {
             self.relay.roots_changed(caller);
         }
@@ -166,7 +172,7 @@ impl Table {
             "mgp/agents/remove" => Box::pin(async move { operator.remove_agent(&request).await }),
             "mgp/agents/token" => Box::pin(async move { operator.agent_token(&request).await }),
             "mgp/index/search" => Box::pin(async move { operator.search(&request).await }),
-            "mgp/servers/list" => ready(operator.list()),
+            "mgp/servers/list" => Box::pin(async move { operator.list().await }),
             "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),

@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_actors::access::AccessHandle;
 use mgp_actors::audit::AuditHandle;
@@ -28,6 +29,8 @@ use mgp_actors::guard::GuardHandle;
 use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
+use mgp_actors::registrar::Ground;
+use mgp_actors::request::Answering;
 use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::subscriptions::SubscriptionsHandle;
 use mgp_engine::access::Defaults;
@@ -38,6 +41,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{BrokenServer, Loaded};
@@ -45,6 +49,9 @@ use crate::source::Source;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
+/// How often, and at which distance, it is looked whether a server is gone from the lists.
+const UNLISTED: usize = 100;
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The way to the tree.
 #[derive(Debug, Clone)]
@@ -69,11 +76,32 @@ impl TreeHandle {
     }
 }
 
+impl Ground for TreeHandle {
+    fn plant(&self, spec: ServerSpec) -> Answering<bool> {
+        let tree = self.0.clone();
+        let ask = async move {
+            tree.ask(|reply| TreeMsg::Plant(Box::new(spec), reply))
+                .await
+        };
+        Box::pin(async move { ask.await.unwrap_or(false) })
+    }
+
+    fn uproot(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>> {
+        let tree = self.0.clone();
+        let ask = async move { tree.ask(|reply| TreeMsg::Uproot(id, reply)).await };
+        Box::pin(async move { ask.await.ok().flatten() })
+    }
+}
+
 /// What the tree is told and asked.
 #[derive(Debug)]
 pub enum TreeMsg {
     /// Read the configuration again.
     Reload(Reply<Vec<String>>),
+    /// Supervise a server that was registered; false when there is one of that name.
+    Plant(Box<ServerSpec>, Reply<bool>),
+    /// Take a registered server out; what is answered resolves when it has stopped.
+    Uproot(ServerId, Reply<Option<oneshot::Receiver<()>>>),
     /// The kernel ends.
     StopServers(Reply<Vec<tokio::sync::oneshot::Receiver<()>>>),
 }
@@ -120,6 +148,9 @@ pub struct TreeActor {
 #[derive(Debug)]
 pub struct TreeState {
     specs: BTreeMap<ServerId, ServerSpec>,
+    /// Those that were registered, beside those of the files.
+    registered: BTreeMap<ServerId, ServerSpec>,
+    policy: DefaultPolicy,
     supervisors: HashMap<ActorId, ServerId>,
     stopping: bool,
 }
@@ -133,6 +164,17 @@ impl TreeActor {
         let first = plan(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
+    }
+}
+
+/// Resolves when nobody is shown anything of this server any more, or after a second: another one may
+/// have its name by then.
+async fn unlisted(catalog: &CatalogHandle, id: &ServerId) {
+    for _ in 0..UNLISTED {
+        if catalog.shown().catalog.counts(id).is_none() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -177,6 +219,8 @@ impl Actor for TreeActor {
         }
         let mut state = TreeState {
             specs: BTreeMap::new(),
+            registered: BTreeMap::new(),
+            policy: first.2,
             supervisors: HashMap::new(),
             stopping: false,
         };
@@ -192,6 +236,8 @@ impl Actor for TreeActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
+            TreeMsg::Plant(spec, reply) => reply.send(self.plant(&myself, state, *spec).await),
+            TreeMsg::Uproot(id, reply) => reply.send(self.uproot(state, &id).await),
             TreeMsg::StopServers(reply) => {
                 state.stopping = true;
                 reply.send(self.stop_servers(state));
@@ -264,7 +310,14 @@ impl TreeActor {
         let (good, bad, policy) = plan;
         let old: Vec<_> = state.specs.values().cloned().collect();
         let kept = old.iter().filter(|s| bad.iter().any(|(id, _)| *id == s.id));
-        let new: Vec<_> = good.into_iter().chain(kept.cloned()).collect();
+        let mut new: Vec<_> = good.into_iter().chain(kept.cloned()).collect();
+        // The files are the operator's: a name of theirs is theirs.
+        let others = state.registered.values();
+        let others: Vec<_> = others
+            .filter(|o| new.iter().all(|s| s.id != o.id))
+            .collect();
+        new.extend(others.into_iter().cloned());
+        state.policy = policy;
         // Before any of them has a tool.
         if let Err(error) = self.access.set_defaults(defaults(policy, &new)).await {
             tracing::error!(%error, "the configuration is not taken up");
@@ -272,7 +325,7 @@ impl TreeActor {
         }
         let diff = Reload::between(&old, &new);
         for id in &diff.removed {
-            self.remove(state, id).await;
+            let _ending = self.remove(state, id).await;
         }
         for (id, why) in bad {
             if !state.specs.contains_key(&id) {
@@ -336,23 +389,57 @@ impl TreeActor {
         }
     }
 
-    async fn remove(&self, state: &mut TreeState, id: &ServerId) {
+    /// Takes a server out; what is answered resolves when it has stopped.
+    async fn remove(&self, state: &mut TreeState, id: &ServerId) -> Option<oneshot::Receiver<()>> {
         state.specs.remove(id);
-        let Some(handle) = self.servers.load().get(id).cloned() else {
-            return;
-        };
+        let handle = self.servers.load().get(id).cloned()?;
         self.servers.update(|servers| {
             let mut servers = servers.clone();
             servers.remove(id);
             servers
         });
+        let (gone, told) = oneshot::channel();
+        let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
             let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);
+                unlisted(&catalog, &id).await;
+                let _ = gone.send(());
             });
+        }
+        Some(told)
+    }
+
+    async fn plant(
+        &self,
+        me: &ActorRef<Letter<TreeMsg>>,
+        state: &mut TreeState,
+        spec: ServerSpec,
+    ) -> bool {
+        let taken = state.specs.contains_key(&spec.id) || self.source.ids().contains(&spec.id);
+        state.registered.insert(spec.id.clone(), spec.clone());
+        if taken || state.stopping {
+            return false;
+        }
+        let all: Vec<_> = state.specs.values().chain([&spec]).cloned().collect();
+        // Before it has a tool.
+        if let Err(error) = self.access.set_defaults(defaults(state.policy, &all)).await {
+            tracing::error!(%error, "a registered server is not started");
+            return false;
+        }
+        self.add(me, state, spec).await;
+        true
+    }
+
+    async fn uproot(&self, state: &mut TreeState, id: &ServerId) -> Option<oneshot::Receiver<()>> {
+        let spec = state.registered.remove(id)?;
+        // A server of the files may have taken its name.
+        match state.specs.get(id) {
+            Some(running) if *running == spec => self.remove(state, id).await,
+            Some(_) | None => None,
         }
     }
 

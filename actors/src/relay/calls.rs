@@ -88,6 +88,10 @@ impl Relay {
             let answer = self.administer_by_tool(request, method, call.arguments);
             return Box::pin(answer).await;
         }
+        if let Some(tool) = self.registering(&request.caller, &name) {
+            let answer = self.discovery_by_tool(request, tool, call.arguments);
+            return Box::pin(answer).await;
+        }
         let route = {
             let shown = self.shown.load();
             shown

@@ -124,7 +124,6 @@ impl Relay {
         exposure: Exposure,
         security: bool,
     ) -> Bytes {
-        const OPEN: &[u8] = br#"{"tools":["#;
         let described = |tool: &MetaTool| match (tool, exposure) {
             (MetaTool::Discover, Exposure::Categories) => {
                 let kinds = self.finder.kinds(&caller.identity(), &caller.view);
@@ -133,15 +132,21 @@ impl Relay {
             _ => tool.definition(security),
         };
         let own: Vec<String> = exposure.meta().iter().map(described).collect();
-        let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(OPEN)) else {
-            return page;
-        };
-        let comma: &[u8] = match servers.starts_with(b"]") {
-            true => b"",
-            false => b",",
-        };
-        [OPEN, own.join(",").as_bytes(), comma, servers]
-            .concat()
-            .into()
+        before(page, &own)
     }
+}
+
+/// The first page of a list of tools, with these before it.
+pub(super) fn before(page: Bytes, own: &[String]) -> Bytes {
+    const OPEN: &[u8] = br#"{"tools":["#;
+    let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(OPEN)) else {
+        return page;
+    };
+    let comma: &[u8] = match servers.starts_with(b"]") {
+        true => b"",
+        false => b",",
+    };
+    [OPEN, own.join(",").as_bytes(), comma, servers]
+        .concat()
+        .into()
 }

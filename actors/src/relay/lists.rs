@@ -10,9 +10,11 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mcp::meta::SERVER_INFO;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
+use super::exposing::before;
 use super::own::with_own;
 use crate::catalog::Shown;
 use crate::link::List;
@@ -37,6 +39,14 @@ impl Relay {
             .page(&shown, &request.caller, kind, cursor)
             .map_err(|_| Refusal::BadCursor)?;
         let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
+        let page = match kind {
+            Kind::Tools if listing.cursor.is_none() => {
+                let security = request.caller.mgp.features();
+                let security = security.contains(Features::TOOL_SECURITY);
+                before(page, &self.registering_tools(&request.caller, security))
+            }
+            Kind::Tools | Kind::Prompts | Kind::Resources | Kind::Templates => page,
+        };
         match version.era() {
             Era::Legacy => Ok(page),
             Era::Modern => Ok(self.complete_page(&page, self.freshness(&shown, view, kind))),

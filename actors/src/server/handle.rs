@@ -9,7 +9,7 @@ use mgp_engine::catalog::Counts;
 use mgp_engine::lifecycle::State;
 use mgp_engine::moment::Moment;
 use mgp_engine::risk;
-use mgp_engine::spec::TrustLevel;
+use mgp_engine::spec::{MgpDeclaration, TrustLevel};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
@@ -80,6 +80,8 @@ pub struct Status {
     pub rejected: Vec<String>,
     /// Trust given by the operator.
     pub trust: TrustLevel,
+    /// What it is configured to speak and to need.
+    pub declared: Arc<MgpDeclaration>,
     /// It waits for the operator, and nobody waits for it meanwhile.
     pub waiting: bool,
 }
@@ -97,6 +99,7 @@ impl ServerHandle {
             pid: None,
             rejected: Vec::new(),
             trust: TrustLevel::default(),
+            declared: Arc::default(),
             waiting: false,
         };
         Arc::new(Self {
@@ -275,6 +278,7 @@ impl ServerHandle {
             since_ms: ms(moment().since(status.since)),
             next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
             restarts: status.restarts,
+            registered_by: None,
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status
                 .pid

@@ -5,6 +5,9 @@
 //! once; what is permitted or taken back later holds from its next start on.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 
 use mgp_engine::risk;
 use mgp_engine::sandbox::widening;
@@ -22,7 +25,7 @@ pub(super) type Walls = Option<BTreeSet<Standard>>;
 impl Life {
     /// The process to start, in its sandbox where it belongs into one.
     pub(super) async fn confined(&self) -> Result<ChildSpec, End> {
-        let (spec, walls) = (self.child_spec(), self.walls());
+        let (spec, walls) = (self.with_program().await?, self.walls());
         self.stands_in(walls.clone());
         let Some(granted) = walls else {
             self.handle.set_sandbox(None);
@@ -43,6 +46,34 @@ impl Life {
             missing => self.log().note(&format!("its sandbox lacks {missing}")),
         }
         Ok(ready.spec)
+    }
+
+    /// The process to start, its program written anew where that came with its registration: what ran
+    /// before may have changed the file.
+    async fn with_program(&self) -> Result<ChildSpec, End> {
+        let mut spec = self.child_spec();
+        let Some(program) = self.spec.sandbox.program.clone() else {
+            return Ok(spec);
+        };
+        let own = self.connector.sandboxes.own_folder(&spec.id);
+        let file = own.join(&program.file);
+        let at = program.at.min(spec.args.len());
+        spec.args.insert(at, file.display().to_string());
+        let written = tokio::task::spawn_blocking(move || {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&own)?;
+            // What is there may be a link to what is not the server's.
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            fs::File::create_new(&file)?.write_all(program.text.as_bytes())
+        });
+        let written = written.await.map_err(|e| End::Failed(e.to_string()))?;
+        written.map_err(|e| End::Failed(format!("its program cannot be written: {e}")))?;
+        Ok(spec)
     }
 
     /// Now that it was met: whether its process has to be started again in another sandbox.

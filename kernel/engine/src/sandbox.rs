@@ -37,6 +37,20 @@ pub struct Rules {
     /// A person wrote the entry: its working folder and the files its arguments name are its own. An
     /// entry that came from anybody else could name somebody's keys.
     pub vouched: bool,
+    /// Its program, where that came with its registration.
+    pub program: Option<Program>,
+}
+
+/// A program that came with its registration. It is written anew before each start, so that what runs
+/// is what was judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The name of its file in the server's own folder.
+    pub file: String,
+    /// All of it.
+    pub text: String,
+    /// Which of the arguments its path becomes.
+    pub at: usize,
 }
 
 /// Bounds on a sandboxed server.

@@ -37,10 +37,21 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
     match read::<Listed>(&answer)?.servers.as_slice() {
         [] => say("no servers yet: `mgp servers add --help` shows how to add one"),
         servers => {
+            let makers: String = servers.iter().filter_map(maker).collect();
             let walls: String = servers.iter().filter_map(walls).collect();
-            say(format!("{}{walls}", server_table(servers)))
+            say(format!("{}{makers}{walls}", server_table(servers)))
         }
     }
+}
+
+/// Who registered a server that stands in no file.
+fn maker(server: &Server) -> Option<String> {
+    let maker = server.registered_by.as_deref()?;
+    Some(format!(
+        "\n\n{} was registered by {}",
+        plain(&server.id),
+        plain(maker)
+    ))
 }
 
 /// What holds a sandboxed server.

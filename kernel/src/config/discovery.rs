@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
+use mgp_actors::registrar::Licence;
 use mgp_actors::relay::Showing;
 use mgp_engine::env::resolve_secret;
 use mgp_engine::exposure::Exposure;
@@ -39,6 +40,8 @@ pub struct Discovery {
     pub agents: BTreeMap<AgentId, Showing>,
     /// What definitions of tools may cost in a session.
     pub budget: Budget,
+    /// Which agents may register servers, and how many.
+    pub licence: Licence,
 }
 
 impl Default for Discovery {
@@ -46,6 +49,10 @@ impl Default for Discovery {
         Self {
             builtin: true,
             provider: None,
+            licence: Licence {
+                agents: BTreeSet::new(),
+                most: 8,
+            },
             general: Showing {
                 exposure: Some(Exposure::All),
                 pinned: BTreeSet::new(),
@@ -100,6 +107,12 @@ impl Discovery {
                 }
             }
         });
+        let mut agents = Vec::new();
+        section.strings("may_register", &mut agents);
+        self.licence
+            .agents
+            .extend(agents.into_iter().map(AgentId::new));
+        section.count("registered_max", 1..=256, &mut self.licence.most);
         self.budget = read_budget(section.inner("budget", "discovery.budget"));
         let provider = section.inner("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env) {

@@ -17,6 +17,7 @@ use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
+use mgp_actors::registrar::{Background, Registrar};
 use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
@@ -38,7 +39,7 @@ use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
 use ractor::{Actor, ActorCell, SpawnErr};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
 use super::{DRAIN, Kept, hold};
@@ -69,11 +70,11 @@ pub(super) async fn grow(
     closing: &CancellationToken,
 ) -> Result<Grown, SpawnErr> {
     let seal = kept.seal.clone();
-    let pillars = Pillars::raise(options, kept).await?;
-    let kernel = &options.loaded.kernel;
     let mark = hold::hex(&hold::random::<16>());
+    let kernel = &options.loaded.kernel;
+    let connector = Arc::new(connector(options, mark.clone(), kernel.health));
+    let pillars = Pillars::raise(options, kept, &connector).await?;
     let guard = guard(&mark).await?;
-    let connector = Arc::new(connector(options, mark, kernel.health));
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts: pillars.server_parts(&guard.0, &connector),
@@ -84,6 +85,8 @@ pub(super) async fn grow(
         pillars: [pillars.cells.clone(), vec![guard.1]].concat(),
     };
     let tree = tree.grow(&options.loaded).await?;
+    let _ = pillars.registrar.ground.set(Arc::new(tree.clone()));
+    pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
     let pulse = pulse(&pillars.servers, &pillars.directory, connector, closing);
     let relay = pillars.relay(kernel, closing);
@@ -120,11 +123,16 @@ struct Pillars {
     belongings: Arc<Belongings>,
     roster: RosterHandle,
     finder: FinderHandle,
+    registrar: Arc<Registrar>,
     cells: Vec<ActorCell>,
 }
 
 impl Pillars {
-    async fn raise(options: &UpOptions, kept: Kept) -> Result<Self, SpawnErr> {
+    async fn raise(
+        options: &UpOptions,
+        kept: Kept,
+        connector: &Arc<Connector>,
+    ) -> Result<Self, SpawnErr> {
         let kernel = &options.loaded.kernel;
         let table = table(kernel, &kept.books);
         let directory = Arc::new(Directory::new(table.clone()));
@@ -170,7 +178,19 @@ impl Pillars {
         let approvals = ApprovalsHandle::new(subscriptions.clone());
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
+        let registrar = Arc::new(Registrar {
+            licence: kernel.discovery.licence.clone(),
+            background: background(kernel),
+            book: Mutex::new(kept.registered),
+            servers: servers.clone(),
+            connector: connector.clone(),
+            access: access.clone(),
+            approvals: approvals.clone(),
+            audit: audit.clone(),
+            ground: OnceLock::new(),
+        });
         Ok(Self {
+            registrar,
             permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
             pins: PinsHandle::new(folder, approvals.clone(), audit.clone(), servers.clone()),
             catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
@@ -217,6 +237,7 @@ impl Pillars {
             approvals: self.approvals.clone(),
             permissions: self.permissions.clone(),
             finder: self.finder.clone(),
+            registrar: self.registrar.clone(),
             tree: tree.clone(),
             data_dir: options.data_dir.clone(),
             source: source.clone(),
@@ -244,6 +265,7 @@ impl Pillars {
             audit: self.audit.clone(),
             closing: closing.clone(),
             finder: self.finder.clone(),
+            registrar: self.registrar.clone(),
             exposing: Exposing {
                 general: kernel.discovery.general.clone(),
                 agents: kernel.discovery.agents.clone(),
@@ -252,6 +274,16 @@ impl Pillars {
             },
             version: env!("CARGO_PKG_VERSION").into(),
         })
+    }
+}
+
+/// What registered servers are started with.
+fn background(kernel: &KernelConfig) -> Background {
+    Background {
+        limits: kernel.limits.clone(),
+        tools: kernel.tools.clone(),
+        permissions: kernel.permissions.clone(),
+        sandbox: kernel.sandbox.clone(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fs4::fs_std::FileExt;
 use mgp_actors::access::Books;
+use mgp_actors::registrar::Book;
 use mgp_actors::roster;
 use mgp_actors::tasks::{self, Record};
 use mgp_engine::node_key::NodeKey;
@@ -120,6 +121,14 @@ pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
         tracing::warn!("{cut}");
     }
     Ok(books)
+}
+
+/// The servers that were registered while a kernel ran.
+///
+/// # Errors
+/// In words, why it cannot be read, or what is wrong with it and what to do.
+pub(super) fn registered(data_dir: &Path) -> Result<Book, String> {
+    Book::open(&data_dir.join("registered.journal"))
 }
 
 /// Where the meanings of tools are kept.

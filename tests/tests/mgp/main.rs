@@ -22,6 +22,7 @@ mod negotiation;
 mod oauth;
 mod permissions;
 mod pins;
+mod registering;
 mod retries;
 mod revokes;
 mod sandbox;

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, received, reported};
 
-/// The extensions of 0.2 that are there; the other four of [`NINE`] are held back until they are.
-const BUILT: [&str; 5] = [
+/// The extensions of 0.2 that are there; the other three of [`NINE`] are held back until they are.
+const BUILT: [&str; 6] = [
     "security",
     "access_control",
     "audit",
     "code_safety",
     "lifecycle",
+    "discovery",
 ];
 
 /// The capabilities the kernel answers a client with.

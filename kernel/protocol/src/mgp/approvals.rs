@@ -57,6 +57,8 @@ pub enum Subject {
     Pins,
     /// A question a server asks of its client.
     Callback,
+    /// A server that an agent registered, and whose code cannot be read before it runs.
+    Registration,
 }
 
 impl Subject {
@@ -68,6 +70,7 @@ impl Subject {
             Self::Confirmation => "confirmation",
             Self::Pins => "pins",
             Self::Callback => "callback",
+            Self::Registration => "registration",
         }
     }
 }

@@ -101,6 +101,12 @@ impl EventType {
     /// A server's own words of what it did; what they say is in the details.
     pub const SERVER_REPORTED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.server_reported"));
+    /// A server was registered while the kernel ran.
+    pub const SERVER_REGISTERED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.server_registered"));
+    /// A server that was registered while the kernel ran was taken out.
+    pub const SERVER_DEREGISTERED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.server_deregistered"));
     /// A new agent and its token.
     pub const AGENT_ADDED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_added"));
     /// An agent has another token; the one before is good for nothing.

@@ -1,12 +1,16 @@
 //! `mgp/discovery/*`: which servers there are, and servers that come and go while the kernel runs
 //! (MGP §15). As methods, and as tools of the kernel under the names of [`super::spells`].
 
+mod tool;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::request;
 use crate::mcp::methods;
+
+pub use self::tool::DiscoveryTool;
 
 methods! {
     "mgp/discovery/list" => List,

@@ -103,6 +103,9 @@ pub struct Server {
     pub next_try_ms: Option<u64>,
     /// Restarts within the window.
     pub restarts: u32,
+    /// Who registered it, when that was while the kernel ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_by: Option<String>,
     /// `stdio`, `http` or `sse`.
     pub transport: String,
     /// Process id of a child.

@@ -1,0 +1,514 @@
+//! Registers servers while the kernel runs, and takes them out again (MGP §15.4, §15.5).
+//! Asked by: the relay. Asks: the tree, the operator, the audit log, access.
+//!
+//! A registration is judged, written down and kept before anything of it is started. One whose code
+//! cannot be read waits for a person first.
+
+mod book;
+mod record;
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_engine::access::{self, Principal};
+use mgp_engine::approvals::{Asker, Question};
+use mgp_engine::code_safety::MAX_CODE_BYTES;
+use mgp_engine::lifecycle::State;
+use mgp_engine::registration::{self, Accepted, Count, Script, Terms, floor, judge_code};
+use mgp_engine::sandbox::Program;
+use mgp_engine::spec::{Reach, ServerSpec, TrustLevel};
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
+use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
+use mgp_protocol::mgp::discovery::{Deregister, Deregistered, Register, Registered};
+use mgp_protocol::mgp::permission::Verdict;
+use mgp_protocol::refusal::Refusal;
+use serde_json::json;
+use tokio::sync::{Mutex, oneshot};
+
+pub use self::book::Book;
+pub use self::record::{Background, Record};
+use crate::access::AccessHandle;
+use crate::approvals::ApprovalsHandle;
+use crate::audit::{AuditHandle, by_agent, by_operator, event};
+use crate::request::{Answering, Caller};
+use crate::server::{Connector, ServerTable};
+use crate::trace::Trace;
+
+/// How long a registration waits for its server to be connected before it is answered without.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How long a deregistration waits for its server to be gone.
+const GONE: Duration = Duration::from_secs(60);
+
+/// Where servers are put under supervision: the tree.
+pub trait Ground: Send + Sync + std::fmt::Debug + 'static {
+    /// Supervises a server; false when there is one of that name already.
+    fn plant(&self, spec: ServerSpec) -> Answering<bool>;
+    /// Takes a server out; what is answered resolves when it has stopped.
+    fn uproot(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
+}
+
+/// Who may register, and how many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Licence {
+    /// These agents may.
+    pub agents: BTreeSet<AgentId>,
+    /// Servers of one of them at once.
+    pub most: usize,
+}
+
+/// Registers servers.
+#[derive(Debug)]
+pub struct Registrar {
+    /// Who may.
+    pub licence: Licence,
+    /// What all of them are started with.
+    pub background: Background,
+    /// The registered ones. Held while one registration is carried out: they are few, and follow one
+    /// another.
+    pub book: Mutex<Book>,
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// Where their folders are.
+    pub connector: Arc<Connector>,
+    /// Who may call what.
+    pub access: AccessHandle,
+    /// Where a person is asked.
+    pub approvals: ApprovalsHandle,
+    /// Where it is written down.
+    pub audit: AuditHandle,
+    /// The tree, once it has grown.
+    pub ground: OnceLock<Arc<dyn Ground>>,
+}
+
+impl Registrar {
+    /// Whether this caller may register at all: its tools are shown to nobody else.
+    #[must_use]
+    pub fn licenses(&self, caller: &Caller) -> bool {
+        caller.operator || self.licence.agents.contains(&caller.agent)
+    }
+
+    /// Starts what earlier lives have registered.
+    pub async fn revive(self: &Arc<Self>) {
+        let records: Vec<Record> = self.book.lock().await.servers.values().cloned().collect();
+        for record in records {
+            self.begin(record).await;
+        }
+    }
+
+    /// `mgp/discovery/register`.
+    ///
+    /// # Errors
+    /// What stands against it; or that it could not be written down, and then it was not done.
+    pub async fn register(
+        self: &Arc<Self>,
+        caller: &Caller,
+        trace: &Trace,
+        ask: Register,
+    ) -> Result<Registered, Refusal> {
+        let who = caller.identity();
+        let mut book = self.book.lock().await;
+        let accepted = match self.judged(&who, &book, &ask) {
+            Ok(accepted) => accepted,
+            Err(refusal) => {
+                drop(book);
+                let forbidden = matches!(refusal, Refusal::Forbidden(_));
+                let result = match forbidden {
+                    true => Ended::Denied,
+                    false => Ended::Blocked,
+                };
+                self.told(&who, trace, &ask, result, &refusal.to_string());
+                return Err(refusal);
+            }
+        };
+        let program = self.program(&accepted).await?;
+        let mut record = Record::of(&accepted, program, ask.justification.clone());
+        record.by_agent = matches!(who, Principal::Agent(_));
+        record.session = session(caller, ask.session_scoped)?;
+        let mut answer = Registered {
+            id: record.id.clone(),
+            status: "preview".into(),
+            trust_level: record.trust.clone(),
+            tools: Vec::new(),
+            pending: pending(&record, &accepted),
+            remarks: accepted.remarks.clone(),
+        };
+        if ask.preview {
+            return Ok(answer);
+        }
+        if !book.has_room() {
+            let told = "too many names of servers were used; the operator has to clear `registered.journal`";
+            return Err(Refusal::Forbidden(told.into()));
+        }
+        let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
+        let written = self.audit.decided(event).await;
+        written.map_err(|error| Refusal::Broken(error.to_string()))?;
+        book.put(record.clone()).await?;
+        self.open_to_its_maker(&record, trace).await;
+        let quarantined = record.quarantine.is_some();
+        self.begin(record).await;
+        // Not before: who takes it out now finds it where it is.
+        drop(book);
+        if quarantined {
+            answer.status = State::Registered.as_str().into();
+            return Ok(answer);
+        }
+        self.settled(&accepted.id, &mut answer).await;
+        Ok(answer)
+    }
+
+    fn judged(&self, who: &Principal, book: &Book, ask: &Register) -> Result<Accepted, Refusal> {
+        let may = match who {
+            Principal::Operator(_) => true,
+            Principal::Agent(agent) => self.licence.agents.contains(agent),
+        };
+        let servers = self.servers.load();
+        let taken: Vec<ServerId> = servers.keys().chain(book.taken()).cloned().collect();
+        let terms = Terms {
+            who,
+            agents_may: !self.licence.agents.is_empty(),
+            may_run_code: may,
+            trust_max: TrustLevel::Sandboxed,
+            taken: &taken,
+            count: Count {
+                now: book.count(who.name()),
+                max: self.licence.most,
+            },
+            roots: &[],
+            code: &floor(),
+        };
+        registration::judge(ask, &terms).map_err(registration::Refused::refusal)
+    }
+
+    /// The code that was judged, so that nothing else is run in its place.
+    async fn program(&self, accepted: &Accepted) -> Result<Option<Program>, Refusal> {
+        let Reach::Stdio { args, .. } = &accepted.reach else {
+            return Ok(None);
+        };
+        match &accepted.script {
+            Script::Unseen(_) => Ok(None),
+            Script::Given { language, text } => Ok(Some(Program {
+                file: file_of(language).into(),
+                text: text.clone(),
+                at: args.len(),
+            })),
+            Script::File { language, path } => {
+                let own = self.connector.sandboxes.own_folder(&accepted.id);
+                let place = own.join(path);
+                let read = tokio::task::spawn_blocking(move || read(&place)).await;
+                let read = read.map_err(|e| Refusal::Broken(e.to_string()))?;
+                let text = read.map_err(|why| {
+                    Refusal::BadParams(format!("{path} cannot be read: {why}; send it as `code`"))
+                })?;
+                judge_code(language, &text, &floor())
+                    .map_err(|rejection| registration::Refused::Code(rejection).refusal())?;
+                let at = args.iter().position(|arg| arg == path);
+                Ok(Some(Program {
+                    file: file_of(language).into(),
+                    text,
+                    at: at.unwrap_or(args.len()),
+                }))
+            }
+        }
+    }
+
+    /// Who made a server may call it; who else may is for the operator to say.
+    async fn open_to_its_maker(&self, record: &Record, trace: &Trace) {
+        if !record.by_agent {
+            return;
+        }
+        let said = json!({
+            "entry_type": EntryType::ServerGrant, "agent_id": record.created_by,
+            "server_id": record.id, "permission": Permission::Allow,
+            "justification": "it registered the server",
+        });
+        let grant: Grant = serde_json::from_value(said).expect("this is a grant");
+        let by = Principal::Operator("kernel".into());
+        let who = by.clone();
+        let granted = self.access.record(by, trace.id.clone(), move |ledger| {
+            let (grants, authority) = (ledger.grants, ledger.authority);
+            let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
+            made.map(|change| vec![change])
+                .map_err(|refused| Refusal::BadParams(refused.to_string()))
+        });
+        if let Err(error) = granted.await {
+            tracing::warn!(server = record.id, %error, "it is not open to the agent that made it");
+        }
+    }
+
+    /// Starts a server, or asks a person first.
+    async fn begin(self: &Arc<Self>, record: Record) {
+        if let Some(why) = record.quarantine.clone() {
+            let me = self.clone();
+            tokio::spawn(async move { me.quarantined(record, &why).await });
+            return;
+        }
+        self.start(&record).await;
+    }
+
+    async fn start(&self, record: &Record) {
+        if let record::Way::Stdio { env, .. } = &record.way {
+            self.audit.redact(env.values().cloned().collect());
+        }
+        let id = record.server();
+        let own = self.connector.sandboxes.own_folder(&id);
+        let made = {
+            let own = own.clone();
+            tokio::task::spawn_blocking(move || std::fs::create_dir_all(own)).await
+        };
+        if let Ok(Err(error)) = made {
+            tracing::error!(server = %id, %error, "it has no folder");
+        }
+        let Some(ground) = self.ground.get() else {
+            return;
+        };
+        if !ground.plant(record.spec(&self.background, own)).await {
+            tracing::warn!(server = %id, "it was registered, and the configuration has one of that name: it is left out");
+        }
+    }
+
+    /// Nothing of it runs before a person has looked at it.
+    async fn quarantined(self: Arc<Self>, mut record: Record, why: &str) {
+        let Ok(mut asked) = self.approvals.ask(question(&record, why)) else {
+            tracing::warn!(
+                server = record.id,
+                "too much waits for the operator; ask again after a start"
+            );
+            return;
+        };
+        while let Some(answer) = asked.answer().await {
+            match answer.verdict {
+                Verdict::Deferred => answer.taken(),
+                Verdict::Denied => {
+                    let by = Principal::Operator(answer.decider.by.as_str().into());
+                    let trace = Trace::minted();
+                    match self.forget(&by, &trace, &record.server(), "denied").await {
+                        Ok(_) => answer.taken(),
+                        Err(error) => answer.failed(error.to_string()),
+                    }
+                    return;
+                }
+                Verdict::Approved => {
+                    record.quarantine = None;
+                    let mut book = self.book.lock().await;
+                    if !book.servers.contains_key(&record.server()) {
+                        answer.failed("it was deregistered meanwhile".into());
+                        return;
+                    }
+                    match book.put(record.clone()).await {
+                        Ok(()) => answer.taken(),
+                        Err(error) => return answer.failed(error.to_string()),
+                    }
+                    self.start(&record).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits a little until it is connected, has failed, or waits for the operator.
+    async fn settled(&self, id: &ServerId, answer: &mut Registered) {
+        let Some(handle) = self.servers.load().get(id).cloned() else {
+            return;
+        };
+        let mut status = handle.follow();
+        let settled = status
+            .wait_for(|now| now.waiting || matches!(now.state, State::Connected | State::Error));
+        let _ = tokio::time::timeout(SETTLE, settled).await;
+        let now = handle.status();
+        answer.status = now.state.as_str().into();
+        if now.state == State::Connected {
+            answer.tools = handle.tools().iter().map(ToString::to_string).collect();
+        } else if !now.reason.is_empty() && !now.waiting {
+            answer.remarks.push(now.reason);
+        }
+    }
+
+    /// `mgp/discovery/deregister`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownServer`] for what was not registered, or not by this agent; or that it could
+    /// not be written down.
+    pub async fn deregister(
+        &self,
+        caller: &Caller,
+        trace: &Trace,
+        ask: Deregister,
+    ) -> Result<Deregistered, Refusal> {
+        let id = ServerId::new(ask.id.clone());
+        let own = {
+            let book = self.book.lock().await;
+            let record = book.servers.get(&id);
+            record.is_some_and(|record| {
+                caller.operator || record.by_agent && record.created_by == caller.agent.as_str()
+            })
+        };
+        if !own {
+            return Err(Refusal::UnknownServer(ask.id));
+        }
+        let reason = ask.reason.as_deref().unwrap_or_default();
+        self.forget(&caller.identity(), trace, &id, reason).await
+    }
+
+    /// A session has ended, and with it what was registered for its time.
+    pub fn ended(self: &Arc<Self>, session: ConnectionId) {
+        let me = self.clone();
+        tokio::spawn(async move {
+            let its = me.book.lock().await.of_session(session);
+            let kernel = Principal::Operator("kernel".into());
+            for id in its {
+                let trace = Trace::minted();
+                let gone = me.forget(&kernel, &trace, &id, "its session ended");
+                if let Err(error) = gone.await {
+                    tracing::error!(server = %id, %error, "its session ended, and it did not");
+                }
+            }
+        });
+    }
+
+    async fn forget(
+        &self,
+        who: &Principal,
+        trace: &Trace,
+        id: &ServerId,
+        reason: &str,
+    ) -> Result<Deregistered, Refusal> {
+        let mut book = self.book.lock().await;
+        let Some(record) = book.servers.get(id).cloned() else {
+            return Err(Refusal::UnknownServer(id.to_string()));
+        };
+        let mut event = self.event(who, trace, &record, EventType::SERVER_DEREGISTERED);
+        event.details.insert("reason".into(), reason.into());
+        let written = self.audit.decided(event).await;
+        written.map_err(|error| Refusal::Broken(error.to_string()))?;
+        book.strike(id).await?;
+        drop(book);
+        let handle = self.servers.load().get(id).cloned();
+        let tools = handle.map(|handle| handle.tools());
+        let stopped = match self.ground.get() {
+            Some(ground) => ground.uproot(id.clone()).await,
+            None => None,
+        };
+        if let Some(stopped) = stopped {
+            let _ = tokio::time::timeout(GONE, stopped).await;
+        }
+        let own = self.connector.sandboxes.own_folder(id);
+        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(own)).await;
+        let tools = tools.iter().flat_map(|tools| tools.iter());
+        Ok(Deregistered {
+            id: id.to_string(),
+            tools: tools.map(ToString::to_string).collect(),
+        })
+    }
+
+    fn event(
+        &self,
+        who: &Principal,
+        trace: &Trace,
+        record: &Record,
+        kind: EventType,
+    ) -> mgp_protocol::mgp::audit::Event {
+        let details = json!({
+            "created_by": record.created_by, "justification": record.justification,
+            "trust_level": record.trust, "permissions_required": record.permissions,
+        });
+        event(
+            kind,
+            actor(who),
+            target(&record.id),
+            &trace.id,
+            Ended::Success,
+            details,
+        )
+    }
+
+    fn told(&self, who: &Principal, trace: &Trace, ask: &Register, result: Ended, why: &str) {
+        let id: String = ask.id.chars().take(ServerId::MAX_LEN).collect();
+        let details = json!({"created_by": who.name(), "reason": why, "preview": ask.preview});
+        let kind = EventType::SERVER_REGISTERED;
+        let told = event(kind, actor(who), target(&id), &trace.id, result, details);
+        self.audit.tell(told);
+    }
+}
+
+fn actor(who: &Principal) -> mgp_protocol::mgp::audit::Actor {
+    match who {
+        Principal::Operator(_) => by_operator(),
+        Principal::Agent(agent) => by_agent(agent.as_str()),
+    }
+}
+
+fn target(id: &str) -> Target {
+    Target {
+        server_id: Some(id.to_owned()),
+        ..Target::default()
+    }
+}
+
+fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusal> {
+    match (scoped, caller.standing()) {
+        (false, _) => Ok(None),
+        (true, Some(agent)) => Ok(Some(agent.connection)),
+        (true, None) => Err(Refusal::BadParams(
+            "`session_scoped` needs a session, and a request of this protocol version has none"
+                .into(),
+        )),
+    }
+}
+
+fn pending(record: &Record, accepted: &Accepted) -> Vec<String> {
+    let first = record.quarantine.iter();
+    let first = first.map(|why| format!("the operator has to allow its first start: {why}"));
+    let asks = accepted.asks.iter();
+    let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
+    first.chain(asks).collect()
+}
+
+fn question(record: &Record, why: &str) -> Question {
+    let way = match &record.way {
+        record::Way::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
+        record::Way::Http { url } => url.clone(),
+    };
+    let justified = record.justification.as_deref().unwrap_or("nothing");
+    Question {
+        subject: Subject::Registration,
+        asker: Asker::Agent(AgentId::new(record.created_by.clone())),
+        server: Some(record.server()),
+        text: format!(
+            "{} registered server {}: {why}",
+            record.created_by, record.id
+        ),
+        details: vec![
+            format!("it runs: {way}"),
+            format!("it needs: {}", record.permissions.join(", ")),
+            format!("it is said to be for: {justified}"),
+        ],
+        parts: Vec::new(),
+        until_ms: None,
+    }
+}
+
+fn file_of(language: &str) -> &'static str {
+    match language {
+        "python" => "server.py",
+        _ => "server.mjs",
+    }
+}
+
+/// A file of code, up to what is read of it.
+fn read(path: &Path) -> Result<String, String> {
+    let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    if !is_file {
+        return Err("it is no file".into());
+    }
+    let mut text = String::new();
+    let most = MAX_CODE_BYTES as u64 + 1;
+    let read = file.take(most).read_to_string(&mut text);
+    read.map_err(|e| e.to_string())?;
+    Ok(text)
+}

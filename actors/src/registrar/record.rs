@@ -1,0 +1,179 @@
+//! What is kept of a registered server, and the way back to what is started.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mgp_engine::duties::ToolRules;
+use mgp_engine::permissions::Rules;
+use mgp_engine::pins::PinMode;
+use mgp_engine::registration::Accepted;
+use mgp_engine::sandbox::{self, Program};
+use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::mgp::permission::PermissionType;
+use serde::{Deserialize, Serialize};
+
+/// What every registered server is started with.
+#[derive(Clone, Debug)]
+pub struct Background {
+    /// `[limits]`.
+    pub limits: ServerLimits,
+    /// `[validation]` and `[confirmation]`.
+    pub tools: ToolRules,
+    /// `[permissions]`.
+    pub permissions: Rules,
+    /// `[sandbox]`.
+    pub sandbox: sandbox::Rules,
+}
+
+/// A registered server, as it stands on disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Its name.
+    pub id: String,
+    /// How it is reached.
+    pub way: Way,
+    /// Its trust, by the word.
+    pub trust: String,
+    /// Its program, where that could be read before.
+    pub program: Option<Program>,
+    /// What it is said to speak.
+    pub extensions: Vec<String>,
+    /// What it needs.
+    pub permissions: Vec<String>,
+    /// Of these, what a person decides on under each policy.
+    pub asks: Vec<String>,
+    /// Who registered it.
+    pub created_by: String,
+    /// That is an agent.
+    pub by_agent: bool,
+    /// What it is for, in the words of who registered it.
+    pub justification: Option<String>,
+    /// What keeps it from being started before a person has said yes.
+    pub quarantine: Option<String>,
+    /// The session it ends with; such a server is not kept.
+    #[serde(skip)]
+    pub session: Option<ConnectionId>,
+}
+
+/// How a registered server is reached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// A child.
+    Stdio {
+        /// Program.
+        command: String,
+        /// Arguments, without the path of a program that came along.
+        args: Vec<String>,
+        /// Variables: secrets.
+        env: BTreeMap<String, String>,
+    },
+    /// Elsewhere.
+    Http {
+        /// Where.
+        url: String,
+    },
+}
+
+impl Record {
+    /// The record of what was accepted.
+    #[must_use]
+    pub fn of(
+        accepted: &Accepted,
+        program: Option<Program>,
+        justification: Option<String>,
+    ) -> Self {
+        let way = match &accepted.reach {
+            Reach::Stdio {
+                command, args, env, ..
+            } => {
+                let mut args = args.clone();
+                // A file's own place among the arguments is taken by the copy that was judged.
+                if let (Some(program), mgp_engine::registration::Script::File { .. }) =
+                    (&program, &accepted.script)
+                {
+                    args.remove(program.at);
+                }
+                Way::Stdio {
+                    command: command.clone(),
+                    args,
+                    env: env.clone(),
+                }
+            }
+            Reach::Http { url, .. } => Way::Http { url: url.clone() },
+        };
+        Self {
+            id: accepted.id.to_string(),
+            way,
+            trust: accepted.trust.as_str().to_owned(),
+            program,
+            extensions: accepted.extensions.clone(),
+            permissions: accepted.permissions.clone(),
+            asks: accepted.asks.iter().map(ToString::to_string).collect(),
+            created_by: accepted.created_by.clone(),
+            by_agent: false,
+            justification,
+            quarantine: accepted.asks_first().map(str::to_owned),
+            session: None,
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn server(&self) -> ServerId {
+        ServerId::new(self.id.clone())
+    }
+
+    /// What is started; `own` is its folder.
+    #[must_use]
+    pub fn spec(&self, background: &Background, own: PathBuf) -> ServerSpec {
+        let reach = match &self.way {
+            Way::Stdio { command, args, env } => Reach::Stdio {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                inherit_env: Vec::new(),
+                cwd: Some(own),
+            },
+            Way::Http { url } => Reach::Http {
+                url: url.clone(),
+                headers: BTreeMap::new(),
+            },
+        };
+        let levels = [TrustLevel::Standard, TrustLevel::Trusted];
+        let trust = levels
+            .into_iter()
+            .find(|level| level.as_str() == self.trust);
+        let mut permissions = background.permissions.clone();
+        let asks = self.asks.iter().flat_map(|word| PermissionType::read(word));
+        for ask in asks {
+            permissions.configured.remove(&ask);
+            permissions.exceptions.insert(ask);
+        }
+        ServerSpec {
+            id: self.server(),
+            reach,
+            autostart: true,
+            restart: RestartRules::default(),
+            limits: background.limits.clone(),
+            default_policy: None,
+            mgp: MgpDeclaration {
+                suppressed: false,
+                extensions: self.extensions.clone(),
+                permissions_required: self.permissions.clone(),
+                trust_level: trust.unwrap_or(TrustLevel::Sandboxed),
+            },
+            tools: Arc::new(background.tools.clone()),
+            permissions,
+            pin: PinMode::Block,
+            sandbox: sandbox::Rules {
+                vouched: false,
+                program: self.program.clone(),
+                ..background.sandbox.clone()
+            },
+        }
+    }
+}

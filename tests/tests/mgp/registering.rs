@@ -1,0 +1,336 @@
+//! Servers that come and go while the kernel runs: what an agent has just written is judged, held in a
+//! sandbox, used and taken out again.
+
+use std::time::Duration;
+
+use mgp_tests::harness::mgp::speaks_mgp;
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::permissions::{id, question};
+use crate::made::{NEWEST, operator};
+
+/// Everybody at an open HTTP door.
+const ANYBODY: &str = "agent.anonymous";
+const MAY: &str = "\n[discovery]\nembedding = \"off\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
+
+/// A server in plain JavaScript with one tool, which turns a text around.
+const CODE: &str = r#"
+let rest = "";
+const tool = {
+  name: "turn_around",
+  description: "Turns a text around, letter by letter",
+  inputSchema: { type: "object", properties: { text: { type: "string" } } },
+};
+const made = (method, params) => {
+  switch (method) {
+    case "initialize":
+      return {
+        protocolVersion: "2025-11-25",
+        capabilities: { tools: {} },
+        serverInfo: { name: "turner", version: "1" },
+      };
+    case "tools/list":
+      return { tools: [tool] };
+    case "tools/call":
+      return { content: [{ type: "text", text: params.arguments.text.split("").reverse().join("") }] };
+    case "ping":
+      return {};
+    default:
+      return undefined;
+  }
+};
+const answer = (line) => {
+  const asked = JSON.parse(line);
+  if (asked.id === undefined) return;
+  const result = made(asked.method, asked.params);
+  const said = result
+    ? { jsonrpc: "2.0", id: asked.id, result }
+    : { jsonrpc: "2.0", id: asked.id, error: { code: -32601, message: "unknown" } };
+  console.log(JSON.stringify(said));
+};
+process.stdin.on("data", (chunk) => {
+  const lines = (rest + chunk).split("\n");
+  rest = lines.pop();
+  lines.filter((line) => line.trim() !== "").forEach(answer);
+});
+"#;
+
+async fn agent(kernel: &Kernel) -> Agent {
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, &speaks_mgp(NEWEST)).await.result();
+    agent
+}
+
+fn turner() -> Value {
+    json!({
+        "id": "dynamic.turner", "command": "node",
+        "code": {"language": "javascript", "text": CODE},
+        "justification": "texts have to be turned around",
+    })
+}
+
+async fn listed(agent: &mut Agent) -> Vec<Value> {
+    let found = agent
+        .request("mgp/discovery/list", json!({}))
+        .await
+        .result();
+    found["servers"].as_array().unwrap().clone()
+}
+
+async fn tools(agent: &mut Agent) -> String {
+    agent
+        .request("tools/list", json!({}))
+        .await
+        .result()
+        .to_string()
+}
+
+/// The events of the audit log of this type.
+fn audited(kernel: &Kernel, kind: &str) -> Vec<String> {
+    let folder = kernel.folder().join("data/audit");
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let text = std::fs::read(file.path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        found.extend(text.lines().filter(|l| l.contains(kind)).map(str::to_owned));
+    }
+    found
+}
+
+/// MGP-224, MGP-228, MGP-229: an agent of plain MCP registers what it has just written, finds
+/// its tool, calls it, and takes it out; what was done is written down.
+#[tokio::test]
+async fn an_agent_registers_what_it_has_just_written() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    assert!(tools(&mut agent).await.contains("mgp_discovery_register"));
+    let mut preview = turner();
+    preview["preview"] = true.into();
+    let told = agent.call("mgp_discovery_register", preview).await.result();
+    assert_eq!(told["structuredContent"]["status"], "preview", "{told:#}");
+    assert!(
+        !kernel
+            .folder()
+            .join("data/sandbox/of-dynamic.turner")
+            .exists()
+    );
+    let told = agent
+        .call("mgp_discovery_register", turner())
+        .await
+        .result();
+    let told = &told["structuredContent"];
+    assert_eq!(told["status"], "connected", "{told:#}");
+    assert_eq!(told["trust_level"], "sandboxed");
+    assert_eq!(told["tools"], json!(["turn_around"]));
+    wait_until("its tool is found", DEADLINE, async || {
+        let asked = json!({"query": "turn a text around", "strategy": "keyword"});
+        let found = agent.call("mgp_tools_discover", asked).await.result();
+        found["structuredContent"]["tools"][0]["tool_id"] == "dynamic.turner:turn_around"
+    })
+    .await;
+    let found = json!({"query": "turn a text around", "strategy": "keyword"});
+    let found = agent.call("mgp_tools_discover", found).await.result();
+    let name = found["structuredContent"]["tools"][0]["name"].clone();
+    let turned = agent
+        .call(name.as_str().unwrap(), json!({"text": "live"}))
+        .await;
+    assert_eq!(turned.text(), "evil");
+    let servers = kernel.mgp_json(&["servers", "list"]).await;
+    let server = &servers["servers"][0];
+    assert_eq!(server["registered_by"], ANYBODY, "{server:#}");
+    assert!(!server["sandbox"].is_null(), "{server:#}");
+    let pid = server["pid"].as_u64().unwrap();
+    let shown = kernel.mgp(&["servers", "list"]).await;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("dynamic.turner was registered by agent.anonymous"),
+        "{shown}"
+    );
+    let out = json!({"id": "dynamic.turner", "reason": "done"});
+    let gone = agent.call("mgp_discovery_deregister", out).await.result();
+    assert_eq!(
+        gone["structuredContent"]["tools"],
+        json!(["turn_around"]),
+        "{gone:#}"
+    );
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!tools(&mut agent).await.contains("turn_around"));
+    assert!(
+        !kernel
+            .folder()
+            .join("data/sandbox/of-dynamic.turner")
+            .exists()
+    );
+    let again = agent.call("mgp_discovery_register", turner()).await;
+    assert!(
+        again.frame.to_string().contains("already"),
+        "{}",
+        again.frame
+    );
+    wait_until("it is written down", DEADLINE, async || {
+        let registered = audited(&kernel, "server_registered");
+        registered
+            .iter()
+            .any(|line| line.contains(ANYBODY) && line.contains("texts have to be turned around"))
+            && audited(&kernel, "server_deregistered")
+                .iter()
+                .any(|l| l.contains("done"))
+    })
+    .await;
+}
+
+/// MGP-225, MGP-226, MGP-227, MGP-228, MGP-230: what must not be registered is refused, with a code and a reason.
+#[tokio::test]
+async fn what_must_not_be_registered_is_refused_with_a_reason() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    let with = |more: Value| {
+        let mut ask = turner();
+        for (key, value) in more.as_object().unwrap() {
+            ask[key] = value.clone();
+        }
+        ask
+    };
+    let told = agent.request("mgp/discovery/register", turner()).await;
+    assert_eq!(told.result()["status"], "connected", "{}", told.frame);
+    let unsafe_code = json!({"language": "javascript", "text": "require('child_process')"});
+    for (ask, word) in [
+        (turner(), "already"),
+        (with(json!({"id": "mgp.turner"})), "kernel's own"),
+        (with(json!({"id": "../turner"})), "id"),
+        (
+            with(json!({"id": "a", "env": {"LD_PRELOAD": "/tmp/x.so"}})),
+            "LD_PRELOAD",
+        ),
+        (with(json!({"id": "b", "command": "sh"})), "shell"),
+        (
+            with(json!({"id": "c", "code": null, "args": ["../../etc/passwd"]})),
+            "/args",
+        ),
+        (
+            with(json!({"id": "d", "command": "node;reboot"})),
+            "/command",
+        ),
+        (with(json!({"id": "e", "env": {"K": "${HOME}"}})), "env"),
+        (with(json!({"id": "f", "code": unsafe_code})), "code"),
+        (
+            json!({"id": "g", "transport": "http", "url": "http://169.254.169.254/latest"}),
+            "/url",
+        ),
+        (
+            with(json!({"id": "h", "created_by": "agent.other"})),
+            "own name",
+        ),
+        (json!({"id": "i"}), "command"),
+        (json!({}), "id"),
+    ] {
+        let answer = agent.request("mgp/discovery/register", ask.clone()).await;
+        assert!(answer.is_error(), "{ask}: {}", answer.frame);
+        let error = answer.error().to_string();
+        assert!(error.contains(word), "{ask}: {error}");
+    }
+    let unknown = json!({"id": "nobody"});
+    let unknown = agent.request("mgp/discovery/deregister", unknown).await;
+    assert!(unknown.is_error(), "{}", unknown.frame);
+    assert_eq!(listed(&mut agent).await.len(), 1);
+}
+
+/// MGP-228, A-31: who was not allowed to registers nothing, and learns nothing.
+#[tokio::test]
+async fn an_agent_that_may_not_registers_nothing() {
+    let kernel = Kernel::start("").await;
+    let mut agent = agent(&kernel).await;
+    assert!(!tools(&mut agent).await.contains("mgp_discovery_register"));
+    let answer = agent.request("mgp/discovery/register", turner()).await;
+    assert_eq!(answer.code(), 1000, "{}", answer.frame);
+    assert!(listed(&mut agent).await.is_empty());
+    let mut owner = operator(&kernel).await;
+    let mut ask = turner();
+    ask["mgp"] = json!({"trust_level": "sandboxed"});
+    let told = owner.request("mgp/discovery/register", ask).await.result();
+    assert_eq!(told["status"], "connected", "{told:#}");
+    let out = json!({"id": "dynamic.turner"});
+    let gone = agent.request("mgp/discovery/deregister", out.clone()).await;
+    assert!(gone.is_error(), "{}", gone.frame);
+    owner
+        .request("mgp/discovery/deregister", out)
+        .await
+        .result();
+    assert!(listed(&mut owner).await.is_empty());
+}
+
+/// MGP-224: what was registered is there after the kernel was killed, and what was taken out is not.
+#[tokio::test]
+async fn a_registered_server_survives_the_kernel() {
+    let kernel = Kernel::start(MAY).await;
+    let mut owner = agent(&kernel).await;
+    let told = owner
+        .request("mgp/discovery/register", turner())
+        .await
+        .result();
+    assert_eq!(told["status"], "connected", "{told:#}");
+    let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+    let kernel = Kernel::again(folder).await;
+    kernel.connected(&["dynamic.turner"]).await;
+    let mut owner = agent(&kernel).await;
+    let name = "dynamic_turner__turn_around";
+    assert_eq!(listed(&mut owner).await[0]["created_by"], ANYBODY);
+    let list = tools(&mut owner).await;
+    assert!(list.contains("turn_around"), "{name}: {list}");
+    let out = json!({"id": "dynamic.turner"});
+    owner
+        .request("mgp/discovery/deregister", out)
+        .await
+        .result();
+    let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+    let kernel = Kernel::again(folder).await;
+    let mut owner = agent(&kernel).await;
+    assert!(listed(&mut owner).await.is_empty());
+}
+
+/// MGP-224: a server for the time of a session ends with it.
+#[tokio::test]
+async fn a_server_of_a_session_ends_with_it() {
+    let kernel = Kernel::start(MAY).await;
+    let mut owner = operator(&kernel).await;
+    let mut guest = Agent::over_socket(&kernel.socket()).await;
+    guest.initialize(NEWEST, "{}").await.result();
+    let mut ask = turner();
+    ask["session_scoped"] = true.into();
+    ask["mgp"] = json!({"trust_level": "sandboxed"});
+    let told = guest.request("mgp/discovery/register", ask).await.result();
+    assert_eq!(told["status"], "connected", "{told:#}");
+    assert_eq!(listed(&mut owner).await.len(), 1);
+    guest.close().await;
+    wait_until("it is gone", DEADLINE, async || {
+        listed(&mut owner).await.is_empty()
+    })
+    .await;
+}
+
+/// MGP-224: what cannot be read waits for a person; what is denied never runs.
+#[tokio::test]
+async fn what_cannot_be_read_waits_for_a_person() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    for (name, verb) in [("dynamic.one", "deny"), ("dynamic.two", "approve")] {
+        let ask = json!({"id": name, "command": "cat"});
+        let told = agent.request("mgp/discovery/register", ask).await.result();
+        assert_eq!(told["status"], "registered", "{told:#}");
+        assert!(told["pending"][0].as_str().unwrap().contains("first start"));
+        assert!(listed(&mut agent).await.is_empty(), "nothing runs yet");
+        let asked = question(&kernel).await;
+        assert_eq!(asked["server"], name, "{asked:#}");
+        kernel.mgp_json(&[verb, &id(&asked)]).await;
+        let there = verb == "approve";
+        wait_until("it was decided", Duration::from_secs(10), async || {
+            let mut all = listed(&mut agent).await;
+            all.retain(|server| server["id"] == name);
+            all.is_empty() != there
+        })
+        .await;
+    }
+}
