@@ -6,12 +6,16 @@
 mod clauses;
 mod entry;
 mod kinds;
+mod lists;
 mod memo;
 mod postings;
 mod rank;
 mod request;
+mod scan;
+mod scene;
 mod shelf;
 mod spelling;
+mod spread;
 mod vectors;
 mod words;
 

@@ -57,6 +57,7 @@ const REMARKS: Field = Field {
 /// The postings of one server.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Postings {
+    sieve: Sieve,
     /// In order, each with where its tools begin.
     terms: Box<[(Term, u32)]>,
     tools: Box<[(u32, f32)]>,
@@ -83,6 +84,7 @@ impl Postings {
             }
         }
         Self {
+            sieve: Sieve::of(terms.iter().map(|(term, _)| *term)),
             terms: terms.into(),
             tools: all
                 .into_iter()
@@ -99,6 +101,9 @@ impl Postings {
 
     /// The tools a word leads to, in their order.
     pub(super) fn tools(&self, term: Term) -> &[(u32, f32)] {
+        if !self.sieve.passes(term) {
+            return &[];
+        }
         let Ok(at) = self.terms.binary_search_by_key(&term, |(term, _)| *term) else {
             return &[];
         };
@@ -109,11 +114,42 @@ impl Postings {
     }
 }
 
-/// What a word adds to a tool's score: rarer is more, and more often is a little more.
-pub(super) fn worth(weight: f32, tools: usize, with_it: usize) -> f32 {
-    let (tools, with_it) = (tools as f32, with_it as f32);
-    let rarity = (1.0 + (tools - with_it + 0.5) / (with_it + 0.5)).ln();
-    rarity * weight * (SATURATION + 1.0) / (weight + SATURATION)
+/// Tells of most words that a server does not have them, from a few bytes that lie together: a request
+/// asks thousands of servers for words that most of them do not have.
+#[derive(Debug, Default, PartialEq)]
+struct Sieve(Box<[u64]>);
+
+impl Sieve {
+    /// Eight bits for each word, so that one in eight or nine passes that is not there.
+    fn of(terms: impl ExactSizeIterator<Item = Term>) -> Self {
+        let mut bits = vec![0_u64; (terms.len() / 8).next_power_of_two()];
+        for term in terms {
+            let (word, bit) = Self::place(term, bits.len());
+            bits[word] |= bit;
+        }
+        Self(bits.into())
+    }
+
+    fn passes(&self, term: Term) -> bool {
+        let (word, bit) = Self::place(term, self.0.len().max(1));
+        self.0.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn place(term: Term, words: usize) -> (usize, u64) {
+        let bits = term.bits();
+        ((bits >> 6) as usize & (words - 1), 1 << (bits % 64))
+    }
+}
+
+/// What a word is worth that so many of the tools have: rarer is more.
+pub(super) fn rarity(tools: usize, having: usize) -> f32 {
+    let (tools, having) = (tools as f32, having as f32);
+    (1.0 + (tools - having + 0.5) / (having + 0.5)).ln()
+}
+
+/// Having a word more often, or in a shorter text, is a little more.
+pub(super) fn saturated(weight: f32) -> f32 {
+    weight * (SATURATION + 1.0) / (weight + SATURATION)
 }
 
 impl Field {

@@ -60,11 +60,11 @@ impl Names {
     pub(super) fn near<'a>(
         &'a self,
         misspelt: &'a Misspelt,
-        seen: &'a [bool],
+        seen: impl Fn(u32) -> bool + 'a,
     ) -> impl Iterator<Item = Guess> + 'a {
-        self.0.iter().filter_map(|name| {
+        self.0.iter().filter_map(move |name| {
             let distance = misspelt.distance(name)?;
-            let known = name.tools.iter().any(|tool| seen[*tool as usize]);
+            let known = name.tools.iter().any(|tool| seen(*tool));
             known.then(|| Guess {
                 distance,
                 word: name.word.clone(),

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use super::scan::{Probes, dot};
+
 /// Most numbers of a vector. The largest models in use give 4096.
 pub const DIMENSIONS_MAX: usize = 4096;
 
@@ -121,33 +123,30 @@ impl Rows {
         }
     }
 
-    /// How like each row is; `None` where there is no vector, or one of another dimension.
-    pub(super) fn likeness<'a>(
-        &'a self,
-        to: &'a Vector,
-    ) -> impl Iterator<Item = Option<f32>> + use<'a> {
-        let fits = self.dimension == to.dimension();
-        self.units.iter().enumerate().map(move |(row, unit)| {
-            (fits && *unit > 0.0).then(|| {
-                let at = row * self.dimension;
-                let numbers = &self.numbers[at..at + self.dimension];
-                dot(numbers, &to.numbers) as f32 * (unit * to.unit)
-            })
-        })
+    /// How like each row is to each of these, row by row; no number where there is no vector, or one
+    /// of another dimension.
+    pub(super) fn likeness(&self, to: &Probes, out: &mut Vec<f32>) {
+        out.clear();
+        out.resize(self.units.len() * to.units().len(), f32::NAN);
+        if self.dimension != to.dimension() {
+            return;
+        }
+        let products = to.products(&self.numbers);
+        let products = products.chunks_exact(to.units().len());
+        let rows = out.chunks_exact_mut(to.units().len());
+        for ((row, products), unit) in rows.zip(products).zip(&self.units) {
+            if *unit > 0.0 {
+                let one = products.iter().zip(to.units());
+                let one = one.map(|(product, to)| *product as f32 * (unit * to));
+                row.iter_mut().zip(one).for_each(|(row, like)| *row = like);
+            }
+        }
     }
 
     /// How many tools have one.
     pub(super) fn count(&self) -> usize {
         self.units.iter().filter(|unit| **unit > 0.0).count()
     }
-}
-
-/// The bytes are widened to what every machine multiplies by the dozen.
-fn dot(a: &[i8], b: &[i8]) -> i32 {
-    let products = a.iter().zip(b);
-    products
-        .map(|(a, b)| i32::from(i16::from(*a) * i16::from(*b)))
-        .sum()
 }
 
 #[cfg(test)]
@@ -210,9 +209,14 @@ mod tests {
             Vector::of(&[1.0]).unwrap(),
         );
         let rows = Rows::of(&[None, Some(flat.clone()), Some(deep.clone())]);
-        let like: Vec<_> = rows.likeness(&flat).collect();
-        assert!(matches!(like[..], [None, Some(_), None]));
-        assert!(rows.likeness(&deep).all(|like| like.is_none()));
+        let like = |to: &Vector| {
+            let mut out = Vec::new();
+            rows.likeness(&Probes::of(std::slice::from_ref(to)).unwrap(), &mut out);
+            out.iter().map(|like| !like.is_nan()).collect::<Vec<_>>()
+        };
+        assert_eq!(like(&flat), [false, true, false]);
+        assert_eq!(like(&deep), [false; 3]);
+        assert!(Probes::of(&[flat, deep]).is_none());
         assert_eq!(rows.count(), 1);
     }
 }

@@ -35,6 +35,11 @@ impl Term {
         }
         Self(hash)
     }
+
+    /// They are spread evenly.
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
 }
 
 /// The first `most` words of a text as stems, without the words that tell nothing.

@@ -1,0 +1,114 @@
+//! What can be seen of the index.
+
+use std::ops::Range;
+
+use super::entry::Entry;
+use super::request::Search;
+use super::scan::Probes;
+use super::shelf::Shelf;
+
+/// No number: a tool that is not seen has none.
+const UNSEEN: u32 = u32::MAX;
+
+/// The tools that are seen, numbered by server and by their place in its list. All that is counted
+/// is counted over these numbers, so what is hidden cannot be counted by mistake.
+pub(super) struct Scene<'a> {
+    views: Vec<View<'a>>,
+    /// Of each tool of each view.
+    numbers: Vec<u32>,
+    count: usize,
+}
+
+/// One server of which something is seen.
+pub(super) struct View<'a> {
+    pub(super) shelf: &'a Shelf,
+    /// Where the numbers of its tools stand.
+    at: usize,
+    /// The first of them.
+    first: usize,
+    seen: usize,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn of(shelves: impl Iterator<Item = &'a Shelf>, search: &Search<'_>) -> Self {
+        let mut scene = Self {
+            views: Vec::new(),
+            numbers: Vec::new(),
+            count: 0,
+        };
+        for shelf in shelves {
+            let (at, first) = (scene.numbers.len(), scene.count);
+            for entry in &*shelf.entries {
+                let seen = search.filter.takes(entry) && (search.visible)(entry);
+                let number = u32::try_from(scene.count).expect("fewer tools than numbers");
+                scene.numbers.push(if seen { number } else { UNSEEN });
+                scene.count += usize::from(seen);
+            }
+            let seen = scene.count - first;
+            // A server of which nothing is seen is not looked at again.
+            if seen == 0 {
+                scene.numbers.truncate(at);
+                continue;
+            }
+            scene.views.push(View {
+                shelf,
+                at,
+                first,
+                seen,
+            });
+        }
+        scene
+    }
+
+    /// How many tools are seen.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn views(&self) -> &[View<'a>] {
+        &self.views
+    }
+
+    /// The number of one of a server's tools; none when it is not seen.
+    pub(super) fn number(&self, view: &View<'_>, tool: u32) -> Option<u32> {
+        let number = self.numbers[view.at + tool as usize];
+        (number != UNSEEN).then_some(number)
+    }
+
+    /// How like each tool is to each of these, no number where it has no vector. Each vector is read
+    /// once.
+    pub(super) fn likeness(&self, probes: &Probes) -> Vec<Vec<f32>> {
+        let mut columns = vec![vec![f32::NAN; self.count]; probes.units().len()];
+        let mut likeness = Vec::new();
+        for view in &self.views {
+            let rows = &view.shelf.rows;
+            rows.likeness(probes, &mut likeness);
+            let numbers = &self.numbers[view.at..];
+            for (row, number) in likeness.chunks_exact(columns.len()).zip(numbers) {
+                if *number == UNSEEN {
+                    continue;
+                }
+                for (column, like) in columns.iter_mut().zip(row) {
+                    column[*number as usize] = *like;
+                }
+            }
+        }
+        columns
+    }
+
+    /// The tool of that number.
+    pub(super) fn entry(&self, number: usize) -> &'a Entry {
+        let after = self.views.partition_point(|view| view.first <= number);
+        let view = &self.views[after - 1];
+        let numbers = &self.numbers[view.at..];
+        let place = numbers.iter().position(|other| *other as usize == number);
+        &view.shelf.entries[place.expect("each number is a tool's")]
+    }
+}
+
+impl View<'_> {
+    /// The numbers of its tools that are seen.
+    pub(super) fn seen(&self) -> Range<usize> {
+        self.first..self.first + self.seen
+    }
+}
