@@ -1,10 +1,10 @@
 //! Which tools the words of a request lead to.
 
-use super::postings::{rarity, saturated};
+use super::postings::rarity;
 use super::scene::Scene;
 use super::words::Term;
 
-/// The tools that are seen and have a word, and how strongly each has it.
+/// The tools that are seen and have a word, and what it is worth to each, were it the only one.
 type Having = Vec<(u32, f32)>;
 
 /// Of each word of a request. They are gathered in one walk over the servers: the parts of a request
@@ -23,9 +23,9 @@ impl Lists {
         let mut having = vec![Having::new(); terms.len()];
         for view in scene.views() {
             for (term, having) in terms.iter().zip(&mut having) {
-                for (tool, weight) in view.shelf.postings.tools(*term) {
+                for (tool, worth) in view.shelf.postings.tools(*term) {
                     let number = scene.number(view, *tool);
-                    having.extend(number.map(|number| (number, *weight)));
+                    having.extend(number.map(|number| (number, *worth)));
                 }
             }
         }
@@ -41,8 +41,7 @@ impl Lists {
         let at = self.terms.binary_search(&term);
         let having = at.map_or(&[][..], |at| &self.having[at]);
         let rarity = rarity(self.tools, having.len());
-        let worth =
-            move |(tool, weight): &(u32, f32)| (*tool as usize, rarity * saturated(*weight));
+        let worth = move |(tool, worth): &(u32, f32)| (*tool as usize, rarity * worth);
         having.iter().map(worth)
     }
 }

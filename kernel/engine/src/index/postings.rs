@@ -11,6 +11,8 @@ use super::words::{Term, name_stems, stems};
 const SATURATION: f32 = 1.2;
 /// How much length counts.
 const LENGTH: f32 = 0.6;
+/// Words of a bucket, about.
+const BUCKET: usize = 8;
 
 /// A kind of text. A word is worth the same in each, for its length: two mentions in a name of three
 /// words are much, in a description few.
@@ -57,10 +59,19 @@ const REMARKS: Field = Field {
 /// The postings of one server.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Postings {
-    sieve: Sieve,
-    /// In order, each with where its tools begin.
+    buckets: Box<[Bucket]>,
+    /// By buckets, each with where its tools begin.
     terms: Box<[(Term, u32)]>,
+    /// Each with what the word is worth to it, were it the only one.
     tools: Box<[(u32, f32)]>,
+}
+
+/// Some eight words. A request asks thousands of servers for words that most of them do not have, and
+/// one look at the bits tells so of seven in eight.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Bucket {
+    bits: u64,
+    start: u32,
 }
 
 impl Postings {
@@ -74,21 +85,30 @@ impl Postings {
             let mut own = shared.clone();
             read(draft, &mut own);
             merge(&mut own);
-            all.extend(own.into_iter().map(|(term, weight)| (term, tool, weight)));
+            let own = own.into_iter();
+            all.extend(own.map(|(term, weight)| (term, tool, saturated(weight))));
         }
-        all.sort_unstable_by_key(|(term, tool, _)| (*term, *tool));
+        let count = (all.len() / BUCKET).next_power_of_two();
+        all.sort_unstable_by_key(|(term, tool, _)| (term.place(count), *term, *tool));
         let mut terms: Vec<(Term, u32)> = Vec::new();
+        let mut buckets = vec![Bucket::default(); count + 1];
         for (at, (term, _, _)) in (0_u32..).zip(&all) {
             if terms.last().is_none_or(|(last, _)| last != term) {
                 terms.push((*term, at));
+                let (bucket, bit) = term.place(count);
+                buckets[bucket].bits |= bit;
+                buckets[bucket + 1].start += 1;
             }
         }
+        for at in 1..buckets.len() {
+            buckets[at].start += buckets[at - 1].start;
+        }
         Self {
-            sieve: Sieve::of(terms.iter().map(|(term, _)| *term)),
+            buckets: buckets.into(),
             terms: terms.into(),
             tools: all
                 .into_iter()
-                .map(|(_, tool, weight)| (tool, weight))
+                .map(|(_, tool, worth)| (tool, worth))
                 .collect(),
         }
     }
@@ -99,45 +119,22 @@ impl Postings {
         self.tools.len()
     }
 
-    /// The tools a word leads to, in their order.
+    /// The tools a word leads to, in their order, and what it is worth to each.
     pub(super) fn tools(&self, term: Term) -> &[(u32, f32)] {
-        if !self.sieve.passes(term) {
+        let (at, bit) = term.place(self.buckets.len() - 1);
+        let bucket = &self.buckets[at];
+        if bucket.bits & bit == 0 {
             return &[];
         }
-        let Ok(at) = self.terms.binary_search_by_key(&term, |(term, _)| *term) else {
+        let (first, after) = (bucket.start as usize, self.buckets[at + 1].start as usize);
+        let mut terms = self.terms[first..after].iter();
+        let Some(at) = terms.position(|(other, _)| *other == term) else {
             return &[];
         };
-        let start = self.terms[at].1 as usize;
-        let next = self.terms.get(at + 1);
+        let start = self.terms[first + at].1 as usize;
+        let next = self.terms.get(first + at + 1);
         let end = next.map_or(self.tools.len(), |(_, start)| *start as usize);
         &self.tools[start..end]
-    }
-}
-
-/// Tells of most words that a server does not have them, from a few bytes that lie together: a request
-/// asks thousands of servers for words that most of them do not have.
-#[derive(Debug, Default, PartialEq)]
-struct Sieve(Box<[u64]>);
-
-impl Sieve {
-    /// Eight bits for each word, so that one in eight or nine passes that is not there.
-    fn of(terms: impl ExactSizeIterator<Item = Term>) -> Self {
-        let mut bits = vec![0_u64; (terms.len() / 8).next_power_of_two()];
-        for term in terms {
-            let (word, bit) = Self::place(term, bits.len());
-            bits[word] |= bit;
-        }
-        Self(bits.into())
-    }
-
-    fn passes(&self, term: Term) -> bool {
-        let (word, bit) = Self::place(term, self.0.len().max(1));
-        self.0.get(word).is_some_and(|bits| bits & bit != 0)
-    }
-
-    fn place(term: Term, words: usize) -> (usize, u64) {
-        let bits = term.bits();
-        ((bits >> 6) as usize & (words - 1), 1 << (bits % 64))
     }
 }
 
@@ -148,7 +145,7 @@ pub(super) fn rarity(tools: usize, having: usize) -> f32 {
 }
 
 /// Having a word more often, or in a shorter text, is a little more.
-pub(super) fn saturated(weight: f32) -> f32 {
+fn saturated(weight: f32) -> f32 {
     weight * (SATURATION + 1.0) / (weight + SATURATION)
 }
 

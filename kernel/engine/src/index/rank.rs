@@ -7,6 +7,7 @@ use super::scene::Scene;
 use super::shelf::Shelf;
 use super::spelling::{Guess, Misspelt};
 use super::spread::Spread;
+use super::vectors::Vector;
 use super::{Found, Hit};
 
 /// What a word counts beside the meaning. Both are measured by how far a tool stands out of all
@@ -17,6 +18,9 @@ const WORDS: f32 = 0.8;
 const COMPANY: f32 = 0.5;
 /// How many tools make the company.
 const BEST: usize = 3;
+/// How many tools make the crowd that a tool should stand out of, and what it loses where it does not.
+const CROWD: usize = 50;
+const LIKE_OTHERS: f32 = 0.25;
 /// Words stand out by so many spreads at most. A word that a single tool of 100,000 has would
 /// otherwise drown every meaning.
 const SPREADS_MAX: f32 = 8.0;
@@ -33,30 +37,30 @@ pub(super) fn search<'a>(
 ) -> Found<'a> {
     let scene = Scene::of(shelves, search);
     let (strategy, scores) = scores(&scene, search);
-    let mut hits: Vec<(f32, usize)> = scores
-        .into_iter()
-        .zip(0..)
-        .filter(|(score, _)| *score > 0.0)
-        .collect();
-    // Tools are numbered by server and by their place in its list: equals stay in that order.
-    let better = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-    let most = search.most.min(RESULTS_MAX);
-    if most == 0 {
-        hits.clear();
-    } else if hits.len() > most {
-        hits.select_nth_unstable_by(most - 1, better);
-        hits.truncate(most);
-    }
-    hits.sort_unstable_by(better);
-    let hit = |(score, tool)| Hit {
+    let hits = best(&scores, search.most.min(RESULTS_MAX));
+    let hits = hits.into_iter().filter(|tool| scores[*tool] > 0.0);
+    let hit = |tool| Hit {
         entry: scene.entry(tool),
-        score,
+        score: scores[tool],
     };
     Found {
-        hits: hits.into_iter().map(hit).collect(),
+        hits: hits.map(hit).collect(),
         visible: scene.count(),
         strategy,
     }
+}
+
+/// So many tools, the best first. They are numbered by server and by their place in its list: equals
+/// stay in that order.
+fn best(scores: &[f32], most: usize) -> Vec<usize> {
+    let better = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
+    let mut tools: Vec<usize> = (0..scores.len()).collect();
+    if (1..tools.len()).contains(&most) {
+        tools.select_nth_unstable_by(most - 1, better);
+    }
+    tools.truncate(most);
+    tools.sort_unstable_by(better);
+    tools
 }
 
 /// The scores, from 0 to 1, and by what strategy they were reached.
@@ -74,7 +78,9 @@ fn scores(scene: &Scene<'_>, search: &Search<'_>) -> (Strategy, Vec<f32>) {
         }
         (Strategy::Hybrid, Some(like)) => {
             let words = standing_out(scene, search);
-            let both = with_company(scene, together(&words, &like));
+            let mut both = together(&words, &like);
+            out_of_the_crowd(scene, &mut both);
+            let both = with_company(scene, both);
             let score = |score: f32| score.max(0.0) / (score.max(0.0) + HALF_BY_BOTH);
             (Strategy::Hybrid, both.into_iter().map(score).collect())
         }
@@ -107,28 +113,32 @@ fn words(scene: &Scene<'_>, lists: &Lists, search: &Search<'_>) -> Vec<f32> {
         }
         worth.for_each(|(tool, worth)| scores[tool] += worth);
     }
-    for word in misspelt.iter().take(MISSPELT_MAX) {
-        let guesses = guesses(scene, word);
-        let lists = Lists::gather(scene, guesses.iter().map(|guess| guess.term));
-        for guess in guesses {
-            let share = 1.0 / (1 + guess.distance) as f32;
-            let worth = lists.worth(guess.term);
-            worth.for_each(|(tool, worth)| scores[tool] += share * worth);
-        }
+    misspelt.truncate(MISSPELT_MAX);
+    let guesses = guesses(scene, &misspelt);
+    let lists = Lists::gather(scene, guesses.iter().map(|guess| guess.term));
+    for guess in guesses {
+        let share = 1.0 / (1 + guess.distance) as f32;
+        let worth = lists.worth(guess.term);
+        worth.for_each(|(tool, worth)| scores[tool] += share * worth);
     }
     scores
 }
 
-fn guesses(scene: &Scene<'_>, word: &Misspelt) -> Vec<Guess> {
-    let near = scene.views().iter().flat_map(|view| {
+/// What these words may be meant to be, the likeliest of each.
+fn guesses(scene: &Scene<'_>, misspelt: &[Misspelt]) -> Vec<Guess> {
+    let mut guesses = vec![Vec::new(); misspelt.len()];
+    for view in scene.views() {
         let seen = |tool| scene.number(view, tool).is_some();
-        view.shelf.names.near(word, seen)
-    });
-    let mut guesses: Vec<Guess> = near.collect();
-    guesses.sort_unstable();
-    guesses.dedup();
-    guesses.truncate(GUESSES_MAX);
-    guesses
+        for (word, guesses) in misspelt.iter().zip(&mut guesses) {
+            guesses.extend(view.shelf.names.near(word, seen));
+        }
+    }
+    for guesses in &mut guesses {
+        guesses.sort_unstable();
+        guesses.dedup();
+        guesses.truncate(GUESSES_MAX);
+    }
+    guesses.concat()
 }
 
 /// How like each tool is to what is looked for, no number where a tool has no vector; `None` when
@@ -211,6 +221,30 @@ fn unit(spread: Spread, words: impl Iterator<Item = f32>) -> f32 {
     spread.spread.max(most / SPREADS_MAX)
 }
 
+/// What is like all the others that fit tells little of what sets the request apart: a tool loses by
+/// how like it is to the middle of those that fit best. All that are not among these lose as much as
+/// who loses most, so that none gets ahead by not having been looked at.
+fn out_of_the_crowd(scene: &Scene<'_>, scores: &mut [f32]) {
+    let crowd = best(&with_company(scene, scores.to_vec()), CROWD);
+    let vectors: Vec<Option<Vector>> = crowd.iter().map(|tool| scene.vector(*tool)).collect();
+    let known: Vec<&Vector> = vectors.iter().flatten().collect();
+    let Some(middle) = Vector::between(&known) else {
+        return;
+    };
+    let like = |vector: &Option<Vector>| vector.as_ref().map_or(f32::NAN, |v| v.likeness(&middle));
+    let like: Vec<f32> = vectors.iter().map(like).collect();
+    let spread = Spread::of(&like);
+    let losses = like.iter().map(|like| LIKE_OTHERS * spread.of_known(*like));
+    let losses: Vec<f32> = losses.collect();
+    let most = losses.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for score in &mut *scores {
+        *score -= most;
+    }
+    for (tool, loss) in crowd.into_iter().zip(losses) {
+        scores[tool] += most - loss;
+    }
+}
+
 fn with_company(scene: &Scene<'_>, mut scores: Vec<f32>) -> Vec<f32> {
     for view in scene.views() {
         let scores = &mut scores[view.seen()];
@@ -234,13 +268,9 @@ fn with_company(scene: &Scene<'_>, mut scores: Vec<f32>) -> Vec<f32> {
 /// Both. Only what words speak for a tool counts: that they do not is no reason against it.
 fn together(words: &[f32], like: &[f32]) -> Vec<f32> {
     let spread = Spread::of(like);
-    let both = words.iter().zip(like).map(|(words, like)| {
-        let like = if like.is_nan() {
-            0.0
-        } else {
-            spread.of_number(*like)
-        };
-        WORDS * words + like
-    });
+    let both = words
+        .iter()
+        .zip(like)
+        .map(|(words, like)| WORDS * words + spread.of_known(*like));
     both.collect()
 }

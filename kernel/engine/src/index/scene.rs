@@ -6,6 +6,7 @@ use super::entry::Entry;
 use super::request::Search;
 use super::scan::Probes;
 use super::shelf::Shelf;
+use super::vectors::Vector;
 
 /// No number: a tool that is not seen has none.
 const UNSEEN: u32 = u32::MAX;
@@ -98,11 +99,22 @@ impl<'a> Scene<'a> {
 
     /// The tool of that number.
     pub(super) fn entry(&self, number: usize) -> &'a Entry {
+        let (shelf, row) = self.place(number);
+        &shelf.entries[row]
+    }
+
+    /// Its vector, if it has one.
+    pub(super) fn vector(&self, number: usize) -> Option<Vector> {
+        let (shelf, row) = self.place(number);
+        shelf.rows.vector(row)
+    }
+
+    fn place(&self, number: usize) -> (&'a Shelf, usize) {
         let after = self.views.partition_point(|view| view.first <= number);
         let view = &self.views[after - 1];
-        let numbers = &self.numbers[view.at..];
-        let place = numbers.iter().position(|other| *other as usize == number);
-        &view.shelf.entries[place.expect("each number is a tool's")]
+        let mut numbers = self.numbers[view.at..].iter();
+        let row = numbers.position(|other| *other as usize == number);
+        (view.shelf, row.expect("each number is a tool's"))
     }
 }
 

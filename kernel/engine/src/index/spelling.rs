@@ -17,15 +17,25 @@ const WORDS_MAX: usize = 32;
 
 /// The words of one server's names, each once.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Names(Box<[Name]>);
+pub(super) struct Names {
+    /// Side by side: most words are told apart by these alone.
+    shapes: Box<[Shape]>,
+    names: Box<[Name]>,
+}
 
 #[derive(Debug, PartialEq)]
 struct Name {
     word: Box<str>,
     term: Term,
-    letters: u64,
     /// In whose names it stands.
     tools: Box<[u32]>,
+}
+
+/// Which letters occur in a word, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shape {
+    letters: u64,
+    length: usize,
 }
 
 /// A word that may be meant.
@@ -49,11 +59,14 @@ impl Names {
             .filter(|(word, _)| word.len() >= SHORTEST - 1);
         let name = |(word, tools): (String, BTreeSet<u32>)| Name {
             term: Term::of(&word),
-            letters: letters(&word),
             word: word.into(),
             tools: tools.into_iter().collect(),
         };
-        Self(words.map(name).collect())
+        let names: Box<[Name]> = words.map(name).collect();
+        Self {
+            shapes: names.iter().map(|name| Shape::of(&name.word)).collect(),
+            names,
+        }
     }
 
     /// The words that are near to this one and stand in the name of a tool that is `seen`.
@@ -62,8 +75,10 @@ impl Names {
         misspelt: &'a Misspelt,
         seen: impl Fn(u32) -> bool + 'a,
     ) -> impl Iterator<Item = Guess> + 'a {
-        self.0.iter().filter_map(move |name| {
-            let distance = misspelt.distance(name)?;
+        let shapes = self.shapes.iter().zip(&self.names);
+        let alike = shapes.filter(|(shape, _)| misspelt.may_be(**shape));
+        alike.filter_map(move |(_, name)| {
+            let distance = misspelt.distance(&name.word)?;
             let known = name.tools.iter().any(|tool| seen(*tool));
             known.then(|| Guess {
                 distance,
@@ -77,7 +92,7 @@ impl Names {
 /// A word that no tool has.
 pub(super) struct Misspelt {
     word: String,
-    letters: u64,
+    shape: Shape,
     may_differ: usize,
 }
 
@@ -88,27 +103,33 @@ impl Misspelt {
             && word.bytes().all(|b| b.is_ascii_alphabetic());
         guessable.then(|| Self {
             word: word.to_owned(),
-            letters: letters(word),
+            shape: Shape::of(word),
             may_differ: if word.len() < LONG { 1 } else { 2 },
         })
     }
 
     /// Each edit changes at most two of the letters that occur, so most words are told apart by
     /// counting bits.
-    fn distance(&self, name: &Name) -> Option<usize> {
-        let apart = self.word.len().abs_diff(name.word.len());
-        let unlike = (self.letters ^ name.letters).count_ones() as usize;
-        if apart > self.may_differ || unlike > 2 * self.may_differ {
-            return None;
-        }
-        let distance = edits(self.word.as_bytes(), name.word.as_bytes());
+    fn may_be(&self, shape: Shape) -> bool {
+        let apart = self.shape.length.abs_diff(shape.length);
+        let unlike = (self.shape.letters ^ shape.letters).count_ones() as usize;
+        apart <= self.may_differ && unlike <= 2 * self.may_differ
+    }
+
+    fn distance(&self, name: &str) -> Option<usize> {
+        let distance = edits(self.word.as_bytes(), name.as_bytes());
         (distance <= self.may_differ).then_some(distance)
     }
 }
 
-/// Which letters occur.
-fn letters(word: &str) -> u64 {
-    word.bytes().fold(0, |set, byte| set | 1 << (byte % 64))
+impl Shape {
+    fn of(word: &str) -> Self {
+        let letters = word.bytes().fold(0, |set, byte| set | 1 << (byte % 64));
+        Self {
+            letters,
+            length: word.len(),
+        }
+    }
 }
 
 /// Letters to add, drop, change or swap with their neighbour.

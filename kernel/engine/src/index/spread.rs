@@ -54,6 +54,15 @@ impl Spread {
     pub(super) fn of_number(self, number: f32) -> f32 {
         (number - self.mean) / self.spread
     }
+
+    /// The same; what is not known does not stand out.
+    pub(super) fn of_known(self, number: f32) -> f32 {
+        if number.is_nan() {
+            0.0
+        } else {
+            self.of_number(number)
+        }
+    }
 }
 
 fn add(numbers: &[f32], [count, sum, squares]: &mut [[f64; LANES]; 3]) {

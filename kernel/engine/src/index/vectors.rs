@@ -143,6 +143,14 @@ impl Rows {
         }
     }
 
+    /// The vector of a row.
+    pub(super) fn vector(&self, row: usize) -> Option<Vector> {
+        let at = row * self.dimension;
+        let numbers = self.numbers[at..at + self.dimension].into();
+        let unit = self.units[row];
+        (unit > 0.0).then_some(Vector { numbers, unit })
+    }
+
     /// How many tools have one.
     pub(super) fn count(&self) -> usize {
         self.units.iter().filter(|unit| **unit > 0.0).count()

@@ -36,9 +36,10 @@ impl Term {
         Self(hash)
     }
 
-    /// They are spread evenly.
-    pub(super) fn bits(self) -> u64 {
-        self.0
+    /// Which of so many buckets it falls into, a power of two, and one of 64 bits.
+    pub(super) fn place(self, buckets: usize) -> (usize, u64) {
+        let bucket = (self.0 >> 6) as usize & (buckets - 1);
+        (bucket, 1 << (self.0 % 64))
     }
 }
 
