@@ -8,25 +8,17 @@ use mgp_tests::load::{Cell, Table};
 use super::collection::Collection;
 use super::means::Means;
 
-/// How it is searched: by what, and whether the parts of a request are looked for as well.
-const WAYS: [(&str, Strategy, bool); 4] = [
-    ("keyword", Strategy::Keyword, true),
-    ("semantic", Strategy::Semantic, true),
-    ("hybrid, the whole only", Strategy::Hybrid, false),
-    ("hybrid", Strategy::Hybrid, true),
-];
+/// How it is searched.
+const WAYS: [Strategy; 3] = [Strategy::Keyword, Strategy::Semantic, Strategy::Hybrid];
 
 /// Names that were found, the best first, each once.
-fn names(index: &Index, means: &mut Means<'_>, text: &str, way: (Strategy, bool)) -> Vec<String> {
+fn names(index: &Index, means: &mut Means<'_>, text: &str, way: Strategy) -> Vec<String> {
     let request = Request::read(text).expect("a request");
-    let mut meanings = means.of(text);
-    if !way.1 {
-        meanings.truncate(1);
-    }
+    let meanings = means.of(text);
     let found = index.search(&Search {
         request: &request,
         meanings: &meanings,
-        strategy: way.0,
+        strategy: way,
         filter: &Filter::default(),
         most: RESULTS_MAX,
         visible: &|_| true,
@@ -85,8 +77,7 @@ impl Marks {
 
 pub(crate) fn tables(collection: &Collection, index: &Index, means: &mut Means<'_>) -> Vec<Table> {
     let mut rows = Vec::new();
-    for (name, strategy, parts) in WAYS {
-        let way = (strategy, parts);
+    for way in WAYS {
         let (mut questions, mut steps) = (Marks::default(), Marks::default());
         let mut united = [0.0; 2];
         for task in &collection.tasks {
@@ -104,8 +95,8 @@ pub(crate) fn tables(collection: &Collection, index: &Index, means: &mut Means<'
             }
         }
         let tasks = collection.tasks.len() as f64;
-        rows.push(questions.row("question", name, None));
-        rows.push(steps.row("steps", name, Some(united.map(|sum| sum / tasks))));
+        rows.push(questions.row("question", way.as_str(), None));
+        rows.push(steps.row("steps", way.as_str(), Some(united.map(|sum| sum / tasks))));
     }
     vec![Table {
         title: "Tools found",
@@ -126,7 +117,7 @@ pub(crate) fn tables(collection: &Collection, index: &Index, means: &mut Means<'
 /// What the default ranking did not find: not in the first ten of the question, nor in the first
 /// five of any step.
 pub(crate) fn misses(collection: &Collection, index: &Index, means: &mut Means<'_>) -> Table {
-    let way = (Strategy::Hybrid, true);
+    let way = Strategy::Hybrid;
     let mut rows = Vec::new();
     for task in &collection.tasks {
         let found = names(index, means, &task.query, way);

@@ -3,15 +3,17 @@
 
 use super::words::stems;
 
-/// Most parts of a request. Each costs a run of the model, so the ninth thing asked for is searched
-/// by its words and as a part of the whole.
-const CLAUSES_MAX: usize = 8;
+/// Most parts of a request that are held against tools by themselves: each is a scan of all vectors.
+/// What is asked for after them is searched by its words and as a part of the whole.
+pub(super) const CLAUSES_MAX: usize = 8;
 /// Fewer words that tell something are no clause of their own.
 const WORDS_MIN: usize = 3;
 /// Bytes of a clause.
 const CLAUSE_MAX: usize = 512;
+/// Bytes of what comes after the last of them; a model reads 256 words.
+const REST_MAX: usize = 2048;
 
-/// The parts of a text, none when it asks for one thing.
+/// The parts of a text, none when it asks for one thing. After the [`CLAUSES_MAX`]th comes all the rest.
 pub(super) fn of(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     for sentence in sentences(text) {
@@ -32,9 +34,12 @@ pub(super) fn of(text: &str) -> Vec<String> {
     if out.len() < 2 {
         return Vec::new();
     }
-    out.truncate(CLAUSES_MAX);
+    let rest = out.split_off(CLAUSES_MAX.min(out.len())).join(", ");
     for clause in &mut out {
         clause.truncate(clause.floor_char_boundary(CLAUSE_MAX));
+    }
+    if !rest.is_empty() {
+        out.push(rest[..rest.floor_char_boundary(REST_MAX)].to_owned());
     }
     out
 }
@@ -103,7 +108,8 @@ mod tests {
     #[test]
     fn a_text_without_end_has_few_parts() {
         let parts = of(&"do this great thing; ".repeat(1000));
-        assert_eq!(parts.len(), CLAUSES_MAX);
+        assert_eq!(parts.len(), CLAUSES_MAX + 1);
+        assert_eq!(parts[CLAUSES_MAX].len(), REST_MAX);
         assert!(of(&"word ".repeat(10_000)).is_empty());
     }
 }

@@ -144,7 +144,14 @@ fn guesses(scene: &Scene<'_>, misspelt: &[Misspelt]) -> Vec<Guess> {
 /// How like each tool is to what is looked for, no number where a tool has no vector; `None` when
 /// what is looked for has none, or no tool has.
 fn likeness(scene: &Scene<'_>, search: &Search<'_>) -> Option<Vec<f32>> {
-    let probes = Probes::of(search.meanings)?;
+    let (meanings, texts) = (search.meanings, search.request.meanings());
+    if meanings.len() != texts.len() {
+        return None;
+    }
+    let lengths = texts.iter().map(|text| text.len() as f32);
+    let whole = Vector::middle(meanings.iter().zip(lengths))?;
+    let parts = meanings.iter().take(search.request.parts.len());
+    let probes = Probes::of(&[&[whole], &*parts.cloned().collect::<Vec<_>>()].concat())?;
     let mut columns = scene.likeness(&probes).into_iter();
     let mut like = columns.next()?;
     if like.iter().all(|like| like.is_nan()) {
@@ -227,8 +234,8 @@ fn unit(spread: Spread, words: impl Iterator<Item = f32>) -> f32 {
 fn out_of_the_crowd(scene: &Scene<'_>, scores: &mut [f32]) {
     let crowd = best(&with_company(scene, scores.to_vec()), CROWD);
     let vectors: Vec<Option<Vector>> = crowd.iter().map(|tool| scene.vector(*tool)).collect();
-    let known: Vec<&Vector> = vectors.iter().flatten().collect();
-    let Some(middle) = Vector::between(&known) else {
+    let known = vectors.iter().flatten();
+    let Some(middle) = Vector::middle(known.map(|vector| (vector, 1.0))) else {
         return;
     };
     let like = |vector: &Option<Vector>| vector.as_ref().map_or(f32::NAN, |v| v.likeness(&middle));

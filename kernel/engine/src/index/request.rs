@@ -3,7 +3,7 @@
 use mgp_protocol::mgp::security::RiskLevel;
 pub use mgp_protocol::mgp::tools::Strategy;
 
-use super::clauses;
+use super::clauses::{self, CLAUSES_MAX};
 use super::entry::Entry;
 use super::kinds;
 use super::vectors::Vector;
@@ -51,14 +51,20 @@ impl Request {
         stems.dedup();
         let words = stems.into_iter().map(|stem| (Term::of(&stem), stem));
         let parts = clauses::of(&meaning);
+        let by_themselves = parts.iter().take(CLAUSES_MAX);
         Ok(Self {
             words: words.collect(),
-            parts: parts.iter().map(|part| terms(part)).collect(),
-            meanings: [meaning].into_iter().chain(parts).collect(),
+            parts: by_themselves.map(|part| terms(part)).collect(),
+            meanings: if parts.is_empty() {
+                vec![meaning]
+            } else {
+                parts
+            },
         })
     }
 
-    /// The texts whose vectors the search wants: the whole, and its parts when it has several.
+    /// The texts whose vectors the search wants: its parts, or the whole when it has none. The whole
+    /// is between its parts, so no word is read twice.
     #[must_use]
     pub fn meanings(&self) -> &[String] {
         &self.meanings
@@ -95,8 +101,7 @@ impl Filter {
 pub struct Search<'a> {
     /// What is looked for.
     pub request: &'a Request,
-    /// The vectors of its [`Request::meanings`], in their order. None when there is no model; the
-    /// whole alone is enough.
+    /// The vectors of its [`Request::meanings`], in their order; none when there is no model.
     pub meanings: &'a [Vector],
     /// How.
     pub strategy: Strategy,

@@ -44,14 +44,21 @@ impl Vector {
     /// they are not of one dimension.
     #[must_use]
     pub fn between(parts: &[&Self]) -> Option<Self> {
-        let dimension = parts.first()?.dimension();
-        let mut sum = vec![0.0; dimension];
-        for part in parts {
-            if part.dimension() != dimension {
+        Self::middle(parts.iter().map(|part| (*part, 1.0)))
+    }
+
+    /// The same, where each has a weight.
+    pub(super) fn middle<'a>(parts: impl Iterator<Item = (&'a Self, f32)>) -> Option<Self> {
+        let mut sum = Vec::new();
+        for (part, weight) in parts {
+            if sum.is_empty() {
+                sum.resize(part.dimension(), 0.0);
+            }
+            if part.dimension() != sum.len() {
                 return None;
             }
             for (sum, number) in sum.iter_mut().zip(&*part.numbers) {
-                *sum += f32::from(*number) * part.unit;
+                *sum += f32::from(*number) * part.unit * weight;
             }
         }
         Self::of(&sum)
