@@ -54,7 +54,7 @@ impl Default for Discovery {
                 most: 8,
             },
             general: Showing {
-                exposure: Some(Exposure::All),
+                exposure: None,
                 pinned: BTreeSet::new(),
             },
             agents: BTreeMap::new(),

@@ -11,6 +11,7 @@ mod discover;
 mod errors;
 mod escapes;
 mod events;
+mod exposure;
 mod finding;
 mod health;
 mod identity;
