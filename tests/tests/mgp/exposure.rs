@@ -1,7 +1,7 @@
 //! What of all tools an agent is shown (MGP §16.2, §16.3), by default and by what is set for it.
 
 use mgp_tests::harness::mgp::{declaration, declared, declaring};
-use mgp_tests::harness::{Agent, Client, Kernel, Program};
+use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::made::{NEWEST, operator};
@@ -30,6 +30,12 @@ fn server(id: &str, tools: usize) -> String {
 async fn kernel(tools: usize, discovery: &str) -> Kernel {
     let kernel = Kernel::start(&format!("{}{DEFAULT}{discovery}", server("it", tools))).await;
     kernel.connected(&["it"]).await;
+    // Found a moment after it is connected.
+    let find = ["tools", "find", "redefine", "--strategy", "keyword"];
+    wait_until("it can be found", DEADLINE, async || {
+        kernel.mgp_json(&find).await["total_available"] != 0
+    })
+    .await;
     kernel
 }
 
