@@ -55,7 +55,7 @@ impl Default for Discovery {
                 creating: false,
             },
             general: Showing {
-                exposure: Some(Exposure::All),
+                exposure: None,
                 pinned: BTreeSet::new(),
             },
             agents: BTreeMap::new(),

@@ -13,7 +13,7 @@ use crate::made::{NEWEST, operator};
 
 /// Everybody at an open HTTP door.
 pub(crate) const ANYBODY: &str = "agent.anonymous";
-pub(crate) const MAY: &str = "\n[discovery]\nembedding = \"off\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
+pub(crate) const MAY: &str = "\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
 
 /// A server in plain JavaScript with one tool, which turns a text around.
 pub(crate) const CODE: &str = r#"
@@ -387,15 +387,15 @@ async fn an_agent_makes_the_tool_it_misses() {
         "[permissions]\npolicy = \"auto_approve\"\n",
         "creating = true\n",
     ];
-    let pinned = "exposure = \"pinned\"\n";
+    let may = MAY.replace("\"all\"", "\"pinned\"");
     let need =
         json!({"reason": "capability_gap", "requirements": {"capabilities": ["turn around"]}});
     for (without, config) in [
-        ("the switch", format!("{policy}{MAY}{pinned}")),
-        ("the policy", format!("{MAY}{pinned}{switch}")),
+        ("the switch", format!("{policy}{may}")),
+        ("the policy", format!("{may}{switch}")),
         (
             "the permission",
-            format!("{policy}{MAY}{pinned}{switch}").replace("anonymous", "other"),
+            format!("{policy}{may}{switch}").replace("anonymous", "other"),
         ),
     ] {
         let kernel = Kernel::start(&config).await;
@@ -406,7 +406,7 @@ async fn an_agent_makes_the_tool_it_misses() {
         assert_eq!(told["status"], "unavailable", "without {without}: {told:#}");
         assert!(told["creation"].is_null(), "without {without}: {told:#}");
     }
-    let kernel = Kernel::start(&format!("{policy}{MAY}{pinned}{switch}")).await;
+    let kernel = Kernel::start(&format!("{policy}{may}{switch}")).await;
     let mut silent = agent(&kernel).await;
     let told = silent
         .call("mgp_tools_request", need.clone())
