@@ -20,6 +20,8 @@ mod vectors;
 mod words;
 
 #[cfg(test)]
+mod plainly;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -1,12 +1,13 @@
-//! How well tools are found, how fast, and in how much memory.
+//! How well tools are found, how fast, in how much memory, and what it saves.
 //!
 //! ```text
-//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [growth] [--data FOLDER]
+//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [context] [growth] [--data FOLDER]
 //! ```
 //!
 //! The tools and tasks are those of LiveMCPBench; the folder's README.md says what is in it.
 
 mod collection;
+mod context;
 mod growth;
 mod means;
 mod quality;
@@ -23,7 +24,7 @@ use collection::Collection;
 #[derive(Debug, Parser)]
 #[command(about = "How well tools are found, how fast, and in how much memory")]
 struct Options {
-    /// The parts to measure: quality, misses, growth; all when none is named.
+    /// The parts to measure: quality, misses, context, growth; all when none is named.
     parts: Vec<String>,
     /// Where tools.json and tasks.json lie; `../shared/data/tool-discovery` beside the workspace
     /// when it is not said.
@@ -76,6 +77,9 @@ fn main() {
         report
             .tables
             .push(quality::misses(&collection, &index, &mut means));
+    }
+    if options.wants("context") {
+        report.tables.push(context::table(&index));
     }
     if options.wants("growth") {
         report.tables.push(loading);

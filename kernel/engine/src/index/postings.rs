@@ -138,9 +138,13 @@ impl Postings {
     }
 }
 
+/// Of fewer tools than these nothing can be said of how rare a word is: it counts as it would among so
+/// many, so that a tool is as much as another one, whatever is there beside it.
+const TOOLS_MIN: usize = 100;
+
 /// What a word is worth that so many of the tools have: rarer is more.
 pub(super) fn rarity(tools: usize, having: usize) -> f32 {
-    let (tools, having) = (tools as f32, having as f32);
+    let (tools, having) = (tools.max(TOOLS_MIN) as f32, having as f32);
     (1.0 + (tools - having + 0.5) / (having + 0.5)).ln()
 }
 

@@ -424,6 +424,58 @@ fn a_request_has_a_bound() {
     );
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// MGP-237, A-10: however a search saves its steps, it finds what the ranking told plainly finds:
+    /// among many servers, some of them hidden, with requests of one part and of many, and tools that
+    /// have no vector yet.
+    #[test]
+    fn the_fast_way_finds_what_the_plain_way_finds(
+        servers in proptest::collection::vec(proptest::collection::vec(a_plan(), 0..12), 1..20),
+        parts in proptest::collection::vec(proptest::collection::vec(word(), 1..6), 1..12),
+        hidden in any::<u8>(),
+        unread in any::<u8>(),
+    ) {
+        let mut index = Index::default();
+        for (n, plans) in servers.iter().enumerate() {
+            let server = format!("server{n}");
+            let drafts = plans.iter().map(|plan| draft(&server, plan)).collect();
+            let shelf = Shelf::new(&ServerId::new(&*server), "keeps things", drafts);
+            let known = |text: &Text| (text.hash[0] > unread / 4).then(|| vector(&text.hash));
+            index = index.with(Arc::new(shelf.with_vectors(&mut |text| known(text))));
+        }
+        let text = parts.iter().map(|part| part.join(" ")).collect::<Vec<_>>().join(", ");
+        let request = Request::read(&text).unwrap();
+        let meanings = request.meanings().iter();
+        let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
+        let meanings: Vec<Vector> = meanings.collect();
+        let seen = |entry: &Entry| entry.name.len() * 37 % 256 >= usize::from(hidden / 3);
+        let search = Search {
+            request: &request,
+            meanings: &meanings,
+            strategy: Strategy::Hybrid,
+            filter: &Filter::default(),
+            most: 10,
+            visible: &seen,
+        };
+        let found = index.search(&search);
+        if found.strategy == Strategy::Hybrid {
+            let mut plain = plainly::hybrid(&index, &search);
+            prop_assert_eq!(plain.len(), found.visible);
+            plain.retain(|(_, score)| *score > 1e-4);
+            plain.sort_by(|a, b| b.1.total_cmp(&a.1));
+            for (hit, (_, score)) in found.hits.iter().zip(&plain) {
+                prop_assert!((hit.score - score).abs() < 1e-3, "{} {score}", hit.score);
+                let same = plain.iter().find(|(entry, _)| std::ptr::eq(*entry, hit.entry));
+                let own = same.map_or(0.0, |(_, score)| *score);
+                prop_assert!((hit.score - own).abs() < 1e-3, "{:?} {own}", hit.entry.name);
+            }
+            prop_assert!(found.hits.len() >= plain.len().min(10));
+        }
+    }
+}
+
 /// A word that nearly every tool has says less than one that few have.
 #[test]
 fn rare_words_count_more() {
