@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,29 +49,42 @@ impl Collection {
 
     /// All its tools with all their vectors.
     pub(crate) fn index(&self, means: &mut Means<'_>) -> Index {
-        let shelves = self.shelves("", |tool| tool.description.clone());
+        let shelves = self.shelves("", 0..1, |tool, _| tool.description.clone());
         shelves.into_iter().fold(Index::default(), |index, shelf| {
             index.with(Arc::new(shelf.with_vectors(&mut |text| means.known(text))))
         })
     }
 
-    /// Its servers, under other names and with descriptions told anew.
-    pub(crate) fn shelves(&self, suffix: &str, tell: impl Fn(&Tool) -> String) -> Vec<Shelf> {
+    /// Its servers under other names, each with all its tools so many times, with descriptions told
+    /// anew.
+    pub(crate) fn shelves(
+        &self,
+        suffix: &str,
+        copies: Range<usize>,
+        tell: impl Fn(&Tool, usize) -> String,
+    ) -> Vec<Shelf> {
         let mut servers: BTreeMap<&str, Vec<&Tool>> = BTreeMap::new();
         for tool in &self.tools {
             servers.entry(&tool.server_id).or_default().push(tool);
         }
         let shelf = |(id, tools): (&str, Vec<&Tool>)| {
             let server = ServerId::new(format!("{id}{suffix}"));
-            let drafts = tools.iter().map(|tool| draft(&server, tool, tell(tool)));
-            Shelf::new(&server, &tools[0].server_description, drafts.collect())
+            let copies = copies.clone().flat_map(|copy| {
+                let named = tools.iter().map(move |tool| (tool, copy));
+                named.map(|(tool, copy)| draft(&server, tool, copy, tell(tool, copy)))
+            });
+            Shelf::new(&server, &tools[0].server_description, copies.collect())
         };
         servers.into_iter().map(shelf).collect()
     }
 }
 
-fn draft(server: &ServerId, tool: &Tool, description: String) -> Draft {
-    let raw = json!({"name": tool.name, "description": description, "inputSchema": tool.schema});
-    let (name, raw) = (Arc::from(tool.name.as_str()), Arc::from(raw.to_string()));
+fn draft(server: &ServerId, tool: &Tool, copy: usize, description: String) -> Draft {
+    let name = match copy {
+        0 => tool.name.clone(),
+        copy => format!("{}_{copy}", tool.name),
+    };
+    let raw = json!({"name": name, "description": description, "inputSchema": tool.schema});
+    let (name, raw) = (Arc::from(name.as_str()), Arc::from(raw.to_string()));
     Draft::read(server, &name, &raw, None, RiskLevel::Moderate)
 }

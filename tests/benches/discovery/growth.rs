@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_embedding::Embedder;
+use mgp_engine::access::{self, Defaults, Principal};
+use mgp_engine::grants::{Authority, Grants};
 use mgp_engine::index::{Filter, Index, Request, Search, Shelf, Strategy, Vector};
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_tests::load::latency::Latencies;
 use mgp_tests::load::{Cell, Table, Usage};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,7 +18,16 @@ use super::means::{Means, meanings};
 
 /// Searches of each kind at each size.
 const SEARCHES: usize = 300;
-const SIZES: [usize; 4] = [527, 1_000, 10_000, 100_000];
+const SIZES: [usize; 3] = [527, 10_000, 100_000];
+
+/// Where more tools come from.
+#[derive(Clone, Copy)]
+enum From {
+    /// The same servers, with more tools each.
+    Larger,
+    /// More servers of the same size.
+    More,
+}
 
 pub(crate) fn load() -> (Embedder, Table) {
     let (before, began, cpu) = (Usage::own().resident, Instant::now(), cpu());
@@ -65,9 +78,10 @@ pub(crate) fn table(
     let questions: Vec<&str> = questions.collect();
     let steps = collection.tasks.iter().flat_map(|task| &task.steps);
     let steps: Vec<&str> = steps.map(String::as_str).collect();
-    for size in SIZES.into_iter().filter(|size| *size <= most) {
+    let sizes = SIZES.into_iter().filter(|size| *size <= most);
+    for (size, from) in sizes.flat_map(|size| [(size, From::Larger), (size, From::More)]) {
         let before = Usage::own().resident;
-        let index = grown(collection, &vectors, size);
+        let index = grown(collection, &vectors, size, from);
         let memory = Usage::own().resident.saturating_sub(before);
         let began = Instant::now();
         let shelf = Arc::clone(index.shelves().next().expect("a server"));
@@ -75,7 +89,11 @@ pub(crate) fn table(
         let adding = began.elapsed();
         drop(next);
         for (kind, texts) in [("question", &questions), ("step", &steps)] {
-            let mut row = vec![Cell::Number(index.len() as f64, 0), kind.into()];
+            let mut row = vec![
+                Cell::Number(index.len() as f64, 0),
+                Cell::Number(index.shelves().count() as f64, 0),
+                kind.into(),
+            ];
             row.extend(timed(&index, model, texts));
             row.extend([mib(memory), Cell::Number(adding.as_secs_f64() * 1e3, 2)]);
             rows.push(row);
@@ -85,15 +103,16 @@ pub(crate) fn table(
         title: "Searching",
         columns: &[
             "tools",
+            "servers",
             "query",
-            "vectors p50 ms",
-            "vectors p99 ms",
-            "search p50 ms",
-            "search p99 ms",
-            "both p50 ms",
-            "both p99 ms",
-            "CPU ms, vectors",
-            "CPU ms, search",
+            "p50 ms",
+            "p99 ms",
+            "CPU of vectors, p50 ms",
+            "p99",
+            "CPU of the search, p50 ms",
+            "p99",
+            "CPU of both, p50 ms",
+            "p99",
             "index MiB",
             "ms to publish a server",
         ],
@@ -101,13 +120,25 @@ pub(crate) fn table(
     }
 }
 
+/// Rules under which an agent may call everything but the tools of one server: they are asked about
+/// every tool, as for an agent whose access is not the same everywhere.
+fn rules() -> (access::Table, Principal) {
+    let closed = (ServerId::new("closed"), DefaultPolicy::OptIn);
+    let defaults = Defaults {
+        kernel: DefaultPolicy::OptOut,
+        servers: [closed].into(),
+    };
+    let table = access::Table::build(&Grants::default(), &Authority::nobody(), defaults, 0, 1);
+    (table, Principal::Agent(AgentId::new("agent.ann")))
+}
+
 fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
-    let mut times: [Latencies; 3] = std::array::from_fn(|_| Latencies::default());
-    let mut spent = [Duration::ZERO; 2];
+    let (table, who) = rules();
+    let mut times: [Latencies; 4] = std::array::from_fn(|_| Latencies::default());
     for text in texts.iter().cycle().take(SEARCHES) {
         let (began, cpu_began) = (Instant::now(), cpu());
         let vectors = meanings(model, text);
-        let (embedded, cpu_embedded) = (began.elapsed(), cpu());
+        let cpu_embedded = cpu();
         let request = Request::read(text).expect("a request");
         let found = index.search(&Search {
             request: &request,
@@ -115,48 +146,48 @@ fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
             strategy: Strategy::Hybrid,
             filter: &Filter::default(),
             most: 5,
-            visible: &|_| true,
+            visible: &|tool| table.admits(&who, &tool.server, Some(&tool.name), 0),
         });
         assert_eq!(found.hits.len(), 5);
-        let both = began.elapsed();
-        for (times, took) in times.iter_mut().zip([embedded, both - embedded, both]) {
+        let (both, cpu_ended) = (began.elapsed(), cpu());
+        let spent = [
+            both,
+            cpu_embedded - cpu_began,
+            cpu_ended - cpu_embedded,
+            cpu_ended - cpu_began,
+        ];
+        for (times, took) in times.iter_mut().zip(spent) {
             times.add(took);
         }
-        spent[0] += cpu_embedded - cpu_began;
-        spent[1] += cpu() - cpu_embedded;
     }
-    let wall = times
-        .iter()
-        .flat_map(|times| [times.percentile(50.0), times.percentile(99.0)]);
-    let wall = wall.map(|micros| Cell::Number(micros / 1e3, 1));
-    let each = |spent: Duration| Cell::Number(spent.as_secs_f64() * 1e3 / SEARCHES as f64, 1);
-    wall.chain(spent.map(each)).collect()
+    let both = |times: &Latencies| [50.0, 99.0].map(|share| times.percentile(share));
+    let all = times.iter().flat_map(both);
+    all.map(|micros| Cell::Number(micros / 1e3, 1)).collect()
 }
 
-/// The collection again and again under other names, each time with other ends to the descriptions
-/// and vectors between two of the real ones.
-fn grown(collection: &Collection, vectors: &[Vector], size: usize) -> Index {
-    let mut index = Index::default();
-    let mut tools = 0;
-    for copy in 0.. {
-        let tell = |tool: &super::collection::Tool| {
-            let at = tool.name.len() * 31 + tool.description.len() + copy * 7919;
-            let other = &collection.tools[at % collection.tools.len()].description;
-            if copy == 0 {
-                tool.description.clone()
-            } else {
-                halves(&tool.description, other)
-            }
-        };
-        for shelf in collection.shelves(&format!("-{copy}"), tell) {
-            if tools >= size {
-                return index;
-            }
-            tools += shelf.entries().len();
-            index = index.with(Arc::new(filled(&shelf, vectors)));
+/// The collection again and again, each time with other ends to the descriptions and vectors between
+/// two of the real ones.
+fn grown(collection: &Collection, vectors: &[Vector], size: usize, from: From) -> Index {
+    let tell = |tool: &super::collection::Tool, copy: usize| {
+        let at = tool.name.len() * 31 + tool.description.len() + copy * 7919;
+        let other = &collection.tools[at % collection.tools.len()].description;
+        if copy == 0 {
+            tool.description.clone()
+        } else {
+            halves(&tool.description, other)
         }
-    }
-    index
+    };
+    let copies = size.div_ceil(collection.tools.len());
+    let shelves: Box<dyn Iterator<Item = Shelf>> = match from {
+        From::Larger => Box::new(collection.shelves("", 0..copies, tell).into_iter()),
+        From::More => Box::new(
+            (0..copies)
+                .flat_map(|copy| collection.shelves(&format!("-{copy}"), copy..copy + 1, tell)),
+        ),
+    };
+    shelves.fold(Index::default(), |index, shelf| {
+        index.with(Arc::new(filled(&shelf, vectors)))
+    })
 }
 
 fn halves(one: &str, other: &str) -> String {

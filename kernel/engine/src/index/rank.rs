@@ -72,8 +72,8 @@ fn scores(scene: &Scene<'_>, search: &Search<'_>) -> (Strategy, Vec<f32>) {
     let by_words = |score: f32| score / (score + HALF_BY_WORDS);
     match (search.strategy, like) {
         (Strategy::Semantic, Some(like)) => {
-            // The greater of nought and no number is nought.
-            let scores = like.into_iter().map(|like| like.max(0.0).min(1.0));
+            let known = |like: f32| if like.is_nan() { 0.0 } else { like };
+            let scores = like.into_iter().map(|like| known(like).clamp(0.0, 1.0));
             (Strategy::Semantic, scores.collect())
         }
         (Strategy::Hybrid, Some(like)) => {
