@@ -52,6 +52,7 @@ impl Default for Discovery {
             licence: Licence {
                 agents: BTreeSet::new(),
                 most: 8,
+                creating: false,
             },
             general: Showing {
                 exposure: None,
@@ -112,6 +113,7 @@ impl Discovery {
         self.licence
             .agents
             .extend(agents.into_iter().map(AgentId::new));
+        section.flag("creating", &mut self.licence.creating);
         section.count("registered_max", 1..=256, &mut self.licence.most);
         self.budget = read_budget(section.inner("budget", "discovery.budget"));
         let provider = section.inner("provider", "discovery.provider");
