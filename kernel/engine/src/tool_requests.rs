@@ -29,7 +29,7 @@ pub const CANDIDATES: usize = 5;
 /// because it can be called now, or is no riskier than wished.
 ///
 /// It must do the same work, not some of it. Tools of one name in two servers stood within 0.93 of each
-/// other. Of tools within 0.9 of the best one every fourth was of use, of those below 0.75 none; of the
+/// other. Of tools within 0.9 of the best one every fourth was of use, of those below 0.8 none; of the
 /// best ones two of three.
 const SCORE_MIN: f32 = 0.9;
 /// How like a tool must be to what is asked for, to be taken to do it at all. An order alone does not
@@ -38,17 +38,17 @@ const SCORE_MIN: f32 = 0.9;
 ///
 /// A tool too many costs some hundred tokens, and the agent reads what it does; one too few ends the task.
 /// So these are the highest round numbers that lose next to no tool that is of use. They were read off the
-/// benchmark `discovery`, part `requests`: the steps of real tasks, and things that no tool there does.
-/// With them the right tool of 30 is lost, and of 6 things that nobody does 5 are said to be unavailable.
+/// benchmark `discovery`, part `requests`: steps of real tasks, names of tools, and 48 things that no tool
+/// there does. Of 30 right tools one is lost, of names none, and of five things that nobody does four are
+/// said to be unavailable.
 ///
 /// [`Strategy::Semantic`]: mgp_protocol::mgp::tools::Strategy::Semantic
 /// [`Strategy::Keyword`]: mgp_protocol::mgp::tools::Strategy::Keyword
 const LIKENESS_MIN: f32 = 0.4;
 const WORDS_MIN: f32 = 0.5;
-/// The same where no meaning is known. Words alone tell badly: what would turn away half of what nobody
-/// does turns away names, too, which are often a single word. It is what one rare word reaches among 40
-/// tools.
-const WORDS_ALONE_MIN: f32 = 0.2;
+/// The same where no meaning is known. Words alone tell badly: a bound that turned away half of what
+/// nobody does would turn away names, too, which are often a single word. One rare word reaches this.
+const WORDS_ALONE_MIN: f32 = 0.25;
 
 /// Why a request is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
