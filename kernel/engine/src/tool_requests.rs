@@ -39,7 +39,7 @@ const SCORE_MIN: f32 = 0.9;
 /// A tool too many costs some hundred tokens, and the agent reads what it does; one too few ends the task.
 /// So these are the highest round numbers that lose next to no tool that is of use. They were read off the
 /// benchmark `discovery`, part `requests`: steps of real tasks, names of tools, and 48 things that no tool
-/// there does. Of 30 right tools one is lost, of names none, and of five things that nobody does four are
+/// there does. Of 40 right tools one is lost, of names none, and of five things that nobody does four are
 /// said to be unavailable.
 ///
 /// [`Strategy::Semantic`]: mgp_protocol::mgp::tools::Strategy::Semantic

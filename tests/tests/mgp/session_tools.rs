@@ -185,7 +185,8 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
     let some = requested(&mut agent, &["ink_mix", "xylophone quux"]).await;
     assert_eq!(some["status"], "partial", "{some:#}");
     assert_eq!(some["tools_unavailable"], json!(["xylophone quux"]));
-    let none = requested(&mut agent, &["xylophone quux"]).await;
+    // Many tools have the first word, which is no reason to take one of them for it.
+    let none = requested(&mut agent, &["test the xylophone"]).await;
     assert_eq!(none["status"], "unavailable", "{none:#}");
     assert_eq!(none["tools_loaded"], json!([]));
     let nothing = agent
