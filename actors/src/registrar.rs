@@ -5,7 +5,9 @@
 //! cannot be read waits for a person first.
 
 mod book;
+mod interpreters;
 mod record;
+mod remarks;
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -31,7 +33,9 @@ use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
 
 pub use self::book::Book;
+pub use self::interpreters::Interpreters;
 pub use self::record::{Background, Record};
+pub use self::remarks::remarks;
 use crate::access::AccessHandle;
 use crate::approvals::ApprovalsHandle;
 use crate::audit::{AuditHandle, by_agent, by_operator, event};
@@ -108,9 +112,17 @@ impl Registrar {
         self: &Arc<Self>,
         caller: &Caller,
         trace: &Trace,
-        ask: Register,
+        mut ask: Register,
     ) -> Result<Registered, Refusal> {
         let who = caller.identity();
+        let interpreters = &self.background.interpreters;
+        if let Some(name) = ask
+            .command
+            .as_deref()
+            .and_then(|c| interpreters.usual_name(c))
+        {
+            ask.command = Some(name.into());
+        }
         let mut book = self.book.lock().await;
         let accepted = match self.judged(&who, &book, &ask) {
             Ok(accepted) => accepted,
@@ -257,16 +269,26 @@ impl Registrar {
         let id = record.server();
         let own = self.connector.sandboxes.own_folder(&id);
         let made = {
-            let own = own.clone();
-            tokio::task::spawn_blocking(move || std::fs::create_dir_all(own)).await
+            let (own, interpreters) = (own.clone(), self.background.interpreters.clone());
+            let name = record.command().and_then(|c| interpreters.usual_name(c));
+            tokio::task::spawn_blocking(move || {
+                let interpreter = name.and_then(|name| interpreters.find(name));
+                (std::fs::create_dir_all(own), interpreter)
+            })
         };
-        if let Ok(Err(error)) = made {
+        let Ok((made, interpreter)) = made.await else {
+            return;
+        };
+        if let Err(error) = made {
             tracing::error!(server = %id, %error, "it has no folder");
         }
         let Some(ground) = self.ground.get() else {
             return;
         };
-        if !ground.plant(record.spec(&self.background, own)).await {
+        if !ground
+            .plant(record.spec(&self.background, own, interpreter))
+            .await
+        {
             tracing::warn!(server = %id, "it was registered, and the configuration has one of that name: it is left out");
         }
     }
@@ -316,15 +338,20 @@ impl Registrar {
             return;
         };
         let mut status = handle.follow();
-        let settled = status
-            .wait_for(|now| now.waiting || matches!(now.state, State::Connected | State::Error));
+        let settled = status.wait_for(|now| {
+            let failed = now.state == State::Error || now.next_try.is_some();
+            now.waiting || failed || now.state == State::Connected
+        });
         let _ = tokio::time::timeout(SETTLE, settled).await;
         let now = handle.status();
         answer.status = now.state.as_str().into();
         if now.state == State::Connected {
             answer.tools = handle.tools().iter().map(ToString::to_string).collect();
-        } else if !now.reason.is_empty() && !now.waiting {
-            answer.remarks.push(now.reason);
+        } else if now.waiting {
+            let needs = now.declared.permissions_required.join(", ");
+            answer.pending = vec![format!("{needs} {}", now.reason).trim_start().to_owned()];
+        } else {
+            answer.remarks.extend(remarks(&handle));
         }
     }
 
@@ -343,9 +370,7 @@ impl Registrar {
         let own = {
             let book = self.book.lock().await;
             let record = book.servers.get(&id);
-            record.is_some_and(|record| {
-                caller.operator || record.by_agent && record.created_by == caller.agent.as_str()
-            })
+            record.is_some_and(|record| record.is_of(caller))
         };
         if !own {
             return Err(Refusal::UnknownServer(ask.id));
@@ -461,8 +486,7 @@ fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusa
 }
 
 fn pending(record: &Record, accepted: &Accepted) -> Vec<String> {
-    let first = record.quarantine.iter();
-    let first = first.map(|why| format!("the operator has to allow its first start: {why}"));
+    let first = record.first_start().into_iter();
     let asks = accepted.asks.iter();
     let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
     first.chain(asks).collect()
@@ -473,7 +497,7 @@ fn question(record: &Record, why: &str) -> Question {
         record::Way::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
         record::Way::Http { url } => url.clone(),
     };
-    let justified = record.justification.as_deref().unwrap_or("nothing");
+    let needs = &record.permissions;
     Question {
         subject: Subject::Registration,
         asker: Asker::Agent(AgentId::new(record.created_by.clone())),
@@ -482,11 +506,17 @@ fn question(record: &Record, why: &str) -> Question {
             "{} registered server {}: {why}",
             record.created_by, record.id
         ),
-        details: vec![
-            format!("it runs: {way}"),
-            format!("it needs: {}", record.permissions.join(", ")),
-            format!("it is said to be for: {justified}"),
-        ],
+        details: [
+            Some(format!("it runs: {way}")),
+            (!needs.is_empty()).then(|| format!("it needs: {}", needs.join(", "))),
+            record
+                .justification
+                .as_ref()
+                .map(|why| format!("it is said to be for: {why}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         parts: Vec::new(),
         until_ms: None,
     }

@@ -11,6 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::{Relay, json};
+use crate::registrar::{Record, remarks};
 use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerHandle;
 
@@ -90,10 +91,19 @@ impl Relay {
             let mut server = self.described(caller, handle);
             let record = book.servers.get(id);
             server.created_by = record.map(|record| record.created_by.clone());
+            if record.is_some_and(|record| record.is_of(caller)) {
+                server.remarks = remarks(handle);
+            }
             if list.filter.takes(&server) {
                 servers.push(server);
             }
         }
+        let waiting = book.servers.values().filter(|record| {
+            caller.view == View::All && record.is_of(caller) && !all.contains_key(&record.server())
+        });
+        let waiting = waiting.map(Record::described);
+        servers.extend(waiting.filter(|server| list.filter.takes(server)));
+        servers.sort_by(|one, other| one.id.cmp(&other.id));
         json(&Servers { servers })
     }
 
@@ -131,6 +141,7 @@ impl Relay {
             trust_level: handle.trust().as_str().into(),
             node: None,
             created_by: None,
+            remarks: Vec::new(),
         }
     }
 }
