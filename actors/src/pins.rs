@@ -125,6 +125,21 @@ impl PinsHandle {
         Ok(())
     }
 
+    /// A server is gone for good: nothing is known of its tools any more, so that another one of its
+    /// name is not held against them. Blocks: not for a thread that carries calls.
+    ///
+    /// # Errors
+    /// Its file cannot be removed.
+    pub fn forget(&self, server: &ServerId) -> std::io::Result<()> {
+        let shelf = self.0.books().remove(server);
+        let mut shelf = shelf.as_ref().map(|shelf| lock(shelf));
+        if let Some(shelf) = &mut shelf {
+            **shelf = Shelf::default();
+        }
+        self.0.block(server, BTreeSet::new());
+        Book::remove(&self.0.folder, server)
+    }
+
     /// The tools of a server that are neither shown nor called, by its own names.
     #[must_use]
     pub fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {

@@ -5,7 +5,9 @@
 //! cannot be read waits for a person first.
 
 mod book;
+mod ending;
 mod interpreters;
+mod quarantine;
 mod record;
 mod remarks;
 
@@ -16,37 +18,35 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_engine::access::{self, Principal};
-use mgp_engine::approvals::{Asker, Question};
 use mgp_engine::code_safety::MAX_CODE_BYTES;
+use mgp_engine::grants;
 use mgp_engine::lifecycle::State;
 use mgp_engine::registration::{self, Accepted, Count, Script, Terms, floor, judge_code};
 use mgp_engine::sandbox::Program;
 use mgp_engine::spec::{Reach, ServerSpec, TrustLevel};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
-use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
-use mgp_protocol::mgp::discovery::{Deregister, Deregistered, Register, Registered};
-use mgp_protocol::mgp::permission::Verdict;
+use mgp_protocol::mgp::discovery::{Register, Registered};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
 
-pub use self::book::Book;
+pub use self::book::{Book, Names};
 pub use self::interpreters::Interpreters;
+pub use self::quarantine::Waiting;
 pub use self::record::{Background, Record};
 pub use self::remarks::remarks;
 use crate::access::AccessHandle;
 use crate::approvals::ApprovalsHandle;
 use crate::audit::{AuditHandle, by_agent, by_operator, event};
+use crate::pins::PinsHandle;
 use crate::request::{Answering, Caller};
 use crate::server::{Connector, ServerTable};
 use crate::trace::Trace;
 
 /// How long a registration waits for its server to be connected before it is answered without.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How long a deregistration waits for its server to be gone.
-const GONE: Duration = Duration::from_secs(60);
 
 /// Where servers are put under supervision: the tree.
 pub trait Ground: Send + Sync + std::fmt::Debug + 'static {
@@ -54,6 +54,8 @@ pub trait Ground: Send + Sync + std::fmt::Debug + 'static {
     fn plant(&self, spec: ServerSpec) -> Answering<bool>;
     /// Takes a server out; what is answered resolves when it has stopped.
     fn uproot(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
+    /// Its name is free: a server of the configuration may have waited for it.
+    fn freed(&self, id: ServerId) -> Answering<()>;
 }
 
 /// Who may register, and how many.
@@ -83,8 +85,12 @@ pub struct Registrar {
     pub access: AccessHandle,
     /// Where a person is asked.
     pub approvals: ApprovalsHandle,
+    /// What is known of their tools.
+    pub pins: PinsHandle,
     /// Where it is written down.
     pub audit: AuditHandle,
+    /// Those that wait for a person; dropped, they wait no more.
+    pub waiting: Waiting,
     /// The tree, once it has grown.
     pub ground: OnceLock<Arc<dyn Ground>>,
 }
@@ -96,8 +102,12 @@ impl Registrar {
         caller.operator || self.licence.agents.contains(&caller.agent)
     }
 
-    /// Starts what earlier lives have registered.
+    /// Ends what earlier lives have left to be ended, and starts what they have registered.
     pub async fn revive(self: &Arc<Self>) {
+        let ending = self.book.lock().await.ending();
+        for id in ending {
+            self.vacate(&id, &Trace::minted()).await;
+        }
         let records: Vec<Record> = self.book.lock().await.servers.values().cloned().collect();
         for record in records {
             self.begin(record).await;
@@ -152,10 +162,6 @@ impl Registrar {
         if ask.preview {
             return Ok(answer);
         }
-        if !book.has_room() {
-            let told = "too many names of servers were used; the operator has to clear `registered.journal`";
-            return Err(Refusal::Forbidden(told.into()));
-        }
         let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
         let written = self.audit.decided(event).await;
         written.map_err(|error| Refusal::Broken(error.to_string()))?;
@@ -178,8 +184,8 @@ impl Registrar {
             Principal::Operator(_) => true,
             Principal::Agent(agent) => self.licence.agents.contains(agent),
         };
-        let servers = self.servers.load();
-        let taken: Vec<ServerId> = servers.keys().chain(book.taken()).cloned().collect();
+        let (servers, names) = (self.servers.load(), book.names().load());
+        let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
         let terms = Terms {
             who,
             agents_may: !self.licence.agents.is_empty(),
@@ -243,6 +249,16 @@ impl Registrar {
         let who = by.clone();
         let granted = self.access.record(by, trace.id.clone(), move |ledger| {
             let (grants, authority) = (ledger.grants, ledger.authority);
+            // What the operator has denied it before is not to be had by coming again.
+            let subject = grants::Subject::Agent(AgentId::new(grant.agent_id.clone()));
+            let resource = grants::Resource::Server(ServerId::new(grant.server_id.clone()));
+            let standing = grants.standing(&subject, &resource, authority);
+            if standing
+                .iter()
+                .any(|it| it.grant.permission == Permission::Deny)
+            {
+                return Ok(Vec::new());
+            }
             let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
             made.map(|change| vec![change])
                 .map_err(|refused| Refusal::BadParams(refused.to_string()))
@@ -255,8 +271,10 @@ impl Registrar {
     /// Starts a server, or asks a person first.
     async fn begin(self: &Arc<Self>, record: Record) {
         if let Some(why) = record.quarantine.clone() {
+            let (wanted, gone) = oneshot::channel();
+            self.waiting().insert(record.server(), wanted);
             let me = self.clone();
-            tokio::spawn(async move { me.quarantined(record, &why).await });
+            tokio::spawn(async move { me.quarantined(record, &why, gone).await });
             return;
         }
         self.start(&record).await;
@@ -293,45 +311,6 @@ impl Registrar {
         }
     }
 
-    /// Nothing of it runs before a person has looked at it.
-    async fn quarantined(self: Arc<Self>, mut record: Record, why: &str) {
-        let Ok(mut asked) = self.approvals.ask(question(&record, why)) else {
-            tracing::warn!(
-                server = record.id,
-                "too much waits for the operator; ask again after a start"
-            );
-            return;
-        };
-        while let Some(answer) = asked.answer().await {
-            match answer.verdict {
-                Verdict::Deferred => answer.taken(),
-                Verdict::Denied => {
-                    let by = Principal::Operator(answer.decider.by.as_str().into());
-                    let trace = Trace::minted();
-                    match self.forget(&by, &trace, &record.server(), "denied").await {
-                        Ok(_) => answer.taken(),
-                        Err(error) => answer.failed(error.to_string()),
-                    }
-                    return;
-                }
-                Verdict::Approved => {
-                    record.quarantine = None;
-                    let mut book = self.book.lock().await;
-                    if !book.servers.contains_key(&record.server()) {
-                        answer.failed("it was deregistered meanwhile".into());
-                        return;
-                    }
-                    match book.put(record.clone()).await {
-                        Ok(()) => answer.taken(),
-                        Err(error) => return answer.failed(error.to_string()),
-                    }
-                    self.start(&record).await;
-                    return;
-                }
-            }
-        }
-    }
-
     /// Waits a little until it is connected, has failed, or waits for the operator.
     async fn settled(&self, id: &ServerId, answer: &mut Registered) {
         let Some(handle) = self.servers.load().get(id).cloned() else {
@@ -353,81 +332,6 @@ impl Registrar {
         } else {
             answer.remarks.extend(remarks(&handle));
         }
-    }
-
-    /// `mgp/discovery/deregister`.
-    ///
-    /// # Errors
-    /// [`Refusal::UnknownServer`] for what was not registered, or not by this agent; or that it could
-    /// not be written down.
-    pub async fn deregister(
-        &self,
-        caller: &Caller,
-        trace: &Trace,
-        ask: Deregister,
-    ) -> Result<Deregistered, Refusal> {
-        let id = ServerId::new(ask.id.clone());
-        let own = {
-            let book = self.book.lock().await;
-            let record = book.servers.get(&id);
-            record.is_some_and(|record| record.is_of(caller))
-        };
-        if !own {
-            return Err(Refusal::UnknownServer(ask.id));
-        }
-        let reason = ask.reason.as_deref().unwrap_or_default();
-        self.forget(&caller.identity(), trace, &id, reason).await
-    }
-
-    /// A session has ended, and with it what was registered for its time.
-    pub fn ended(self: &Arc<Self>, session: ConnectionId) {
-        let me = self.clone();
-        tokio::spawn(async move {
-            let its = me.book.lock().await.of_session(session);
-            let kernel = Principal::Operator("kernel".into());
-            for id in its {
-                let trace = Trace::minted();
-                let gone = me.forget(&kernel, &trace, &id, "its session ended");
-                if let Err(error) = gone.await {
-                    tracing::error!(server = %id, %error, "its session ended, and it did not");
-                }
-            }
-        });
-    }
-
-    async fn forget(
-        &self,
-        who: &Principal,
-        trace: &Trace,
-        id: &ServerId,
-        reason: &str,
-    ) -> Result<Deregistered, Refusal> {
-        let mut book = self.book.lock().await;
-        let Some(record) = book.servers.get(id).cloned() else {
-            return Err(Refusal::UnknownServer(id.to_string()));
-        };
-        let mut event = self.event(who, trace, &record, EventType::SERVER_DEREGISTERED);
-        event.details.insert("reason".into(), reason.into());
-        let written = self.audit.decided(event).await;
-        written.map_err(|error| Refusal::Broken(error.to_string()))?;
-        book.strike(id).await?;
-        drop(book);
-        let handle = self.servers.load().get(id).cloned();
-        let tools = handle.map(|handle| handle.tools());
-        let stopped = match self.ground.get() {
-            Some(ground) => ground.uproot(id.clone()).await,
-            None => None,
-        };
-        if let Some(stopped) = stopped {
-            let _ = tokio::time::timeout(GONE, stopped).await;
-        }
-        let own = self.connector.sandboxes.own_folder(id);
-        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(own)).await;
-        let tools = tools.iter().flat_map(|tools| tools.iter());
-        Ok(Deregistered {
-            id: id.to_string(),
-            tools: tools.map(ToString::to_string).collect(),
-        })
     }
 
     fn event(
@@ -490,36 +394,6 @@ fn pending(record: &Record, accepted: &Accepted) -> Vec<String> {
     let asks = accepted.asks.iter();
     let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
     first.chain(asks).collect()
-}
-
-fn question(record: &Record, why: &str) -> Question {
-    let way = match &record.way {
-        record::Way::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
-        record::Way::Http { url } => url.clone(),
-    };
-    let needs = &record.permissions;
-    Question {
-        subject: Subject::Registration,
-        asker: Asker::Agent(AgentId::new(record.created_by.clone())),
-        server: Some(record.server()),
-        text: format!(
-            "{} registered server {}: {why}",
-            record.created_by, record.id
-        ),
-        details: [
-            Some(format!("it runs: {way}")),
-            (!needs.is_empty()).then(|| format!("it needs: {}", needs.join(", "))),
-            record
-                .justification
-                .as_ref()
-                .map(|why| format!("it is said to be for: {why}")),
-        ]
-        .into_iter()
-        .flatten()
-        .collect(),
-        parts: Vec::new(),
-        until_ms: None,
-    }
 }
 
 fn file_of(language: &str) -> &'static str {

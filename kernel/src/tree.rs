@@ -29,7 +29,7 @@ use mgp_actors::guard::GuardHandle;
 use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::Ground;
+use mgp_actors::registrar::{Ground, Names};
 use mgp_actors::request::Answering;
 use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::subscriptions::SubscriptionsHandle;
@@ -91,6 +91,12 @@ impl Ground for TreeHandle {
         let ask = async move { tree.ask(|reply| TreeMsg::Uproot(id, reply)).await };
         Box::pin(async move { ask.await.ok().flatten() })
     }
+
+    fn freed(&self, id: ServerId) -> Answering<()> {
+        let tree = self.0.clone();
+        let ask = async move { tree.ask(|reply| TreeMsg::Freed(id, reply)).await };
+        Box::pin(async move { ask.await.unwrap_or_default() })
+    }
 }
 
 /// What the tree is told and asked.
@@ -102,6 +108,8 @@ pub enum TreeMsg {
     Plant(Box<ServerSpec>, Reply<bool>),
     /// Take a registered server out; what is answered resolves when it has stopped.
     Uproot(ServerId, Reply<Option<oneshot::Receiver<()>>>),
+    /// A name that a server of the configuration may have waited for is free.
+    Freed(ServerId, Reply<()>),
     /// The kernel ends.
     StopServers(Reply<Vec<tokio::sync::oneshot::Receiver<()>>>),
 }
@@ -138,6 +146,8 @@ pub struct TreeActor {
     pub source: Arc<Source>,
     /// Who is told of default policies.
     pub access: AccessHandle,
+    /// The names of registered servers.
+    pub names: Arc<Names>,
     /// Ends the kernel.
     pub closing: CancellationToken,
     /// What everybody leans on.
@@ -224,6 +234,7 @@ impl Actor for TreeActor {
             supervisors: HashMap::new(),
             stopping: false,
         };
+        let first = self.without_registered(&state, first);
         self.apply(&myself, &mut state, first).await;
         Ok(state)
     }
@@ -238,6 +249,12 @@ impl Actor for TreeActor {
             TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
             TreeMsg::Plant(spec, reply) => reply.send(self.plant(&myself, state, *spec).await),
             TreeMsg::Uproot(id, reply) => reply.send(self.uproot(state, &id).await),
+            TreeMsg::Freed(id, reply) => {
+                if self.source.ids().contains(&id) {
+                    self.reload(&myself, state).await;
+                }
+                reply.send(());
+            }
             TreeMsg::StopServers(reply) => {
                 state.stopping = true;
                 reply.send(self.stop_servers(state));
@@ -295,13 +312,41 @@ impl TreeActor {
         let Some(loaded) = self.source.read() else {
             return Vec::new();
         };
-        let problems = self.source.publish(&loaded);
+        let mut problems = self.source.publish(&loaded);
         if loaded.is_usable() && !state.stopping {
             // Before anybody is started with them.
             self.parts.audit.redact(loaded.secrets());
-            self.apply(me, state, plan(&loaded)).await;
+            let plan = self.without_registered(state, plan(&loaded));
+            let added = plan.1.iter().map(|(_, why)| why);
+            problems.extend(
+                added
+                    .filter(|why| !problems.contains(why))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
+            self.apply(me, state, plan).await;
         }
         problems
+    }
+
+    /// The plan without the servers whose name a registered one has: what agents may do on that one was
+    /// not said of another.
+    fn without_registered(&self, state: &TreeState, (good, mut bad, policy): Plan) -> Plan {
+        let names = self.names.load();
+        let is_its = |id: &ServerId| {
+            names.contains(id)
+                && (!state.specs.contains_key(id) || state.registered.contains_key(id))
+        };
+        let (taken, good): (Vec<_>, Vec<_>) = good.into_iter().partition(|spec| is_its(&spec.id));
+        bad.extend(taken.into_iter().map(|spec| {
+            let id = spec.id;
+            let why = format!(
+                "a server of the name {id} was registered while the kernel ran: give this one another name, or take that one out (`mgp servers remove {id}`)"
+            );
+            tracing::warn!("{why}");
+            (id, why)
+        }));
+        (good, bad, policy)
     }
 
     /// Makes the running servers those of the plan; what did not change is not touched. An entry
@@ -311,7 +356,6 @@ impl TreeActor {
         let old: Vec<_> = state.specs.values().cloned().collect();
         let kept = old.iter().filter(|s| bad.iter().any(|(id, _)| *id == s.id));
         let mut new: Vec<_> = good.into_iter().chain(kept.cloned()).collect();
-        // The files are the operator's: a name of theirs is theirs.
         let others = state.registered.values();
         let others: Vec<_> = others
             .filter(|o| new.iter().all(|s| s.id != o.id))
@@ -419,11 +463,10 @@ impl TreeActor {
         state: &mut TreeState,
         spec: ServerSpec,
     ) -> bool {
-        let taken = state.specs.contains_key(&spec.id) || self.source.ids().contains(&spec.id);
-        state.registered.insert(spec.id.clone(), spec.clone());
-        if taken || state.stopping {
+        if state.specs.contains_key(&spec.id) || state.stopping {
             return false;
         }
+        state.registered.insert(spec.id.clone(), spec.clone());
         let all: Vec<_> = state.specs.values().chain([&spec]).cloned().collect();
         // Before it has a tool.
         if let Err(error) = self.access.set_defaults(defaults(state.policy, &all)).await {
@@ -435,12 +478,8 @@ impl TreeActor {
     }
 
     async fn uproot(&self, state: &mut TreeState, id: &ServerId) -> Option<oneshot::Receiver<()>> {
-        let spec = state.registered.remove(id)?;
-        // A server of the files may have taken its name.
-        match state.specs.get(id) {
-            Some(running) if *running == spec => self.remove(state, id).await,
-            Some(_) | None => None,
-        }
+        state.registered.remove(id)?;
+        self.remove(state, id).await
     }
 
     fn stop_servers(&self, state: &TreeState) -> Vec<tokio::sync::oneshot::Receiver<()>> {
@@ -473,7 +512,11 @@ impl TreeActor {
         let configured = self.source.ids();
         self.servers.update(|servers| {
             let mut servers = servers.clone();
-            servers.retain(|id, _| state.specs.contains_key(id) || configured.contains(id));
+            let names = self.names.load();
+            let stays = |id: &ServerId| {
+                state.specs.contains_key(id) || configured.contains(id) || names.contains(id)
+            };
+            servers.retain(|id, _| stays(id));
             servers
         });
     }

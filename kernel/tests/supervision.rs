@@ -1,7 +1,7 @@
 //! What happens when an actor fails: a tree like that of `mgp up`, with real children.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -20,6 +20,7 @@ use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
+use mgp_actors::registrar::Names;
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::{ConfigFile, Kind};
@@ -111,6 +112,7 @@ impl Kernel {
             servers: Arc::new(ServerTable::new(BTreeMap::new())),
             source: Arc::new(Source::new(None, &loaded)),
             access,
+            names: Arc::new(Names::new(BTreeSet::new())),
             closing: CancellationToken::new(),
             pillars: pillars.clone(),
         };

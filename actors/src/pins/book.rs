@@ -39,7 +39,7 @@ pub(super) struct Book {
 impl Book {
     /// What is known of a server; nothing when there is no file.
     pub(super) fn read(folder: &Path, server: &ServerId) -> Result<Self, String> {
-        let path = folder.join(format!("{server}.json"));
+        let path = place(folder, server);
         let page = page(&path)?;
         Ok(Self {
             path,
@@ -47,6 +47,15 @@ impl Book {
             pins: page.pins,
             server: server.clone(),
         })
+    }
+
+    /// Removes the file of a server, where there is one.
+    pub(super) fn remove(folder: &Path, server: &ServerId) -> io::Result<()> {
+        match fs::remove_file(place(folder, server)) {
+            Ok(()) => File::open(folder)?.sync_all(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Holds tools against their pins: those that changed, and the names of those of which nothing
@@ -141,6 +150,10 @@ impl Book {
         self.kept = page.pins;
         Ok(())
     }
+}
+
+fn place(folder: &Path, server: &ServerId) -> PathBuf {
+    folder.join(format!("{server}.json"))
 }
 
 fn page(path: &Path) -> Result<Page, String> {

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::refusal::Refusal;
+use mgp_sync::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
@@ -12,16 +14,13 @@ use crate::journal::{Journal, Opened};
 
 /// The journal's kind.
 const KIND: &str = "registered";
-/// Names that servers had and that no other one gets: grants and approvals were given to them. A
-/// person removes the file when they are used up.
-const LEFT_MAX: usize = 4096;
-
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Entry {
     Server(Box<Record>),
-    Left(String),
+    /// A server that is gone, or ends with its session: what was given to it has yet to be taken back.
+    Ending(String),
 }
 
 /// All registered servers. One owner at a time.
@@ -30,8 +29,12 @@ pub struct Book {
     journal: Journal,
     /// By id.
     pub servers: BTreeMap<ServerId, Record>,
-    left: BTreeSet<ServerId>,
+    ending: BTreeSet<ServerId>,
+    names: Arc<Names>,
 }
+
+/// The names that registered servers have: the configuration gets none of them meanwhile.
+pub type Names = Snapshot<BTreeSet<ServerId>>;
 
 impl Book {
     /// Opens the book; blocks.
@@ -50,7 +53,8 @@ impl Book {
         let mut book = Self {
             journal,
             servers: BTreeMap::new(),
-            left: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            names: Arc::new(Names::new(BTreeSet::new())),
         };
         for entry in entries {
             let entry = serde_json::from_slice(&entry)
@@ -59,17 +63,25 @@ impl Book {
                 Entry::Server(record) => {
                     book.servers.insert(record.server(), *record);
                 }
-                Entry::Left(id) => {
-                    book.left.insert(ServerId::new(id));
+                Entry::Ending(id) => {
+                    book.ending.insert(ServerId::new(id));
                 }
             }
         }
+        book.publish();
         Ok(book)
     }
 
-    /// Ids that no new server can have.
-    pub fn taken(&self) -> impl Iterator<Item = &ServerId> {
-        self.servers.keys().chain(&self.left)
+    /// The names they have, published.
+    #[must_use]
+    pub fn names(&self) -> Arc<Names> {
+        self.names.clone()
+    }
+
+    /// Those that are gone and to whom something may still be given.
+    #[must_use]
+    pub fn ending(&self) -> Vec<ServerId> {
+        self.ending.iter().cloned().collect()
     }
 
     /// How many this one has registered.
@@ -77,12 +89,6 @@ impl Book {
     pub fn count(&self, created_by: &str) -> usize {
         let own = |record: &&Record| record.created_by == created_by;
         self.servers.values().filter(own).count()
-    }
-
-    /// Whether a name can be used up.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.left.len() + self.servers.len() < LEFT_MAX
     }
 
     /// Those that end with this session.
@@ -110,34 +116,57 @@ impl Book {
         kept
     }
 
-    /// Takes a server out, for good; it is gone from the disk when this returns.
+    /// Takes a server out; that is on disk when this returns. Its name is not free before
+    /// [`Book::ended`].
     ///
     /// # Errors
     /// Nothing was changed then.
-    pub async fn strike(&mut self, id: &ServerId) -> Result<Option<Record>, Refusal> {
+    pub async fn strike(&mut self, id: &ServerId) -> Result<(), Refusal> {
         let Some(record) = self.servers.remove(id) else {
-            return Ok(None);
+            return Ok(());
         };
-        self.left.insert(id.clone());
-        if let Err(refusal) = self.keep().await {
-            self.left.remove(id);
+        self.ending.insert(id.clone());
+        let kept = self.keep().await;
+        if kept.is_err() {
+            self.ending.remove(id);
             self.servers.insert(id.clone(), record);
-            return Err(refusal);
         }
-        Ok(Some(record))
+        kept
+    }
+
+    /// All that was given to a server was taken back: its name is free.
+    ///
+    /// # Errors
+    /// Nothing was changed then.
+    pub async fn ended(&mut self, id: &ServerId) -> Result<(), Refusal> {
+        if !self.ending.remove(id) {
+            return Ok(());
+        }
+        let kept = self.keep().await;
+        if kept.is_err() {
+            self.ending.insert(id.clone());
+        }
+        kept
     }
 
     async fn keep(&self) -> Result<(), Refusal> {
-        // Of a server that ends with its session only the name lasts.
+        // Of a server that ends with its session only that is kept.
         let servers = self.servers.values().map(|record| match record.session {
             None => Entry::Server(Box::new(record.clone())),
-            Some(_) => Entry::Left(record.id.clone()),
+            Some(_) => Entry::Ending(record.id.clone()),
         });
-        let left = self.left.iter().map(|id| Entry::Left(id.to_string()));
+        let ending = self.ending.iter().map(|id| Entry::Ending(id.to_string()));
         let entries = servers
-            .chain(left)
+            .chain(ending)
             .map(|entry| serde_json::to_vec(&entry).expect("a record is always JSON"));
         let kept = self.journal.replace(entries.collect()).await;
-        kept.map_err(|error| Refusal::Broken(format!("the registration is not kept: {error}")))
+        kept.map_err(|error| Refusal::Broken(format!("the registration is not kept: {error}")))?;
+        self.publish();
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let names = self.servers.keys().chain(&self.ending).cloned();
+        self.names.store(Arc::new(names.collect()));
     }
 }

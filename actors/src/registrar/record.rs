@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mgp_engine::duties::ToolRules;
-use mgp_engine::lifecycle::State;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::registration::Accepted;
 use mgp_engine::sandbox::{self, Program};
 use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
 use mgp_protocol::ids::{ConnectionId, ServerId};
-use mgp_protocol::mgp::discovery::Server;
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
 
@@ -147,21 +145,6 @@ impl Record {
     #[must_use]
     pub fn is_of(&self, caller: &Caller) -> bool {
         caller.operator || self.by_agent && self.created_by == caller.agent.as_str()
-    }
-
-    /// As it is told while nothing of it runs.
-    #[must_use]
-    pub fn described(&self) -> Server {
-        Server {
-            id: self.id.clone(),
-            status: State::Registered.as_str().into(),
-            extensions: self.extensions.clone(),
-            permissions_required: self.permissions.clone(),
-            trust_level: self.trust.clone(),
-            created_by: Some(self.created_by.clone()),
-            remarks: self.first_start().into_iter().collect(),
-            ..Server::default()
-        }
     }
 
     /// What has to be decided before it is started for the first time.

@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::{Relay, json};
-use crate::registrar::{Record, remarks};
+use crate::registrar::remarks;
 use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerHandle;
 
@@ -98,12 +98,6 @@ impl Relay {
                 servers.push(server);
             }
         }
-        let waiting = book.servers.values().filter(|record| {
-            caller.view == View::All && record.is_of(caller) && !all.contains_key(&record.server())
-        });
-        let waiting = waiting.map(Record::described);
-        servers.extend(waiting.filter(|server| list.filter.takes(server)));
-        servers.sort_by(|one, other| one.id.cmp(&other.id));
         json(&Servers { servers })
     }
 

@@ -131,6 +131,20 @@ impl ServerHandle {
         handle
     }
 
+    /// The face of a server that nothing runs of before a person has said yes.
+    #[must_use]
+    pub fn held(id: ServerId, log: ServerLog, declared: MgpDeclaration, why: &str) -> Arc<Self> {
+        let handle = Self::new(id, log);
+        handle.publish(Status {
+            reason: why.to_owned(),
+            waiting: true,
+            trust: declared.trust_level,
+            declared: Arc::new(declared),
+            ..handle.status()
+        });
+        handle
+    }
+
     /// The connection for a call; waits a little for a server that is just being started.
     ///
     /// # Errors

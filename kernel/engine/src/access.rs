@@ -16,7 +16,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
 
 pub use self::explain::{explain, list};
-pub use self::requests::{Asked, Refused, grant, may, revoke};
+pub use self::requests::{Asked, Refused, grant, may, revoke, vacate};
 use crate::calendar::rfc3339_ms;
 use crate::grants::{Authority, Force, GrantId, Granted, Grants, Resource, Subject};
 

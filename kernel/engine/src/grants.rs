@@ -328,9 +328,15 @@ impl Grants {
         authority: &Authority,
     ) -> Vec<&Granted> {
         let stands = |granted: &&Granted| {
-            granted.grant.resource == *resource && self.revoker(granted, authority).is_none()
+            granted.grant.resource == *resource && !self.is_revoked(granted, authority)
         };
         self.of(subject).filter(stands).collect()
+    }
+
+    /// Whether somebody authorised took a grant back.
+    #[must_use]
+    pub fn is_revoked(&self, granted: &Granted, authority: &Authority) -> bool {
+        self.revoker(granted, authority).is_some()
     }
 
     /// Where this issuer's next operation belongs, and the one before it.

@@ -17,7 +17,7 @@ use mgp_actors::mailbox::Mailbox;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::{Background, Registrar};
+use mgp_actors::registrar::{Background, Names, Registrar, Waiting};
 use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
@@ -82,6 +82,7 @@ pub(super) async fn grow(
         servers: pillars.servers.clone(),
         source: source.clone(),
         access: pillars.access.clone(),
+        names: pillars.registered.clone(),
         closing: closing.clone(),
         pillars: [pillars.cells.clone(), vec![guard.1]].concat(),
     };
@@ -125,6 +126,7 @@ struct Pillars {
     roster: RosterHandle,
     finder: FinderHandle,
     registrar: Arc<Registrar>,
+    registered: Arc<Names>,
     cells: Vec<ActorCell>,
 }
 
@@ -179,6 +181,8 @@ impl Pillars {
         let approvals = ApprovalsHandle::new(subscriptions.clone());
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
+        let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), servers.clone());
+        let registered = kept.registered.names();
         let registrar = Arc::new(Registrar {
             licence: kernel.discovery.licence.clone(),
             background: background(kernel),
@@ -188,12 +192,15 @@ impl Pillars {
             access: access.clone(),
             approvals: approvals.clone(),
             audit: audit.clone(),
+            pins: pins.clone(),
+            waiting: Waiting::default(),
             ground: OnceLock::new(),
         });
         Ok(Self {
             registrar,
+            registered,
             permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
-            pins: PinsHandle::new(folder, approvals.clone(), audit.clone(), servers.clone()),
+            pins,
             catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
             directory,
             servers,

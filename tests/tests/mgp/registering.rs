@@ -12,11 +12,11 @@ use super::permissions::{id, question};
 use crate::made::{NEWEST, operator};
 
 /// Everybody at an open HTTP door.
-const ANYBODY: &str = "agent.anonymous";
-const MAY: &str = "\n[discovery]\nembedding = \"off\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
+pub(crate) const ANYBODY: &str = "agent.anonymous";
+pub(crate) const MAY: &str = "\n[discovery]\nembedding = \"off\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
 
 /// A server in plain JavaScript with one tool, which turns a text around.
-const CODE: &str = r#"
+pub(crate) const CODE: &str = r#"
 let rest = "";
 const tool = {
   name: "turn_around",
@@ -57,13 +57,13 @@ process.stdin.on("data", (chunk) => {
 });
 "#;
 
-async fn agent(kernel: &Kernel) -> Agent {
+pub(crate) async fn agent(kernel: &Kernel) -> Agent {
     let mut agent = kernel.http_agent(None);
     agent.initialize(NEWEST, &speaks_mgp(NEWEST)).await.result();
     agent
 }
 
-fn turner() -> Value {
+pub(crate) fn turner() -> Value {
     json!({
         "id": "dynamic.turner", "command": "node",
         "code": {"language": "javascript", "text": CODE},
@@ -71,7 +71,7 @@ fn turner() -> Value {
     })
 }
 
-async fn listed(agent: &mut Agent) -> Vec<Value> {
+pub(crate) async fn listed(agent: &mut Agent) -> Vec<Value> {
     let found = agent
         .request("mgp/discovery/list", json!({}))
         .await
@@ -79,7 +79,7 @@ async fn listed(agent: &mut Agent) -> Vec<Value> {
     found["servers"].as_array().unwrap().clone()
 }
 
-async fn tools(agent: &mut Agent) -> String {
+pub(crate) async fn tools(agent: &mut Agent) -> String {
     agent
         .request("tools/list", json!({}))
         .await
@@ -125,6 +125,8 @@ async fn an_agent_registers_what_it_has_just_written() {
     assert_eq!(told["status"], "connected", "{told:#}");
     assert_eq!(told["trust_level"], "sandboxed");
     assert_eq!(told["tools"], json!(["turn_around"]));
+    agent.hears("notifications/tools/list_changed").await;
+    agent.forget();
     wait_until("its tool is found", DEADLINE, async || {
         let asked = json!({"query": "turn a text around", "strategy": "keyword"});
         let found = agent.call("mgp_tools_discover", asked).await.result();
@@ -157,18 +159,13 @@ async fn an_agent_registers_what_it_has_just_written() {
         "{gone:#}"
     );
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    agent.hears("notifications/tools/list_changed").await;
     assert!(!tools(&mut agent).await.contains("turn_around"));
     assert!(
         !kernel
             .folder()
             .join("data/sandbox/of-dynamic.turner")
             .exists()
-    );
-    let again = agent.call("mgp_discovery_register", turner()).await;
-    assert!(
-        again.frame.to_string().contains("already"),
-        "{}",
-        again.frame
     );
     wait_until("it is written down", DEADLINE, async || {
         let registered = audited(&kernel, "server_registered");
@@ -213,6 +210,18 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
         (
             with(json!({"id": "d", "command": "node;reboot"})),
             "/command",
+        ),
+        (
+            with(json!({"id": "j", "command": "npx", "code": null, "args": ["$(reboot)"]})),
+            "/args",
+        ),
+        (
+            with(json!({"id": "k", "command": "npx", "code": null, "args": ["a`id`"]})),
+            "/args",
+        ),
+        (
+            with(json!({"id": "l", "command": "npx", "code": null, "args": ["a\u{0}b"]})),
+            "/args",
         ),
         (with(json!({"id": "e", "env": {"K": "${HOME}"}})), "env"),
         (with(json!({"id": "f", "code": unsafe_code})), "code"),
@@ -321,21 +330,55 @@ async fn what_cannot_be_read_waits_for_a_person() {
         let told = agent.request("mgp/discovery/register", ask).await.result();
         assert_eq!(told["status"], "registered", "{told:#}");
         assert!(told["pending"][0].as_str().unwrap().contains("first start"));
-        let waiting = listed(&mut agent).await.pop().unwrap();
+        let waits = listed(&mut agent).await.pop().unwrap();
         assert_eq!(
-            waiting["status"], "registered",
-            "nothing runs yet: {waiting:#}"
+            (&waits["id"], &waits["status"]),
+            (&json!(name), &json!("registered"))
         );
+        let shown = kernel.mgp_json(&["servers", "list"]).await;
+        let shown = shown["servers"].as_array().unwrap().iter();
+        let shown = shown
+            .filter(|s| s["id"] == name)
+            .next_back()
+            .unwrap()
+            .clone();
+        assert!(
+            shown["reason"].as_str().unwrap().contains("mgp approve"),
+            "{shown:#}"
+        );
+        assert!(shown["pid"].is_null(), "nothing runs yet: {shown:#}");
         let asked = question(&kernel).await;
         assert_eq!(asked["server"], name, "{asked:#}");
         kernel.mgp_json(&[verb, &id(&asked)]).await;
-        let there = verb == "approve";
+        let status = if verb == "approve" {
+            json!("connecting")
+        } else {
+            Value::Null
+        };
         wait_until("it was decided", Duration::from_secs(10), async || {
             let mut all = listed(&mut agent).await;
             all.retain(|server| server["id"] == name);
-            let begun = all.iter().any(|server| server["status"] != "registered");
-            begun == there && all.is_empty() != there
+            let now = all
+                .pop()
+                .map_or(Value::Null, |server| server["status"].clone());
+            now == status
         })
         .await;
     }
+}
+
+/// MGP-227: a sandboxed server is held to stricter rules than others: its program must not start programs, and
+/// what it needs beyond the configuration it does not get.
+#[tokio::test]
+async fn a_registered_server_gets_what_the_configuration_lists_and_no_more() {
+    let kernel = Kernel::start(&format!("[permissions]\npolicy = \"config_only\"\n{MAY}")).await;
+    let mut agent = agent(&kernel).await;
+    let mut ask = turner();
+    ask["mgp"] = json!({"permissions_required": ["shell.execute"], "trust_level": "trusted"});
+    let told = agent.request("mgp/discovery/register", ask).await.result();
+    assert_eq!(told["trust_level"], "sandboxed", "{told:#}");
+    kernel.connected(&["dynamic.turner"]).await;
+    let servers = kernel.mgp_json(&["servers", "list"]).await;
+    let permitted = servers["servers"][0]["permissions"].to_string();
+    assert!(!permitted.contains("approved"), "{servers:#}");
 }

@@ -1,7 +1,7 @@
 //! What is asked of the access control, who may ask it, and what comes of it.
 
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::mgp::access::{self, BadTarget, EntryType, target};
+use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 
 use super::Principal;
 use crate::calendar::parse_rfc3339;
@@ -146,6 +146,28 @@ pub fn revoke(
     let ids: Vec<GrantId> = standing.iter().map(|granted| granted.grant.id).collect();
     let parts = ids.chunks(IDS_MAX).map(<[GrantId]>::to_vec);
     Ok(parts.map(|ids| Change::Revoke(Revoke::Ids(ids))).collect())
+}
+
+/// What is taken back when a server is gone for good: all that was allowed on it, and all that it was
+/// permitted, so that another one of its name begins with nothing. What was denied stays denied.
+#[must_use]
+pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<Change> {
+    let about = |grant: &Grant| {
+        let on = match &grant.resource {
+            Resource::Server(on) | Resource::Tool(on, _) => on == server,
+            Resource::Permission(_) => false,
+        };
+        on || matches!(&grant.subject, Subject::Server(its) if its == server)
+    };
+    let allowed = grants.all().filter(|granted| {
+        let grant = &granted.grant;
+        grant.permission == Permission::Allow
+            && about(grant)
+            && !grants.is_revoked(granted, authority)
+    });
+    let ids: Vec<GrantId> = allowed.map(|granted| granted.grant.id).collect();
+    let parts = ids.chunks(IDS_MAX).map(<[GrantId]>::to_vec);
+    parts.map(|ids| Change::Revoke(Revoke::Ids(ids))).collect()
 }
 
 fn entry(

@@ -147,6 +147,70 @@ fn the_default_policy_decides_for_who_has_no_entry() {
     assert_eq!(may("open"), Permission::Allow);
 }
 
+/// MGP-229: with a server goes what was allowed on it and to it, and nothing else; what was denied stays.
+#[test]
+fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
+    let (here, there) = (server("files"), server("others"));
+    let mut grants = Grants::default();
+    let tool = |server: &ServerId| Resource::Tool(server.clone(), "read".into());
+    let camera = || Resource::Permission("camera".into());
+    let entries = [
+        (
+            Subject::Agent(AgentId::new("a")),
+            Resource::Server(here.clone()),
+            Permission::Allow,
+        ),
+        (
+            Subject::Agent(AgentId::new("b")),
+            tool(&here),
+            Permission::Allow,
+        ),
+        (Subject::Server(here.clone()), camera(), Permission::Allow),
+        (
+            Subject::Agent(AgentId::new("c")),
+            Resource::Server(here.clone()),
+            Permission::Deny,
+        ),
+        (
+            Subject::Agent(AgentId::new("a")),
+            Resource::Server(there.clone()),
+            Permission::Allow,
+        ),
+        (
+            Subject::Agent(AgentId::new("a")),
+            tool(&there),
+            Permission::Allow,
+        ),
+        (Subject::Server(there), camera(), Permission::Allow),
+    ];
+    for (n, (subject, resource, permission)) in (1..).zip(entries) {
+        let grant = Grant {
+            id: id(n),
+            subject,
+            resource,
+            permission,
+            not_after_ms: None,
+            told_by: None,
+            justification: None,
+            replaces: Vec::new(),
+        };
+        write(&mut grants, 1, Change::Grant(grant));
+    }
+    let gone = vacate(&here, &grants, &authority());
+    let ids: Vec<GrantId> = gone
+        .iter()
+        .flat_map(|change| change.revoked().to_vec())
+        .collect();
+    assert_eq!(ids, [id(1), id(2), id(3)]);
+    for change in gone {
+        write(&mut grants, 1, change);
+    }
+    assert!(
+        vacate(&here, &grants, &authority()).is_empty(),
+        "once is enough"
+    );
+}
+
 /// MGP-070, MGP-071, MGP-073: grant, query, revoke, query.
 #[test]
 fn a_query_tells_what_was_granted_and_falls_back_when_it_is_revoked() {

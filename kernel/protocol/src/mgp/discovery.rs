@@ -140,7 +140,7 @@ request! {
     /// `mgp/discovery/register`: a server made while the kernel runs; answers [`Registered`]. Its
     /// variables are secrets.
     Register {
-        /// Its name, for good.
+        /// Its name. It is free again when the server is taken out.
         id: String,
         /// The program, for `stdio`.
         #[serde(default)]

@@ -1,0 +1,181 @@
+//! What is left of a server that was registered and taken out again: nothing, and its name is free.
+
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::permissions::{pending, question};
+use super::registering::{ANYBODY, CODE, MAY, agent, listed, turner};
+use crate::made::operator;
+
+const TURNER: &str = "dynamic.turner";
+
+async fn register(agent: &mut Agent, ask: Value) -> Value {
+    agent.request("mgp/discovery/register", ask).await.result()
+}
+
+async fn deregister(agent: &mut Agent, id: &str) {
+    let out = json!({"id": id});
+    agent
+        .request("mgp/discovery/deregister", out)
+        .await
+        .result();
+}
+
+async fn pid(kernel: &Kernel) -> Option<u64> {
+    let servers = kernel.mgp_json(&["servers", "list"]).await;
+    servers["servers"][0]["pid"].as_u64()
+}
+
+/// The grants that are in force.
+async fn grants(kernel: &Kernel) -> Vec<String> {
+    let grants = kernel.mgp_json(&["grants"]).await;
+    let entries = grants["entries"].as_array().unwrap().iter();
+    let mut found: Vec<String> = entries
+        .filter(|entry| entry["server_id"] == TURNER)
+        .map(|entry| format!("{} {}", entry["agent_id"], entry["permission"]).replace('"', ""))
+        .collect();
+    found.sort();
+    found
+}
+
+/// MGP-229: whoever writes a server tries again and again: the name is free, another definition of a tool
+/// is not held against the one before, and nobody has what was granted on the one before.
+#[tokio::test]
+async fn a_name_is_free_again_and_begins_with_nothing() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    register(&mut agent, turner()).await;
+    for who in ["agent.friend", "agent.foe"] {
+        let deny = (who == "agent.foe").then_some("--deny");
+        let words = [Some("grant"), Some(who), Some(TURNER), deny];
+        let words: Vec<&str> = words.into_iter().flatten().collect();
+        assert!(kernel.mgp(&words).await.status.success());
+    }
+    let before = [
+        format!("{ANYBODY} allow"),
+        "agent.foe deny".into(),
+        "agent.friend allow".into(),
+    ];
+    assert_eq!(grants(&kernel).await, before);
+    deregister(&mut agent, TURNER).await;
+    assert_eq!(grants(&kernel).await, ["agent.foe deny"]);
+    let mut other = turner();
+    other["code"]["text"] = CODE.replace("letter by letter", "from its end").into();
+    let told = register(&mut agent, other).await;
+    assert_eq!(told["status"], "connected", "{told:#}");
+    assert_eq!(told["tools"], json!(["turn_around"]), "{told:#}");
+    let turned = agent.call("dynamic.turner:turn_around", json!({"text": "live"}));
+    assert_eq!(turned.await.text(), "evil");
+    assert_eq!(
+        grants(&kernel).await,
+        [format!("{ANYBODY} allow"), "agent.foe deny".into()]
+    );
+    assert!(pending(&kernel).await.is_empty());
+}
+
+/// MGP-228: what the operator has denied an agent is not to be had by registering the server once more.
+#[tokio::test]
+async fn what_is_denied_stays_denied() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    register(&mut agent, turner()).await;
+    let denied = kernel.mgp(&["grant", ANYBODY, TURNER, "--deny"]).await;
+    assert!(denied.status.success());
+    deregister(&mut agent, TURNER).await;
+    register(&mut agent, turner()).await;
+    let turned = agent.call("dynamic.turner:turn_around", json!({"text": "live"}));
+    assert!(turned.await.is_error());
+}
+
+/// MGP-229: who takes out a server that waits for a person takes the question back as well.
+#[tokio::test]
+async fn a_question_about_a_server_that_is_gone_is_closed() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    register(&mut agent, json!({"id": "dynamic.cat", "command": "cat"})).await;
+    question(&kernel).await;
+    deregister(&mut agent, "dynamic.cat").await;
+    assert!(listed(&mut agent).await.is_empty());
+    wait_until("nothing waits", DEADLINE, async || {
+        pending(&kernel).await.is_empty()
+    })
+    .await;
+    register(&mut agent, json!({"id": "dynamic.cat", "command": "cat"})).await;
+    question(&kernel).await;
+}
+
+/// MGP-231: a server that is waiting to be restarted when it is taken out does not come back.
+#[tokio::test]
+async fn what_is_taken_out_is_not_restarted() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    register(&mut agent, turner()).await;
+    for _ in 0..3 {
+        let first = pid(&kernel).await.unwrap();
+        kill(
+            Pid::from_raw(i32::try_from(first).unwrap()),
+            Signal::SIGKILL,
+        )
+        .unwrap();
+        wait_until("it is started again", DEADLINE, async || {
+            pid(&kernel).await.is_some_and(|now| now != first)
+        })
+        .await;
+        kernel.connected(&[TURNER]).await;
+    }
+    let last = pid(&kernel).await.unwrap();
+    kill(Pid::from_raw(i32::try_from(last).unwrap()), Signal::SIGKILL).unwrap();
+    deregister(&mut agent, TURNER).await;
+    // A server that is registered later is started, dies, and is started again: longer than the restart
+    // that was due.
+    let mut later = turner();
+    later["id"] = "dynamic.later".into();
+    register(&mut agent, later).await;
+    for _ in 0..4 {
+        let now = pid(&kernel).await.unwrap();
+        kill(Pid::from_raw(i32::try_from(now).unwrap()), Signal::SIGKILL).unwrap();
+        wait_until("it is started again", DEADLINE, async || {
+            pid(&kernel).await.is_some_and(|new| new != now)
+        })
+        .await;
+        kernel.connected(&["dynamic.later"]).await;
+    }
+    let all = listed(&mut agent).await;
+    let names: Vec<&str> = all
+        .iter()
+        .filter_map(|server| server["id"].as_str())
+        .collect();
+    assert_eq!(names, ["dynamic.later"]);
+}
+
+/// MGP-228: a name in the configuration is not that of a registered server, on which an agent has grants;
+/// the operator hears what to do, and gets the name when that one is taken out.
+#[tokio::test]
+async fn the_configuration_gets_a_registered_name_when_it_is_free() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    register(&mut agent, turner()).await;
+    let file = format!("[[servers]]\nid = \"{TURNER}\"\ncommand = \"cat\"\n{MAY}");
+    kernel.rewrite(&file);
+    let mut owner = operator(&kernel).await;
+    let told = owner.request("mgp/kernel/reload", json!({})).await.result();
+    let told = told["problems"].to_string();
+    assert!(
+        told.contains(TURNER) && told.contains("servers remove"),
+        "{told}"
+    );
+    let turned = agent.call("dynamic.turner:turn_around", json!({"text": "live"}));
+    assert_eq!(turned.await.text(), "evil");
+    let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+    let kernel = Kernel::again(folder).await;
+    kernel.connected(&[TURNER]).await;
+    let mut owner = operator(&kernel).await;
+    deregister(&mut owner, TURNER).await;
+    let servers = kernel.mgp_json(&["servers", "list"]).await;
+    let server = &servers["servers"][0];
+    assert_eq!(server["id"], TURNER);
+    assert!(server["registered_by"].is_null(), "{server:#}");
+    assert!(grants(&kernel).await.is_empty());
+}
