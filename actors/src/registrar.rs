@@ -28,6 +28,7 @@ use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
 use mgp_protocol::mgp::discovery::{Register, Registered};
+use mgp_protocol::mgp::permission::{PermissionType, Policy};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
@@ -156,7 +157,7 @@ impl Registrar {
             status: "preview".into(),
             trust_level: record.trust.clone(),
             tools: Vec::new(),
-            pending: pending(&record, &accepted),
+            pending: self.pending(&record, &accepted),
             remarks: accepted.remarks.clone(),
         };
         if ask.preview {
@@ -311,6 +312,21 @@ impl Registrar {
         }
     }
 
+    /// What a person has to decide first.
+    fn pending(&self, record: &Record, accepted: &Accepted) -> Vec<String> {
+        let rules = &self.background.permissions;
+        let asked = |permission: &PermissionType| {
+            let open = !rules.configured.contains(permission);
+            accepted.asks.contains(permission) || open && rules.policy == Policy::Interactive
+        };
+        let needs = accepted.permissions.iter();
+        let needs = needs.flat_map(|word| PermissionType::read(word));
+        let asks: BTreeSet<PermissionType> = needs.filter(asked).collect();
+        let asks = asks.iter();
+        let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
+        record.first_start().into_iter().chain(asks).collect()
+    }
+
     /// Waits a little until it is connected, has failed, or waits for the operator.
     async fn settled(&self, id: &ServerId, answer: &mut Registered) {
         let Some(handle) = self.servers.load().get(id).cloned() else {
@@ -387,13 +403,6 @@ fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusa
                 .into(),
         )),
     }
-}
-
-fn pending(record: &Record, accepted: &Accepted) -> Vec<String> {
-    let first = record.first_start().into_iter();
-    let asks = accepted.asks.iter();
-    let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
-    first.chain(asks).collect()
 }
 
 fn file_of(language: &str) -> &'static str {

@@ -2,7 +2,9 @@
 //! that agreed to `discovery`, and for those that may register.
 
 use mgp_engine::catalog::View;
+use mgp_engine::lifecycle::State;
 use mgp_engine::names::shown;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::{Deregister, DiscoveryTool, List, Register, Server, Servers};
 use mgp_protocol::mgp::negotiation::Features;
@@ -66,7 +68,12 @@ impl Relay {
             DiscoveryTool::List => self.discovered_servers(caller, &read_list(params)?).await,
             DiscoveryTool::Register => {
                 let ask: Register = mcp::read(params)?;
-                json(&self.registrar.register(caller, trace, ask).await?)
+                let needs = ask.mgp.permissions_required.clone();
+                let mut told = self.registrar.register(caller, trace, ask).await?;
+                if told.status == State::Connected.as_str() {
+                    told.remarks.extend(self.does_without(&told.id, &needs));
+                }
+                json(&told)
             }
             DiscoveryTool::Deregister => {
                 let ask: Deregister = mcp::read(params)?;
@@ -93,12 +100,20 @@ impl Relay {
             server.created_by = record.map(|record| record.created_by.clone());
             if record.is_some_and(|record| record.is_of(caller)) {
                 server.remarks = remarks(handle);
+                let without = self.does_without(&server.id, &server.permissions_required);
+                server.remarks.extend(without);
             }
             if list.filter.takes(&server) {
                 servers.push(server);
             }
         }
         json(&Servers { servers })
+    }
+
+    /// What a server that runs was not permitted, in words.
+    fn does_without(&self, server: &str, needs: &[String]) -> Option<String> {
+        let lacking = self.permissions.lacks(&ServerId::new(server), needs);
+        lacking.map(|lacking| lacking.to_string())
     }
 
     fn described(&self, caller: &Caller, handle: &ServerHandle) -> Server {
