@@ -2,12 +2,13 @@
 //! with its connection.
 //! Told by: relay. Asked by: relay. Asks: nobody.
 //!
-//! A call tells it and goes on; whoever wants to read what is held asks it, behind all that was told.
+//! A call tells it and goes on, and says nothing where the call before was of the same tool; whoever wants
+//! to read what is held asks it, behind all that was told.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use mgp_engine::catalog::{Kind, Tool};
 use mgp_engine::tokens;
@@ -63,6 +64,9 @@ impl Holding {
 pub struct HoldingHandle {
     mailbox: Mailbox<HoldingMsg>,
     cached: Arc<Snapshot<Names>>,
+    /// The tool that was told of last, where nothing else was said since: said again it would change
+    /// nothing.
+    latest: Arc<Mutex<Option<Arc<Tool>>>>,
 }
 
 /// How things stand outside, when somebody asks.
@@ -103,13 +107,33 @@ impl HoldingHandle {
         // Started without waiting: a call goes on meanwhile.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, actor, budget, parent).ok()?;
         let mailbox = Mailbox::new(actor);
-        Some(Self { mailbox, cached })
+        Some(Self {
+            mailbox,
+            cached,
+            latest: Arc::default(),
+        })
     }
 
     /// A tool was called, and answered. One that finds no room is not held: it can be called all the
     /// same.
     pub fn used(&self, tool: &Arc<Tool>) {
+        {
+            let mut latest = self.latest();
+            if latest.as_ref().is_some_and(|it| Arc::ptr_eq(it, tool)) {
+                return;
+            }
+            *latest = Some(tool.clone());
+        }
         let _ = self.mailbox.tell(HoldingMsg::Used(tool.clone()));
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Tool>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> HoldingMsg) -> Result<T, Refusal> {
+        let _forgets = Forgets(self);
+        self.mailbox.ask(message).await.map_err(refused)
     }
 
     /// Holds these tools from now on.
@@ -117,8 +141,8 @@ impl HoldingHandle {
     /// # Errors
     /// When the session ends, or too much waits for it.
     pub async fn load(&self, outside: Outside, tools: Vec<Arc<Tool>>) -> Result<Loaded, Refusal> {
-        let ask = |reply| HoldingMsg::Load(outside, tools, reply);
-        self.mailbox.ask(ask).await.map_err(refused)
+        self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
+            .await
     }
 
     /// What it holds.
@@ -126,8 +150,7 @@ impl HoldingHandle {
     /// # Errors
     /// As [`Self::load`].
     pub async fn held(&self, outside: Outside) -> Result<ToolCache, Refusal> {
-        let ask = |reply| HoldingMsg::Held(outside, reply);
-        self.mailbox.ask(ask).await.map_err(refused)
+        self.ask(|reply| HoldingMsg::Held(outside, reply)).await
     }
 
     /// Lets go of these.
@@ -135,8 +158,18 @@ impl HoldingHandle {
     /// # Errors
     /// As [`Self::load`].
     pub async fn evict(&self, outside: Outside, tools: Vec<Named>) -> Result<Evicted, Refusal> {
-        let ask = |reply| HoldingMsg::Evict(outside, tools, reply);
-        self.mailbox.ask(ask).await.map_err(refused)
+        self.ask(|reply| HoldingMsg::Evict(outside, tools, reply))
+            .await
+    }
+}
+
+/// When this goes nothing is the latest any more: neither what was told of before nor meanwhile, for it
+/// may have been let go of. Also when nobody waits for the answer.
+struct Forgets<'a>(&'a HoldingHandle);
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        *self.0.latest() = None;
     }
 }
 
@@ -185,8 +218,6 @@ struct HoldingActor {
 #[derive(Debug)]
 struct HoldingState {
     cache: ToolCache,
-    /// The tool that was used last: used again, nothing changes.
-    latest: Option<Arc<Tool>>,
 }
 
 impl Actor for HoldingActor {
@@ -201,7 +232,6 @@ impl Actor for HoldingActor {
     ) -> Result<HoldingState, ActorProcessingErr> {
         Ok(HoldingState {
             cache: ToolCache::new(budget, Vec::new()),
-            latest: None,
         })
     }
 
@@ -212,7 +242,10 @@ impl Actor for HoldingActor {
         state: &mut HoldingState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            HoldingMsg::Used(tool) => state.used(tool),
+            HoldingMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
+                Kept::Pinned | Kept::Touched => {}
+                Kept::Added { .. } | Kept::TooLarge => self.publish(state),
+            },
             HoldingMsg::Load(outside, tools, reply) => {
                 state.look_at(outside);
                 let loaded = state.load(&tools);
@@ -221,6 +254,7 @@ impl Actor for HoldingActor {
             }
             HoldingMsg::Held(outside, reply) => {
                 state.look_at(outside);
+                self.publish(state);
                 reply.send(state.cache.clone());
             }
             HoldingMsg::Evict(outside, tools, reply) => {
@@ -230,7 +264,6 @@ impl Actor for HoldingActor {
                 reply.send(evicted);
             }
         }
-        self.publish(state);
         Ok(())
     }
 }
@@ -252,24 +285,11 @@ impl HoldingActor {
 }
 
 impl HoldingState {
-    fn used(&mut self, tool: Arc<Tool>) {
-        if self
-            .latest
-            .as_ref()
-            .is_some_and(|it| Arc::ptr_eq(it, &tool))
-        {
-            return;
-        }
-        self.cache.keep(&priced(&tool));
-        self.latest = Some(tool);
-    }
-
     /// Lets go of what is not there any more.
     fn look_at(&mut self, outside: Outside) {
         let Outside { pinned, there } = outside;
         self.cache.retain(there);
         self.cache.pin(pinned);
-        self.latest = None;
     }
 
     fn load(&mut self, tools: &[Arc<Tool>]) -> Loaded {

@@ -7,7 +7,7 @@ use mgp_protocol::mgp::negotiation::{self, Active, Features, Negotiated, PLAIN};
 use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
-/// Streams, callbacks, events and tool search are held back until the kernel has them.
+/// Streams, callbacks and events are held back until the kernel has them.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)
@@ -15,6 +15,7 @@ pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::CODE_SAFETY)
     .and(Features::LIFECYCLE)
     .and(Features::DISCOVERY)
+    .and(Features::TOOL_DISCOVERY)
     .and(Features::ERROR_HANDLING);
 
 /// What is said with a client that declares these capabilities. One that declares what cannot be

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use mgp_engine::catalog::View;
 use mgp_engine::index::{Entry, Filter, RESULTS_MAX, Strategy};
-use mgp_engine::names::{canonical, shown};
+use mgp_engine::names::canonical;
 use mgp_engine::{tokens, tool_cache};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::negotiation::Features;
@@ -200,10 +200,7 @@ pub(super) fn told(view: &View, hit: &Hit) -> Found {
     let description = description.and_then(|text| serde_json::from_str(text).ok());
     let empty = || RawValue::from_string("{\"type\":\"object\"}".into()).expect("this is JSON");
     Found {
-        name: match view {
-            View::One(_) => name.to_string(),
-            View::All => shown(server, name),
-        },
+        name: view.name_of(server, name),
         server_id: server.to_string(),
         tool_id: canonical(server, name),
         description: description.unwrap_or_default(),

@@ -138,7 +138,8 @@ impl Relay {
         let shown = self.shown.load();
         let name = |canonical: &str| {
             let tool = shown.catalog.tool(&View::All, canonical);
-            tool.map_or_else(|| canonical.to_owned(), |tool| name_of(&caller.view, tool))
+            let name = |tool: &Arc<Tool>| caller.view.name_of(&tool.server, &tool.own_name);
+            tool.map_or_else(|| canonical.to_owned(), name)
         };
         tools.map(name).collect()
     }
@@ -146,14 +147,6 @@ impl Relay {
 
 /// More names than any session holds.
 const TOOLS_MAX: usize = 512;
-
-/// What a tool is called in a view.
-pub(super) fn name_of(view: &View, tool: &Tool) -> String {
-    match view {
-        View::One(_) => tool.own_name.to_string(),
-        View::All => tool.shown.to_string(),
-    }
-}
 
 fn sees(view: &View, tool: &Tool) -> bool {
     match view {

@@ -18,7 +18,7 @@ use mgp_protocol::refusal::Refusal;
 use super::Relay;
 use super::audited::Seen;
 use super::finding::told;
-use super::holding::{ALONE, name_of};
+use super::holding::ALONE;
 use crate::finder::{Hit, Status, Wanted};
 use crate::holding::Loaded;
 use crate::request::{Caller, Outcome};
@@ -44,10 +44,16 @@ impl Relay {
         }
         let needs = &asked.requirements;
         let queries = queries(needs).map_err(|why| Refusal::BadParams(why.to_string()))?;
+        // One call for each capability: it is what searching for them one by one would count.
+        for _ in queries.iter().skip(1) {
+            self.rates.call(&caller.agent)?;
+        }
         let mut shelf = Shelf::new();
         let mut sought = Vec::new();
+        let mut by = Strategy::Hybrid;
+        // One after the other: a request takes one of the places for searching, however much it asks for.
         for query in &queries {
-            sought.push(self.sought(caller, query, &mut shelf).await?);
+            sought.push(self.sought(caller, query, &mut by, &mut shelf).await?);
         }
         let outcome = decide(&sought, needs.preferred_risk_level, CREATING);
         let load: Vec<&(Arc<Tool>, Hit)> = outcome.load.iter().map(|name| &shelf[name]).collect();
@@ -90,23 +96,28 @@ impl Relay {
     }
 
     /// The candidates of one capability: in the order of all evidence, each with what meaning and words
-    /// alone say of it.
+    /// alone say of it. Where no meaning is to be had for one, `by` says words from then on: a provider
+    /// that does not answer is waited for once.
     async fn sought(
         &self,
         caller: &Caller,
         query: &Query,
+        by: &mut Strategy,
         shelf: &mut Shelf,
     ) -> Result<Sought<String>, Refusal> {
-        let (_, best) = self
-            .looked(caller, query, Strategy::Hybrid, CANDIDATES)
-            .await?;
-        let (by, meant) = self
-            .looked(caller, query, Strategy::Semantic, RESULTS_MAX)
-            .await?;
-        let (_, worded) = self
-            .looked(caller, query, Strategy::Keyword, RESULTS_MAX)
-            .await?;
-        // Where no meaning is known, the search went by words.
+        let (reached, best) = self.looked(caller, query, *by, CANDIDATES).await?;
+        *by = reached;
+        let alone = async |strategy| self.looked(caller, query, strategy, RESULTS_MAX).await;
+        let (meant, worded) = match reached {
+            Strategy::Hybrid if !best.is_empty() => {
+                let (by, meant) = alone(Strategy::Semantic).await?;
+                let meant = (by == Strategy::Semantic).then_some(meant);
+                (meant, alone(Strategy::Keyword).await?.1)
+            }
+            Strategy::Hybrid | Strategy::Keyword | Strategy::Semantic | Strategy::Category => {
+                (None, best.clone())
+            }
+        };
         let score = |hits: &[Hit], hit: &Hit| {
             let it = |one: &&Hit| {
                 one.entry.server == hit.entry.server && one.entry.name == hit.entry.name
@@ -121,7 +132,7 @@ impl Relay {
             };
             candidates.push(Candidate {
                 score: hit.score,
-                likeness: score(&meant, &hit).filter(|_| by == Strategy::Semantic),
+                likeness: meant.as_ref().and_then(|meant| score(meant, &hit)),
                 words: score(&worded, &hit).unwrap_or(0.0),
                 risk: tool.duties.risk.level,
                 readiness: self.readiness(&tool),
@@ -169,7 +180,7 @@ impl Relay {
         let missing = lacking.err().map(|lacking| lacking.permissions);
         let missing = missing.unwrap_or_default();
         Pending {
-            name: name_of(&caller.view, tool),
+            name: caller.view.name_of(&tool.server, &tool.own_name),
             server_id: tool.server.to_string(),
             permissions: missing.iter().map(ToString::to_string).collect(),
         }

@@ -69,7 +69,7 @@ impl Default for Discovery {
             },
             registered: Registered::default(),
             general: Showing {
-                exposure: Some(Exposure::All),
+                exposure: None,
                 pinned: BTreeSet::new(),
             },
             agents: BTreeMap::new(),

@@ -65,10 +65,11 @@ impl Kernel {
 
     async fn in_folder(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
         let file = folder.path().join("mgp.toml");
-        // The model takes 130 MiB and its time, so only those tests have it that ask for it.
+        // The model takes 130 MiB and its time, and most tests look for a tool in the list: what is the
+        // default otherwise have only those tests that bring a table of their own.
         let finding = match config.contains("[discovery]") {
             true => "",
-            false => "\n[discovery]\nembedding = \"off\"\n",
+            false => "\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\n",
         };
         let config = format!("{config}{finding}");
         std::fs::write(&file, config).expect("the config is written");

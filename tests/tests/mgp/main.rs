@@ -13,6 +13,7 @@ mod discovery_list;
 mod errors;
 mod escapes;
 mod events;
+mod exposure;
 mod finding;
 mod health;
 mod identity;

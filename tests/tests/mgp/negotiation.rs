@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, received, reported};
 
-/// The extensions of 0.2 that are there; the other three of [`NINE`] are held back until they are.
-const BUILT: [&str; 6] = [
+/// The extensions of 0.2 that are there; the other two of [`NINE`] are held back until they are.
+const BUILT: [&str; 7] = [
     "security",
     "access_control",
     "audit",
     "code_safety",
     "lifecycle",
     "discovery",
+    "tool_discovery",
 ];
 
 /// The capabilities the kernel answers a client with.

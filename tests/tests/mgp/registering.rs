@@ -13,7 +13,7 @@ use crate::made::{NEWEST, operator};
 
 /// Everybody at an open HTTP door.
 pub(crate) const ANYBODY: &str = "agent.anonymous";
-pub(crate) const MAY: &str = "\n[discovery]\nembedding = \"off\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
+pub(crate) const MAY: &str = "\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\nmay_register = [\"agent.anonymous\"]\nregistered_max = 3\n";
 
 /// A server in plain JavaScript with one tool, which turns a text around.
 pub(crate) const CODE: &str = r#"

@@ -301,7 +301,7 @@ async fn each_agent_is_shown_what_is_set_for_it() {
     assert_eq!(listed(&mut one).await.len(), 3);
     assert!(described.contains("archive ("), "{described}");
     drop(one);
-    let kernel = kernel_of(&tools(), TRUSTED, "exposure = \"auto\"\n").await;
+    let kernel = kernel_of(&tools(), TRUSTED, "").await;
     let mut all = agent(&kernel).await;
     let many = listed(&mut all).await;
     assert!(

@@ -6,6 +6,8 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
+use crate::names;
+
 /// The four lists of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -96,6 +98,17 @@ pub enum View {
     All,
     /// One, under its own names.
     One(ServerId),
+}
+
+impl View {
+    /// What a tool, or a prompt, of this server is called here.
+    #[must_use]
+    pub fn name_of(&self, server: &ServerId, own: &str) -> String {
+        match self {
+            Self::All => names::shown(server, own),
+            Self::One(_) => own.to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for View {
