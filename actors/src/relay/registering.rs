@@ -70,9 +70,8 @@ impl Relay {
                 let ask: Register = mcp::read(params)?;
                 let needs = ask.mgp.permissions_required.clone();
                 let mut told = self.registrar.register(caller, trace, ask).await?;
-                if told.status == State::Connected.as_str() {
-                    told.remarks.extend(self.does_without(&told.id, &needs));
-                }
+                let without = self.does_without(&told.id, &told.status, &needs);
+                told.remarks.extend(without);
                 json(&told)
             }
             DiscoveryTool::Deregister => {
@@ -100,7 +99,8 @@ impl Relay {
             server.created_by = record.map(|record| record.created_by.clone());
             if record.is_some_and(|record| record.is_of(caller)) {
                 server.remarks = remarks(handle);
-                let without = self.does_without(&server.id, &server.permissions_required);
+                let needs = &server.permissions_required;
+                let without = self.does_without(&server.id, &server.status, needs);
                 server.remarks.extend(without);
             }
             if list.filter.takes(&server) {
@@ -111,7 +111,10 @@ impl Relay {
     }
 
     /// What a server that runs was not permitted, in words.
-    fn does_without(&self, server: &str, needs: &[String]) -> Option<String> {
+    fn does_without(&self, server: &str, state: &str, needs: &[String]) -> Option<String> {
+        if state != State::Connected.as_str() {
+            return None;
+        }
         let lacking = self.permissions.lacks(&ServerId::new(server), needs);
         lacking.map(|lacking| lacking.to_string())
     }
