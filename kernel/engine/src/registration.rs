@@ -197,7 +197,7 @@ impl Refused {
             Self::Forbidden(_) => return Refusal::Forbidden(text),
             Self::Form(_) => return Refusal::BadParams(text),
             Self::TooMany { max } => Denial::OverQuota {
-                what: "registered servers".into(),
+                what: "registered servers (deregister one first)".into(),
                 limit: max as u64,
             },
             Self::Broken(broken) => Denial::Registration {
