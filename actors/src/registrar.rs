@@ -66,6 +66,8 @@ pub struct Licence {
     pub agents: BTreeSet<AgentId>,
     /// Servers of one of them at once.
     pub most: usize,
+    /// They are told to make a tool where there is none (§16.6).
+    pub creating: bool,
 }
 
 /// Registers servers.

@@ -11,7 +11,6 @@ use mgp_engine::tool_requests::{
     CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
 };
 use mgp_protocol::mgp::audit::TraceId;
-use mgp_protocol::mgp::permission::Policy;
 use mgp_protocol::mgp::tools::{Found, Pending, Request, Requested};
 use mgp_protocol::refusal::Refusal;
 
@@ -22,14 +21,6 @@ use super::holding::ALONE;
 use crate::finder::{Hit, Status, Wanted};
 use crate::holding::Loaded;
 use crate::request::{Caller, Outcome};
-
-/// Tools are made by registering a server, which agents cannot do: nothing is promised.
-const CREATING: Creating = Creating {
-    switched_on: false,
-    negotiated: false,
-    may_run_code: false,
-    policy: Policy::Interactive,
-};
 
 /// What was found, by `server:tool`.
 type Shelf = HashMap<String, (Arc<Tool>, Hit)>;
@@ -55,7 +46,7 @@ impl Relay {
         for query in &queries {
             sought.push(self.sought(caller, query, &mut by, &mut shelf).await?);
         }
-        let outcome = decide(&sought, needs.preferred_risk_level, CREATING);
+        let outcome = decide(&sought, needs.preferred_risk_level, self.creating(caller));
         let load: Vec<&(Arc<Tool>, Hit)> = outcome.load.iter().map(|name| &shelf[name]).collect();
         let tools_loaded: Vec<Found> = load
             .iter()
@@ -74,6 +65,21 @@ impl Relay {
             creation: outcome.creation,
             note,
         })
+    }
+
+    /// Whether the caller may make what is not there, by registering a server.
+    fn creating(&self, caller: &Caller) -> Creating {
+        let registrar = &self.registrar;
+        Creating {
+            switched_on: registrar.licence.creating,
+            negotiated: caller
+                .mgp
+                .active()
+                .is_none_or(|active| active.peer.tool_creation),
+            may_run_code: registrar.licenses(caller),
+            policy: registrar.background.permissions.policy,
+            session: caller.standing().is_some(),
+        }
     }
 
     async fn load(

@@ -142,13 +142,16 @@ pub struct Sought<T> {
 pub struct Creating {
     /// The operator switched it on; it is off by default.
     pub switched_on: bool,
-    /// The client said `tool_creation: {enabled: true}` when MGP was negotiated.
+    /// The client said `tool_creation: {enabled: true}` when MGP was negotiated, or speaks plain MCP, in
+    /// which that cannot be said.
     pub negotiated: bool,
     /// The agent has `code_execution`.
     pub may_run_code: bool,
     /// The policy for servers of this kind: nobody else than a person decides under another one than
     /// `auto_approve`, so that nothing can be promised.
     pub policy: Policy,
+    /// What is made ends with the session, so there has to be one.
+    pub session: bool,
 }
 
 impl<T> Candidate<T> {
@@ -163,7 +166,8 @@ impl Creating {
     #[must_use]
     pub fn may(self) -> bool {
         let automatic = self.policy == Policy::AutoApprove;
-        self.switched_on && self.negotiated && self.may_run_code && automatic
+        let asked_for = self.switched_on && self.negotiated;
+        asked_for && self.may_run_code && automatic && self.session
     }
 }
 

@@ -66,6 +66,7 @@ impl Default for Discovery {
             licence: Licence {
                 agents: BTreeSet::new(),
                 most: 8,
+                creating: false,
             },
             registered: Registered::default(),
             general: Showing {
@@ -127,6 +128,7 @@ impl Discovery {
         self.licence
             .agents
             .extend(agents.into_iter().map(AgentId::new));
+        section.flag("creating", &mut self.licence.creating);
         section.count("registered_max", 1..=256, &mut self.licence.most);
         let registered = section.inner("registered", "discovery.registered");
         self.registered = read_registered(registered, folder);

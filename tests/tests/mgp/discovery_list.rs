@@ -58,11 +58,8 @@ async fn servers_are_listed_and_filtered() {
         .await
         .result();
     let of = |id: &str| {
-        let all = all["servers"].as_array().unwrap().iter();
-        all.filter(|server| server["id"] == id)
-            .next_back()
-            .unwrap()
-            .clone()
+        let mut all = all["servers"].as_array().unwrap().iter();
+        all.rfind(|server| server["id"] == id).unwrap().clone()
     };
     let resting = of("resting");
     assert_eq!(resting["extensions"], json!(["audit"]));

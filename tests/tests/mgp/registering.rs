@@ -336,12 +336,8 @@ async fn what_cannot_be_read_waits_for_a_person() {
             (&json!(name), &json!("registered"))
         );
         let shown = kernel.mgp_json(&["servers", "list"]).await;
-        let shown = shown["servers"].as_array().unwrap().iter();
-        let shown = shown
-            .filter(|s| s["id"] == name)
-            .next_back()
-            .unwrap()
-            .clone();
+        let mut shown = shown["servers"].as_array().unwrap().iter();
+        let shown = shown.rfind(|server| server["id"] == name).unwrap().clone();
         assert!(
             shown["reason"].as_str().unwrap().contains("mgp approve"),
             "{shown:#}"
@@ -447,4 +443,69 @@ async fn an_agent_reads_why_its_server_does_not_do_what_it_should() {
                 .contains("lacks network.outbound")
     })
     .await;
+}
+
+/// MGP-254, MGP-255, A-51: an agent that misses a tool is told to make one, where it may: it registers a
+/// server for the time of its session, asks again, is given the tool, and calls it.
+#[tokio::test]
+async fn an_agent_makes_the_tool_it_misses() {
+    let [policy, switch] = [
+        "[permissions]\npolicy = \"auto_approve\"\n",
+        "creating = true\n",
+    ];
+    let may = MAY.replace("\"all\"", "\"pinned\"");
+    let need =
+        json!({"reason": "capability_gap", "requirements": {"capabilities": ["turn around"]}});
+    for (without, config) in [
+        ("the switch", format!("{policy}{may}")),
+        ("the policy", format!("{may}{switch}")),
+        (
+            "the permission",
+            format!("{policy}{may}{switch}").replace("anonymous", "other"),
+        ),
+    ] {
+        let kernel = Kernel::start(&config).await;
+        let mut agent = kernel.http_agent(None);
+        agent.initialize(NEWEST, "{}").await.result();
+        let told = agent.call("mgp_tools_request", need.clone()).await.result();
+        let told = &told["structuredContent"];
+        assert_eq!(told["status"], "unavailable", "without {without}: {told:#}");
+        assert!(told["creation"].is_null(), "without {without}: {told:#}");
+    }
+    let kernel = Kernel::start(&format!("{policy}{may}{switch}")).await;
+    let mut silent = agent(&kernel).await;
+    let told = silent
+        .call("mgp_tools_request", need.clone())
+        .await
+        .result();
+    let status = &told["structuredContent"]["status"];
+    assert_eq!(
+        status, "unavailable",
+        "a client that speaks MGP did not ask for it"
+    );
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    let told = agent.call("mgp_tools_request", need.clone()).await.result();
+    let told = &told["structuredContent"];
+    assert_eq!(told["status"], "creating", "{told:#}");
+    let bounds = &told["creation"]["constraints"];
+    assert_eq!(
+        (&bounds["trust_level"], &bounds["session_scoped"]),
+        (&json!("sandboxed"), &json!(true))
+    );
+    let mut ask = turner();
+    ask["session_scoped"] = true.into();
+    let with = bounds["register_with"].as_str().unwrap();
+    let made = agent.call(with, ask).await.result();
+    assert_eq!(made["structuredContent"]["status"], "connected", "{made:#}");
+    let mut found = Value::Null;
+    wait_until("it is found", DEADLINE, async || {
+        found = agent.call("mgp_tools_request", need.clone()).await.result();
+        found = found["structuredContent"].take();
+        found["status"] == "fulfilled"
+    })
+    .await;
+    let name = found["tools_loaded"][0]["name"].as_str().unwrap();
+    let turned = agent.call(name, json!({"text": "live"})).await;
+    assert_eq!(turned.text(), "evil");
 }

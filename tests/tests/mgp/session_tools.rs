@@ -191,10 +191,11 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
         json!({"requirements": {"capabilities": ["seal_break"]}, "task_trace_id": "of-the-owner"});
     let method = owner.request("mgp/tools/request", method).await.result();
     assert_eq!(method["status"], "fulfilled");
-    let written = events(&kernel).await;
     for trace in ["task-of-the-letter", "of-the-owner"] {
         let it = |e: &&Value| e["trace_id"] == trace && e["target"]["tool_name"] == REQUEST;
-        assert_eq!(written.iter().filter(it).count(), 1, "{trace}");
+        let written = async || events(&kernel).await.iter().filter(it).count();
+        wait_until(trace, DEADLINE, async || written().await > 0).await;
+        assert_eq!(written().await, 1, "{trace}");
     }
 }
 

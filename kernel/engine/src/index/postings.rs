@@ -109,9 +109,13 @@ impl Postings {
     }
 }
 
+/// Of fewer tools than these nothing can be said of how rare a word is: it counts as it would among so
+/// many, so that a tool is as much as another one, whatever is there beside it.
+const TOOLS_MIN: usize = 100;
+
 /// What a word adds to a tool's score: rarer is more, and more often is a little more.
 pub(super) fn worth(weight: f32, tools: usize, with_it: usize) -> f32 {
-    let (tools, with_it) = (tools as f32, with_it as f32);
+    let (tools, with_it) = (tools.max(TOOLS_MIN) as f32, with_it as f32);
     let rarity = (1.0 + (tools - with_it + 0.5) / (with_it + 0.5)).ln();
     rarity * weight * (SATURATION + 1.0) / (weight + SATURATION)
 }

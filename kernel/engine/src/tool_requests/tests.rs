@@ -11,12 +11,14 @@ const CLOSED: Creating = Creating {
     negotiated: false,
     may_run_code: false,
     policy: Policy::Interactive,
+    session: false,
 };
 const OPEN: Creating = Creating {
     switched_on: true,
     negotiated: true,
     may_run_code: true,
     policy: Policy::AutoApprove,
+    session: true,
 };
 
 fn tool(name: &'static str, score: f32, readiness: Readiness) -> Candidate<&'static str> {
@@ -144,6 +146,10 @@ fn making_a_tool_takes_every_precondition() {
     });
     closed.push(Creating {
         may_run_code: false,
+        ..OPEN
+    });
+    closed.push(Creating {
+        session: false,
         ..OPEN
     });
     for policy in [Policy::Interactive, Policy::DenyAll, Policy::ConfigOnly] {

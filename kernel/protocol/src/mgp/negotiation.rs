@@ -201,6 +201,8 @@ pub struct Declaration {
     pub server_id: Option<String>,
     /// Of a server: how far it says it may be trusted, as it wrote it.
     pub trust_level: Option<String>,
+    /// Of a client: it wants to be told when it may make a tool itself (later drafts, §16.6).
+    pub tool_creation: bool,
     /// Where it stood; the answer belongs to the same place.
     pub carrier: Carrier,
 }
@@ -255,6 +257,14 @@ struct Fields<'a> {
     server_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     trust_level: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tool_creation: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Switch {
+    #[serde(default)]
+    enabled: bool,
 }
 
 /// An object read as `T`; anything else is not there. Serde would take an array too.
@@ -339,6 +349,9 @@ impl Declaration {
             words: known.into_iter().map(|at| WORDS[at].0).collect(),
             permissions_required: names(said.permissions_required).unwrap_or_default(),
             server_id: text(said.server_id),
+            tool_creation: object::<Switch>(said.tool_creation)
+                .unwrap_or_default()
+                .enabled,
             // A value that is no text is not the same as none: it must not pass for the default.
             trust_level: said
                 .trust_level

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -26,7 +26,8 @@ fn active(offered: Features, said: &Declaration) -> Active {
 #[test]
 fn a_declaration_is_found_where_its_era_has_it() {
     let said = json!({"version": "0.2.0", "extensions": ["audit"],
-        "permissions_required": ["shell", 7, "network"], "server_id": "mind", "trust_level": "core"});
+        "permissions_required": ["shell", 7, "network"], "server_id": "mind", "trust_level": "core",
+        "tool_creation": {"enabled": true}});
     let plain = json!({"tools": {}, "mgp": said});
     let below = json!({"experimental": {"mgp": said}});
     let modern = json!({"extensions": {"dev.cloto/mgp": said}});
@@ -41,6 +42,17 @@ fn a_declaration_is_found_where_its_era_has_it() {
     let found = read(&modern, Era::Modern).unwrap().unwrap();
     assert_eq!(found.permissions_required, ["shell", "network"]);
     assert_eq!(found.server_id.as_deref(), Some("mind"));
+    assert!(found.tool_creation);
+    for said in [
+        json!(true),
+        json!({"enabled": "yes"}),
+        json!({}),
+        Value::Null,
+    ] {
+        let capabilities = json!({"mgp": {"version": "0.2.0", "tool_creation": said}});
+        let found = read(&capabilities, Era::Legacy).unwrap().unwrap();
+        assert!(!found.tool_creation, "{said}");
+    }
     assert_eq!(found.trust_level.as_deref(), Some("core"));
 }
 
