@@ -274,6 +274,9 @@ impl<'a> Scene<'a> {
 /// Both. Only what words speak for a tool counts: that they do not is no reason against it.
 fn together(words: &[f32], like: &[Option<f32>]) -> Vec<f32> {
     let (mean, spread) = mean_and_spread(like.iter().flatten().copied());
+    // What is alone, or all alike, stands out of nothing: then it counts how like it is.
+    let alike = like.iter().flatten().all(|like| (like - mean).abs() < 1e-6);
+    let mean = if alike { 0.0 } else { mean };
     let both = words.iter().zip(like).map(|(words, like)| {
         let like = like.map_or(0.0, |like| (like - mean) / spread);
         WORDS * words + like
