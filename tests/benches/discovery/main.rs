@@ -1,7 +1,7 @@
 //! How well tools are found, how fast, and in how much memory.
 //!
 //! ```text
-//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [growth] [--data FOLDER]
+//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [requests] [growth] [--data FOLDER]
 //! ```
 //!
 //! The tools and tasks are those of LiveMCPBench; the folder's README.md says what is in it.
@@ -10,6 +10,7 @@ mod collection;
 mod growth;
 mod means;
 mod quality;
+mod requests;
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use collection::Collection;
 #[derive(Debug, Parser)]
 #[command(about = "How well tools are found, how fast, and in how much memory")]
 struct Options {
-    /// The parts to measure: quality, misses, growth; all when none is named.
+    /// The parts to measure: quality, misses, requests, growth; all when none is named.
     parts: Vec<String>,
     /// Where tools.json and tasks.json lie; `../shared/data/tool-discovery` beside the workspace
     /// when it is not said.
@@ -76,6 +77,10 @@ fn main() {
         report
             .tables
             .push(quality::misses(&collection, &index, &mut means));
+    }
+    if options.wants("requests") {
+        let tables = requests::tables(&collection, &index, &mut means);
+        report.tables.extend(tables);
     }
     if options.wants("growth") {
         report.tables.push(loading);
