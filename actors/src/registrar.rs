@@ -6,8 +6,10 @@
 
 mod book;
 mod ending;
+mod interpreters;
 mod quarantine;
 mod record;
+mod remarks;
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -26,13 +28,16 @@ use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
 use mgp_protocol::mgp::discovery::{Register, Registered};
+use mgp_protocol::mgp::permission::{PermissionType, Policy};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
 
 pub use self::book::{Book, Names};
+pub use self::interpreters::Interpreters;
 pub use self::quarantine::Waiting;
 pub use self::record::{Background, Record};
+pub use self::remarks::remarks;
 use crate::access::AccessHandle;
 use crate::approvals::ApprovalsHandle;
 use crate::audit::{AuditHandle, by_agent, by_operator, event};
@@ -120,9 +125,17 @@ impl Registrar {
         self: &Arc<Self>,
         caller: &Caller,
         trace: &Trace,
-        ask: Register,
+        mut ask: Register,
     ) -> Result<Registered, Refusal> {
         let who = caller.identity();
+        let interpreters = &self.background.interpreters;
+        if let Some(name) = ask
+            .command
+            .as_deref()
+            .and_then(|c| interpreters.usual_name(c))
+        {
+            ask.command = Some(name.into());
+        }
         let mut book = self.book.lock().await;
         let accepted = match self.judged(&who, &book, &ask) {
             Ok(accepted) => accepted,
@@ -146,7 +159,7 @@ impl Registrar {
             status: "preview".into(),
             trust_level: record.trust.clone(),
             tools: Vec::new(),
-            pending: pending(&record, &accepted),
+            pending: self.pending(&record, &accepted),
             remarks: accepted.remarks.clone(),
         };
         if ask.preview {
@@ -277,18 +290,43 @@ impl Registrar {
         let id = record.server();
         let own = self.connector.sandboxes.own_folder(&id);
         let made = {
-            let own = own.clone();
-            tokio::task::spawn_blocking(move || std::fs::create_dir_all(own)).await
+            let (own, interpreters) = (own.clone(), self.background.interpreters.clone());
+            let name = record.command().and_then(|c| interpreters.usual_name(c));
+            tokio::task::spawn_blocking(move || {
+                let interpreter = name.and_then(|name| interpreters.find(name));
+                (std::fs::create_dir_all(own), interpreter)
+            })
         };
-        if let Ok(Err(error)) = made {
+        let Ok((made, interpreter)) = made.await else {
+            return;
+        };
+        if let Err(error) = made {
             tracing::error!(server = %id, %error, "it has no folder");
         }
         let Some(ground) = self.ground.get() else {
             return;
         };
-        if !ground.plant(record.spec(&self.background, own)).await {
+        if !ground
+            .plant(record.spec(&self.background, own, interpreter))
+            .await
+        {
             tracing::warn!(server = %id, "it was registered, and the configuration has one of that name: it is left out");
         }
+    }
+
+    /// What a person has to decide first.
+    fn pending(&self, record: &Record, accepted: &Accepted) -> Vec<String> {
+        let rules = &self.background.permissions;
+        let asked = |permission: &PermissionType| {
+            let open = !rules.configured.contains(permission);
+            accepted.asks.contains(permission) || open && rules.policy == Policy::Interactive
+        };
+        let needs = accepted.permissions.iter();
+        let needs = needs.flat_map(|word| PermissionType::read(word));
+        let asks: BTreeSet<PermissionType> = needs.filter(asked).collect();
+        let asks = asks.iter();
+        let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
+        record.first_start().into_iter().chain(asks).collect()
     }
 
     /// Waits a little until it is connected, has failed, or waits for the operator.
@@ -297,15 +335,20 @@ impl Registrar {
             return;
         };
         let mut status = handle.follow();
-        let settled = status
-            .wait_for(|now| now.waiting || matches!(now.state, State::Connected | State::Error));
+        let settled = status.wait_for(|now| {
+            let failed = now.state == State::Error || now.next_try.is_some();
+            now.waiting || failed || now.state == State::Connected
+        });
         let _ = tokio::time::timeout(SETTLE, settled).await;
         let now = handle.status();
         answer.status = now.state.as_str().into();
         if now.state == State::Connected {
             answer.tools = handle.tools().iter().map(ToString::to_string).collect();
-        } else if !now.reason.is_empty() && !now.waiting {
-            answer.remarks.push(now.reason);
+        } else if now.waiting {
+            let needs = now.declared.permissions_required.join(", ");
+            answer.pending = vec![format!("{needs} {}", now.reason).trim_start().to_owned()];
+        } else {
+            answer.remarks.extend(remarks(&handle));
         }
     }
 
@@ -362,14 +405,6 @@ fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusa
                 .into(),
         )),
     }
-}
-
-fn pending(record: &Record, accepted: &Accepted) -> Vec<String> {
-    let first = record.quarantine.iter();
-    let first = first.map(|why| format!("the operator has to allow its first start: {why}"));
-    let asks = accepted.asks.iter();
-    let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
-    first.chain(asks).collect()
 }
 
 fn file_of(language: &str) -> &'static str {

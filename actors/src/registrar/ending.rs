@@ -32,9 +32,7 @@ impl Registrar {
         let own = {
             let book = self.book.lock().await;
             let record = book.servers.get(&id);
-            record.is_some_and(|record| {
-                caller.operator || record.by_agent && record.created_by == caller.agent.as_str()
-            })
+            record.is_some_and(|record| record.is_of(caller))
         };
         if !own {
             return Err(Refusal::UnknownServer(ask.id));

@@ -74,7 +74,7 @@ impl Registrar {
     /// It is shown, and what it waits for.
     fn hold(&self, record: &Record, question: &str) {
         let (id, own) = (record.server(), std::path::PathBuf::new());
-        let declared = record.spec(&self.background, own).mgp;
+        let declared = record.spec(&self.background, own, None).mgp;
         let why = format!("waits for approval: mgp approve {question}");
         let held = ServerHandle::held(id.clone(), ServerLog::new(), declared, &why);
         self.servers.update(|servers| {
@@ -94,7 +94,7 @@ fn question(record: &Record, why: &str) -> Question {
         Way::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
         Way::Http { url } => url.clone(),
     };
-    let justified = record.justification.as_deref().unwrap_or("nothing");
+    let (needs, justified) = (&record.permissions, &record.justification);
     Question {
         subject: Subject::Registration,
         asker: Asker::Agent(AgentId::new(record.created_by.clone())),
@@ -103,11 +103,16 @@ fn question(record: &Record, why: &str) -> Question {
             "{} registered server {}: {why}",
             record.created_by, record.id
         ),
-        details: vec![
-            format!("it runs: {way}"),
-            format!("it needs: {}", record.permissions.join(", ")),
-            format!("it is said to be for: {justified}"),
-        ],
+        details: [
+            Some(format!("it runs: {way}")),
+            (!needs.is_empty()).then(|| format!("it needs: {}", needs.join(", "))),
+            justified
+                .as_ref()
+                .map(|why| format!("it is said to be for: {why}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         parts: Vec::new(),
         until_ms: None,
     }

@@ -14,6 +14,9 @@ use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
 
+use super::interpreters::Interpreters;
+use crate::request::Caller;
+
 /// What every registered server is started with.
 #[derive(Clone, Debug)]
 pub struct Background {
@@ -23,8 +26,10 @@ pub struct Background {
     pub tools: ToolRules,
     /// `[permissions]`.
     pub permissions: Rules,
-    /// `[sandbox]`.
+    /// `[sandbox]`, and what `[discovery.registered]` opens.
     pub sandbox: sandbox::Rules,
+    /// What their programs are started with.
+    pub interpreters: Interpreters,
 }
 
 /// A registered server, as it stands on disk.
@@ -127,12 +132,42 @@ impl Record {
         ServerId::new(self.id.clone())
     }
 
-    /// What is started; `own` is its folder.
+    /// The program of a child.
     #[must_use]
-    pub fn spec(&self, background: &Background, own: PathBuf) -> ServerSpec {
+    pub fn command(&self) -> Option<&str> {
+        match &self.way {
+            Way::Stdio { command, .. } => Some(command),
+            Way::Http { .. } => None,
+        }
+    }
+
+    /// Whether this caller registered it, or is the operator.
+    #[must_use]
+    pub fn is_of(&self, caller: &Caller) -> bool {
+        caller.operator || self.by_agent && self.created_by == caller.agent.as_str()
+    }
+
+    /// What has to be decided before it is started for the first time.
+    #[must_use]
+    pub fn first_start(&self) -> Option<String> {
+        let why = self.quarantine.as_ref()?;
+        Some(format!("the operator has to allow its first start: {why}"))
+    }
+
+    /// What is started; `own` is its folder, and `interpreter` what its command means, where it is
+    /// one of those.
+    #[must_use]
+    pub fn spec(
+        &self,
+        background: &Background,
+        own: PathBuf,
+        interpreter: Option<PathBuf>,
+    ) -> ServerSpec {
+        let chosen = interpreter.is_some();
+        let interpreter = interpreter.map(|path| path.display().to_string());
         let reach = match &self.way {
             Way::Stdio { command, args, env } => Reach::Stdio {
-                command: command.clone(),
+                command: interpreter.unwrap_or_else(|| command.clone()),
                 args: args.clone(),
                 env: env.clone(),
                 inherit_env: Vec::new(),
@@ -171,6 +206,7 @@ impl Record {
             pin: PinMode::Block,
             sandbox: sandbox::Rules {
                 vouched: false,
+                chosen,
                 program: self.program.clone(),
                 ..background.sandbox.clone()
             },

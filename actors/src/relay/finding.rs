@@ -35,6 +35,7 @@ impl Relay {
         let params = request.params.as_deref();
         match &*request.method {
             Discover::METHOD if agreed || caller.operator => {
+                self.counts(caller, 1)?;
                 self.discovered(caller, mcp::read(params)?).await
             }
             Call::METHOD if agreed || caller.operator => {
@@ -45,6 +46,7 @@ impl Relay {
                 let asked = mcp::read(params)?;
                 let answer = async |seen: Arc<Seen>| {
                     seen.asks_for(MetaTool::Request.shown(), request, None);
+                    self.counts(caller, 1)?;
                     self.requested(caller, asked, &seen).await
                 };
                 self.audited(request, answer).await
@@ -83,6 +85,14 @@ impl Relay {
             MetaTool::Call => return Err(Refusal::UnknownTool(tool.shown().to_owned())),
         };
         Ok(super::structured(caller, &answer))
+    }
+
+    /// Searches of an agent count as calls, those of the operator do not.
+    pub(super) fn counts(&self, caller: &Caller, searches: usize) -> Result<(), Refusal> {
+        match caller.operator {
+            true => Ok(()),
+            false => (0..searches).try_for_each(|_| self.rates.call(&caller.agent)),
+        }
     }
 
     async fn discovered(&self, caller: &Caller, asked: Discover) -> Outcome {

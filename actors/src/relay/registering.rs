@@ -2,7 +2,9 @@
 //! that agreed to `discovery`, and for those that may register.
 
 use mgp_engine::catalog::View;
+use mgp_engine::lifecycle::State;
 use mgp_engine::names::shown;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::{Deregister, DiscoveryTool, List, Register, Server, Servers};
 use mgp_protocol::mgp::negotiation::Features;
@@ -11,6 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::{Relay, json};
+use crate::registrar::remarks;
 use crate::request::{Caller, Outcome, Request};
 use crate::server::ServerHandle;
 
@@ -65,7 +68,11 @@ impl Relay {
             DiscoveryTool::List => self.discovered_servers(caller, &read_list(params)?).await,
             DiscoveryTool::Register => {
                 let ask: Register = mcp::read(params)?;
-                json(&self.registrar.register(caller, trace, ask).await?)
+                let needs = ask.mgp.permissions_required.clone();
+                let mut told = self.registrar.register(caller, trace, ask).await?;
+                let without = self.does_without(&told.id, &told.status, &needs);
+                told.remarks.extend(without);
+                json(&told)
             }
             DiscoveryTool::Deregister => {
                 let ask: Deregister = mcp::read(params)?;
@@ -90,11 +97,26 @@ impl Relay {
             let mut server = self.described(caller, handle);
             let record = book.servers.get(id);
             server.created_by = record.map(|record| record.created_by.clone());
+            if record.is_some_and(|record| record.is_of(caller)) {
+                server.remarks = remarks(handle);
+                let needs = &server.permissions_required;
+                let without = self.does_without(&server.id, &server.status, needs);
+                server.remarks.extend(without);
+            }
             if list.filter.takes(&server) {
                 servers.push(server);
             }
         }
         json(&Servers { servers })
+    }
+
+    /// What a server that runs was not permitted, in words.
+    fn does_without(&self, server: &str, state: &str, needs: &[String]) -> Option<String> {
+        if state != State::Connected.as_str() {
+            return None;
+        }
+        let lacking = self.permissions.lacks(&ServerId::new(server), needs);
+        lacking.map(|lacking| lacking.to_string())
     }
 
     fn described(&self, caller: &Caller, handle: &ServerHandle) -> Server {
@@ -131,6 +153,7 @@ impl Relay {
             trust_level: handle.trust().as_str().into(),
             node: None,
             created_by: None,
+            remarks: Vec::new(),
         }
     }
 }

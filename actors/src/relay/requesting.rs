@@ -35,10 +35,8 @@ impl Relay {
         }
         let needs = &asked.requirements;
         let queries = queries(needs).map_err(|why| Refusal::BadParams(why.to_string()))?;
-        // One call for each capability: it is what searching for them one by one would count.
-        for _ in queries.iter().skip(1) {
-            self.rates.call(&caller.agent)?;
-        }
+        // As if they were searched for one by one; the first is this call itself.
+        self.counts(caller, queries.len() - 1)?;
         let mut shelf = Shelf::new();
         let mut sought = Vec::new();
         let mut by = Strategy::Hybrid;
@@ -138,7 +136,10 @@ impl Relay {
             };
             candidates.push(Candidate {
                 score: hit.score,
-                likeness: meant.as_ref().and_then(|meant| score(meant, &hit)),
+                // Not among so many is not like it at all.
+                likeness: meant
+                    .as_ref()
+                    .map(|meant| score(meant, &hit).unwrap_or(0.0)),
                 words: score(&worded, &hit).unwrap_or(0.0),
                 risk: tool.duties.risk.level,
                 readiness: self.readiness(&tool),

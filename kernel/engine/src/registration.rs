@@ -32,24 +32,44 @@ const WORD_MAX: usize = 128;
 const WORDS_MAX: usize = 64;
 /// Longest justification, in bytes: a person reads it before deciding.
 const JUSTIFICATION_MAX: usize = 2_000;
-/// Modules that a server needs to be one, beside those of the document.
-const SERVER_IMPORTS: [&str; 16] = [
+/// Modules that a server needs to be one, and those that only compute, beside those of the document.
+const SERVER_IMPORTS: [&str; 36] = [
     "mcp",
     "mgp",
+    "pydantic",
+    "sys",
+    "__future__",
+    "abc",
     "base64",
+    "binascii",
+    "bisect",
+    "calendar",
     "collections",
+    "contextlib",
     "csv",
     "dataclasses",
     "decimal",
+    "difflib",
     "enum",
+    "fractions",
     "functools",
     "hashlib",
+    "heapq",
+    "html",
     "itertools",
     "math",
+    "pathlib",
+    "random",
     "re",
+    "secrets",
     "statistics",
+    "string",
     "textwrap",
     "time",
+    "unicodedata",
+    "urllib.parse",
+    "uuid",
+    "zoneinfo",
 ];
 
 /// What a registration is judged by besides itself.
@@ -177,7 +197,7 @@ impl Refused {
             Self::Forbidden(_) => return Refusal::Forbidden(text),
             Self::Form(_) => return Refusal::BadParams(text),
             Self::TooMany { max } => Denial::OverQuota {
-                what: "registered servers".into(),
+                what: "registered servers (deregister one first)".into(),
                 limit: max as u64,
             },
             Self::Broken(broken) => Denial::Registration {

@@ -37,6 +37,9 @@ pub struct Rules {
     /// A person wrote the entry: its working folder and the files its arguments name are its own. An
     /// entry that came from anybody else could name somebody's keys.
     pub vouched: bool,
+    /// The operator named its program, or it is the one of that name in the kernel's `PATH`: what it
+    /// was installed with is its own.
+    pub chosen: bool,
     /// Its program, where that came with its registration.
     pub program: Option<Program>,
 }
@@ -187,7 +190,7 @@ impl Policy {
         policy.execute.extend(place.interpreters.iter().cloned());
         policy.write.push(place.own.clone());
         // Else any folder could be opened by calling it a program's.
-        let known = rules.vouched || place.usual;
+        let known = rules.vouched || rules.chosen || place.usual;
         if known {
             policy.read.extend(place.installation());
         }
@@ -384,16 +387,22 @@ fn notes(granted: &BTreeSet<Standard>, rules: &Rules, place: &Place) -> Vec<Stri
         (Standard::FilesystemRead, rules.read.is_empty(), "read"),
         (Standard::FilesystemWrite, rules.write.is_empty(), "write"),
     ];
+    // What agents registered shares one section.
+    let section = match rules.vouched {
+        true => "[servers.sandbox]",
+        false => "[discovery.registered]",
+    };
     for (permission, none, key) in listed {
         match (granted.contains(&permission), none) {
             (true, true) => notes.push(format!(
-                "{} opens nothing yet: list paths under `{key}` in [servers.sandbox]",
+                "{} opens nothing yet: list paths under `{key}` in {section}",
                 permission.as_str()
             )),
-            (false, false) => notes.push(format!(
-                "`{key}` in [servers.sandbox] opens nothing without the permission {}",
+            (false, false) if rules.vouched => notes.push(format!(
+                "`{key}` in {section} opens nothing without the permission {}",
                 permission.as_str()
             )),
+            (false, false) => {}
             (true, false) | (false, true) => {}
         }
     }

@@ -152,8 +152,8 @@ pub enum Servers {
     List,
     /// Write a server into the configuration, and start it when a kernel runs.
     Add(Add),
-    /// Take a server out of the configuration.
-    Remove(Named),
+    /// Take a server out: of the configuration, or one that was registered while the kernel ran.
+    Remove(Removed),
     /// Start a server and wait until it is connected or has failed.
     Start(Named),
     /// Let a server finish its calls and stop it.
@@ -167,6 +167,16 @@ pub enum Servers {
 /// A server by its id.
 #[derive(Debug, Args)]
 pub struct Named {
+    /// The server's id.
+    pub id: String,
+}
+
+/// `mgp servers remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers remove files
+  mgp servers remove dynamic.csv_tools     # one that `mgp servers list` says an agent registered")]
+pub struct Removed {
     /// The server's id.
     pub id: String,
 }

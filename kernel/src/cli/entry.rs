@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::discovery::{Deregister, Deregistered, List, Servers};
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
 use serde_json::json;
 
@@ -15,6 +16,7 @@ use super::failure::Failure;
 use super::output::say;
 use super::progress::Progress;
 use super::servers::{CONNECTED, start, tell};
+use super::words::plain;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
@@ -76,7 +78,7 @@ fn say_if_json(context: &Context, id: &str, file: &Path) -> Result<(), Failure> 
     }
 }
 
-/// Takes a server out of the first file that has it.
+/// Takes a server out of the first file that has it, or out of those that were registered.
 pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
     let status = detach::status(context)?;
     let files = in_force(context, status.as_ref())?;
@@ -92,6 +94,9 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
             Err(edit::EditError::Unknown(_)) => {}
             Err(e) => return Err(in_file(file, &e)),
         }
+    }
+    if removed.is_none() && status.is_some() && deregister(context, id)? {
+        return Ok(());
     }
     let Some(file) = removed else {
         let read: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
@@ -118,6 +123,36 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
         true => say(json!({"id": id, "file": file})),
         false => say(format_args!("removed {id} from {}", file.display())),
     }
+}
+
+/// Takes out a server that was registered while the kernel ran; false when there is none.
+fn deregister(context: &Context, id: &str) -> Result<bool, Failure> {
+    let gone = context.with_kernel(Opening::default(), async |client| {
+        let mut progress = Progress::of(format!("stopping {id}"));
+        let servers = client
+            .request(List::METHOD, &json!({}), &mut progress)
+            .await?;
+        let Servers { servers } = read(&servers)?;
+        let registered = servers.into_iter().find(|server| server.id == id);
+        let Some(maker) = registered.and_then(|server| server.created_by) else {
+            return Ok(None);
+        };
+        let params = json!({"id": id, "reason": "mgp servers remove"});
+        let gone = client
+            .request(Deregister::METHOD, &params, &mut progress)
+            .await?;
+        Ok(Some((maker, read::<Deregistered>(&gone)?)))
+    })?;
+    let Some((maker, gone)) = gone else {
+        return Ok(false);
+    };
+    match context.json {
+        true => say(json!({"id": id, "registered_by": maker, "tools": gone.tools}))?,
+        false => say(plain(&format!(
+            "removed {id}, which {maker} had registered"
+        )))?,
+    }
+    Ok(true)
 }
 
 fn in_file(file: &Path, error: &edit::EditError) -> Failure {

@@ -1,12 +1,12 @@
 //! `[discovery]`: how tools are found.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
-use mgp_actors::registrar::Licence;
+use mgp_actors::registrar::{Interpreters, Licence};
 use mgp_actors::relay::Showing;
 use mgp_engine::env::resolve_secret;
 use mgp_engine::exposure::Exposure;
@@ -15,6 +15,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::tools::Budget;
 
 use super::Env;
+use super::sandbox::paths;
 use super::section::Section;
 use super::values::read_secret;
 
@@ -42,6 +43,19 @@ pub struct Discovery {
     pub budget: Budget,
     /// Which agents may register servers, and how many.
     pub licence: Licence,
+    /// `[discovery.registered]`: what those servers are started with.
+    pub registered: Registered,
+}
+
+/// `[discovery.registered]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// What their programs are started with.
+    pub interpreters: Interpreters,
+    /// What `filesystem.read` opens to them.
+    pub read: Vec<PathBuf>,
+    /// What `filesystem.write` opens to them.
+    pub write: Vec<PathBuf>,
 }
 
 impl Default for Discovery {
@@ -54,6 +68,7 @@ impl Default for Discovery {
                 most: 8,
                 creating: false,
             },
+            registered: Registered::default(),
             general: Showing {
                 exposure: None,
                 pinned: BTreeSet::new(),
@@ -115,6 +130,8 @@ impl Discovery {
             .extend(agents.into_iter().map(AgentId::new));
         section.flag("creating", &mut self.licence.creating);
         section.count("registered_max", 1..=256, &mut self.licence.most);
+        let registered = section.inner("registered", "discovery.registered");
+        self.registered = read_registered(registered, folder);
         self.budget = read_budget(section.inner("budget", "discovery.budget"));
         let provider = section.inner("provider", "discovery.provider");
         if let Some(provider) = read_provider(provider, folder, env) {
@@ -146,6 +163,22 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing
         }
     }
     showing
+}
+
+fn read_registered(mut section: Section<'_, '_, '_>, folder: &Path) -> Registered {
+    // A link stays one: a virtual environment is where the link to its interpreter is.
+    let mut program = |key| section.text(key).map(|path| folder.join(path.get_ref()));
+    let interpreters = Interpreters {
+        python: program("python"),
+        node: program("node"),
+    };
+    let registered = Registered {
+        interpreters,
+        read: paths(&mut section, "read", folder),
+        write: paths(&mut section, "write", folder),
+    };
+    section.finish();
+    registered
 }
 
 fn read_budget(mut section: Section<'_, '_, '_>) -> Budget {

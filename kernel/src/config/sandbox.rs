@@ -31,7 +31,11 @@ fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Limits) {
 
 /// Paths, relative ones from the file's folder, without symbolic links where they exist: the system
 /// follows none to what is shut.
-fn paths(section: &mut Section<'_, '_, '_>, key: &'static str, folder: &Path) -> Vec<PathBuf> {
+pub(super) fn paths(
+    section: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    folder: &Path,
+) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     section.strings(key, &mut paths);
     let whole = paths.iter().map(|path| folder.join(path));

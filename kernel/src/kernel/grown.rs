@@ -34,6 +34,7 @@ use mgp_engine::cursor::CursorKey;
 use mgp_engine::health::HealthRules;
 use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
+use mgp_engine::sandbox;
 use mgp_engine::seal::SealKey;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -290,7 +291,12 @@ fn background(kernel: &KernelConfig) -> Background {
         limits: kernel.limits.clone(),
         tools: kernel.tools.clone(),
         permissions: kernel.permissions.clone(),
-        sandbox: kernel.sandbox.clone(),
+        sandbox: sandbox::Rules {
+            read: kernel.discovery.registered.read.clone(),
+            write: kernel.discovery.registered.write.clone(),
+            ..kernel.sandbox.clone()
+        },
+        interpreters: kernel.discovery.registered.interpreters.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How well tools are found, how fast, in how much memory, and what it saves.
 //!
 //! ```text
-//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [context] [growth] [--data FOLDER]
+//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [requests] [context] [growth] [--data FOLDER]
 //! ```
 //!
 //! The tools and tasks are those of LiveMCPBench; the folder's README.md says what is in it.
@@ -11,6 +11,7 @@ mod context;
 mod growth;
 mod means;
 mod quality;
+mod requests;
 
 use std::path::PathBuf;
 
@@ -24,7 +25,7 @@ use collection::Collection;
 #[derive(Debug, Parser)]
 #[command(about = "How well tools are found, how fast, and in how much memory")]
 struct Options {
-    /// The parts to measure: quality, misses, context, growth; all when none is named.
+    /// The parts to measure: quality, misses, requests, context, growth; all when none is named.
     parts: Vec<String>,
     /// Where tools.json and tasks.json lie; `../shared/data/tool-discovery` beside the workspace
     /// when it is not said.
@@ -77,6 +78,10 @@ fn main() {
         report
             .tables
             .push(quality::misses(&collection, &index, &mut means));
+    }
+    if options.wants("requests") {
+        let tables = requests::tables(&collection, &index, &mut means);
+        report.tables.extend(tables);
     }
     if options.wants("context") {
         report.tables.push(context::table(&index));

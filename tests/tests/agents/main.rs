@@ -6,5 +6,6 @@ mod across_eras;
 mod inspector;
 mod mcp_remote;
 mod python_sdk;
+mod registering;
 mod story;
 mod typescript_sdk;

@@ -250,12 +250,17 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
 /// MGP-228, A-31: who was not allowed to registers nothing, and learns nothing.
 #[tokio::test]
 async fn an_agent_that_may_not_registers_nothing() {
-    let kernel = Kernel::start("").await;
+    let other = MAY.replace(ANYBODY, "agent.other");
+    let mut kernel = Kernel::start(&other).await;
+    for _ in ["another one may", "nobody may"] {
+        let mut agent = agent(&kernel).await;
+        assert!(!tools(&mut agent).await.contains("mgp_discovery_register"));
+        let answer = agent.request("mgp/discovery/register", turner()).await;
+        assert_eq!(answer.code(), 1000, "{}", answer.frame);
+        assert!(listed(&mut agent).await.is_empty());
+        kernel = Kernel::start("").await;
+    }
     let mut agent = agent(&kernel).await;
-    assert!(!tools(&mut agent).await.contains("mgp_discovery_register"));
-    let answer = agent.request("mgp/discovery/register", turner()).await;
-    assert_eq!(answer.code(), 1000, "{}", answer.frame);
-    assert!(listed(&mut agent).await.is_empty());
     let mut owner = operator(&kernel).await;
     let mut ask = turner();
     ask["mgp"] = json!({"trust_level": "sandboxed"});
@@ -377,6 +382,72 @@ async fn a_registered_server_gets_what_the_configuration_lists_and_no_more() {
     let servers = kernel.mgp_json(&["servers", "list"]).await;
     let permitted = servers["servers"][0]["permissions"].to_string();
     assert!(!permitted.contains("approved"), "{servers:#}");
+}
+
+/// MGP-224, MGP-229: an agent reads why its server does not start and what it wrote, what waits for the
+/// operator, and what its server does without; the operator takes it out.
+#[tokio::test]
+async fn an_agent_reads_why_its_server_does_not_do_what_it_should() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    let mut broken = turner();
+    broken["code"]["text"] = "throw new Error('no such feather');".into();
+    let told = agent.request("mgp/discovery/register", broken).await;
+    let told = told.result();
+    assert_eq!(told["status"], "restarting", "{told:#}");
+    assert!(
+        told["remarks"].to_string().contains("no such feather"),
+        "{told:#}"
+    );
+    let server = listed(&mut agent).await.remove(0);
+    assert!(
+        server["remarks"].to_string().contains("no such feather"),
+        "{server:#}"
+    );
+    let gone = kernel
+        .mgp_json(&["servers", "remove", "dynamic.turner"])
+        .await;
+    assert_eq!(gone["registered_by"], ANYBODY, "{gone:#}");
+    assert!(listed(&mut agent).await.is_empty());
+    assert!(
+        !kernel
+            .mgp(&["servers", "remove", "dynamic.turner"])
+            .await
+            .status
+            .success()
+    );
+
+    let mut needy = turner();
+    needy["mgp"] = json!({"permissions_required": ["network.outbound"]});
+    needy["preview"] = true.into();
+    let told = agent
+        .request("mgp/discovery/register", needy.clone())
+        .await
+        .result();
+    assert_eq!(
+        told["pending"],
+        json!(["the operator has to permit network.outbound"])
+    );
+    needy["preview"] = false.into();
+    let told = agent
+        .request("mgp/discovery/register", needy)
+        .await
+        .result();
+    let asked = question(&kernel).await;
+    let waits = format!(
+        "network.outbound waits for approval: mgp approve {}",
+        id(&asked)
+    );
+    assert_eq!(told["pending"], json!([waits]), "{told:#}");
+    kernel.mgp_json(&["deny", &id(&asked)]).await;
+    wait_until("it runs without", DEADLINE, async || {
+        let server = listed(&mut agent).await.remove(0);
+        server["status"] == "connected"
+            && server["remarks"]
+                .to_string()
+                .contains("lacks network.outbound")
+    })
+    .await;
 }
 
 /// MGP-254, MGP-255, A-51: an agent that misses a tool is told to make one, where it may: it registers a

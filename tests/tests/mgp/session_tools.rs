@@ -1,5 +1,6 @@
 //! What a session holds of tools, and asking for tools that are missing (MGP §16.6, §16.7, §16.8).
 
+use mgp_tests::harness::mgp::{declaration, declaring};
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
@@ -145,6 +146,11 @@ async fn what_is_let_go_is_gone_and_what_is_pinned_stays() {
     let cached = json!(["archive__parchment_copy", "archive__parchment_read"]);
     assert_eq!(now["cached"], cached);
     assert_eq!(now["total_tokens"], gone["total_tokens"]);
+    // The tool that was let go is the one that was called last; called again it is held again.
+    let sealed = "archive__seal_break";
+    agent.call(sealed, json!({})).await.result();
+    assert_eq!(held(&mut agent).await["cached"][0], sealed);
+    own(&mut agent, EVICT, json!({"tools": [sealed]})).await;
     let denied = [
         "grant",
         "agent.anonymous",
@@ -179,7 +185,8 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
     let some = requested(&mut agent, &["ink_mix", "xylophone quux"]).await;
     assert_eq!(some["status"], "partial", "{some:#}");
     assert_eq!(some["tools_unavailable"], json!(["xylophone quux"]));
-    let none = requested(&mut agent, &["xylophone quux"]).await;
+    // Many tools have the first word, which is no reason to take one of them for it.
+    let none = requested(&mut agent, &["test the xylophone"]).await;
     assert_eq!(none["status"], "unavailable", "{none:#}");
     assert_eq!(none["tools_loaded"], json!([]));
     let nothing = agent
@@ -197,6 +204,24 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
         wait_until(trace, DEADLINE, async || written().await > 0).await;
         assert_eq!(written().await, 1, "{trace}");
     }
+}
+
+/// MGP-248: what is asked for in one request counts as if it had been asked for one by one, as a tool and
+/// as a method; one that counts too much is refused whole.
+#[tokio::test]
+async fn each_capability_of_a_request_counts_as_a_call() {
+    let limits = "[limits]\nagent_calls_per_minute = 6\n";
+    let kernel = kernel_of(&tools(), &format!("{TRUSTED}{limits}"), PINNED).await;
+    let said = declaring(NEWEST, "{}", &declaration(&["tool_discovery"]));
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, &said).await.result();
+    let needs = |capabilities: &[&str]| json!({"requirements": {"capabilities": capabilities}});
+    let three = needs(&["seal", "ink", "parchment"]);
+    assert!(!agent.call(REQUEST, three.clone()).await.is_error());
+    let find = json!({"query": "seal", "strategy": "keyword"});
+    assert!(!agent.request("mgp/tools/discover", find).await.is_error());
+    let many = agent.request("mgp/tools/request", three).await;
+    assert_eq!(many.code(), 3000, "{}", many.frame);
 }
 
 /// MGP-264, MGP-265, MGP-266: above the limit the tool that was not used for longest goes first; what is

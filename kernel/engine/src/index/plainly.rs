@@ -24,6 +24,8 @@ pub(super) fn hybrid<'a>(index: &'a Index, search: &Search<'_>) -> Vec<(&'a Entr
     let words = words(&tools, search);
     let like = likes(&tools, search);
     let (mean, spread) = mean_and_spread(&like.iter().flatten().copied().collect::<Vec<_>>());
+    let alike = like.iter().flatten().all(|like| (like - mean).abs() < 1e-6);
+    let mean = if alike { 0.0 } else { mean };
     let like = like
         .iter()
         .map(|like| like.map_or(0.0, |like| (like - mean) / spread));

@@ -274,10 +274,13 @@ fn with_company(scene: &Scene<'_>, mut scores: Vec<f32>) -> Vec<f32> {
 
 /// Both. Only what words speak for a tool counts: that they do not is no reason against it.
 fn together(words: &[f32], like: &[f32]) -> Vec<f32> {
-    let spread = Spread::of(like);
-    let both = words
-        .iter()
-        .zip(like)
-        .map(|(words, like)| WORDS * words + spread.of_known(*like));
-    both.collect()
+    let mut spread = Spread::of(like);
+    // What is alone, or all alike, stands out of nothing: then it counts how like it is.
+    let unlike = |like: &f32| (like - spread.mean).abs() >= 1e-6;
+    if !like.iter().any(unlike) {
+        spread.mean = 0.0;
+    }
+    let both = words.iter().zip(like);
+    both.map(|(words, like)| WORDS * words + spread.of_known(*like))
+        .collect()
 }

@@ -360,6 +360,35 @@ fn a_tool_brings_its_own_vector_or_waits_for_one() {
     );
 }
 
+/// MGP-239: a tool that is the only one is found by what it means, and so is one of twins: neither
+/// stands out of anything.
+#[test]
+fn the_only_tool_there_is_is_found_by_its_meaning() {
+    let mut own = vec![0.0; 32];
+    own[3] = 2.0;
+    let meaning = Vector::of(&own).unwrap();
+    let request = Request::read("holiday").unwrap();
+    for names in [&["oracle"][..], &["oracle", "twin"]] {
+        let raw = |name: &str| json!({"name": name, "embedding": own}).to_string();
+        let drafts = names
+            .iter()
+            .map(|name| read("s", name, raw(name), RiskLevel::Safe));
+        let shelf = Shelf::new(&ServerId::new("s"), "", drafts.collect());
+        let index = Index::default().with(Arc::new(shelf));
+        for strategy in [Strategy::Hybrid, Strategy::Semantic] {
+            let found = index.search(&Search {
+                request: &request,
+                meanings: std::slice::from_ref(&meaning),
+                strategy,
+                filter: &Filter::default(),
+                most: 5,
+                visible: &|_| true,
+            });
+            assert_eq!(found.hits.len(), names.len(), "{strategy:?}");
+        }
+    }
+}
+
 /// MGP-236: nothing a server says makes the index larger than its bounds.
 #[test]
 fn hostile_definitions_are_read_to_a_bound() {

@@ -69,9 +69,9 @@ fn what_can_be_called_comes_first() {
         let out = decide(&[sought("a", candidates)], None, CLOSED);
         (out.load, out.pending)
     };
-    let best_waits = [tool("waits", 1.0, Waits), tool("ready", 0.8, Ready)];
+    let best_waits = [tool("waits", 1.0, Waits), tool("ready", 0.95, Ready)];
     assert_eq!(of(&best_waits), (vec!["ready"], vec![]));
-    let far_behind = [tool("waits", 1.0, Waits), tool("ready", 0.2, Ready)];
+    let far_behind = [tool("waits", 1.0, Waits), tool("ready", 0.8, Ready)];
     assert_eq!(of(&far_behind), (vec![], vec!["waits"]));
     assert_eq!(of(&[tool("denied", 1.0, Lacks)]), (vec![], vec![]));
     assert_eq!(of(&[tool("odd", f32::NAN, Ready)]), (vec![], vec![]));
@@ -87,7 +87,7 @@ fn a_preferred_risk_is_a_wish() {
     let of = |candidates: &[Candidate<&'static str>], preferred| {
         decide(&[sought("a", candidates)], preferred, CLOSED).load
     };
-    let both = [risky.clone(), tool("mild", 0.8, Ready)];
+    let both = [risky.clone(), tool("mild", 0.95, Ready)];
     assert_eq!(of(&both, None), ["risky"]);
     assert_eq!(of(&both, Some(RiskLevel::Moderate)), ["mild"]);
     assert_eq!(of(&both, Some(RiskLevel::Safe)), ["risky"]);
@@ -104,7 +104,9 @@ fn the_best_of_what_does_not_fit_is_not_loaded() {
     };
     assert_eq!(of(Some(0.1), 0.1), Unavailable);
     assert_eq!(of(None, 0.0), Unavailable);
+    assert_eq!(of(Some(0.3), 0.4), Unavailable);
     assert_eq!(of(Some(0.4), 0.0), Fulfilled);
+    assert_eq!(of(Some(0.1), 0.5), Fulfilled);
     assert_eq!(of(None, 0.3), Fulfilled);
 }
 

@@ -131,6 +131,9 @@ pub struct Server {
     /// The agent that registered it, when it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
+    /// Why it takes no calls, and what it wrote last: for who registered it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 request! {

@@ -85,10 +85,10 @@ impl DiscoveryTool {
         match self {
             Self::List => "Lists the servers you may know of, their state and their tools.",
             Self::Register => {
-                "Registers an MCP server and starts it in a sandbox, so that its tools can be found and called. Send its program as `code` with command python or node and no args. With `preview` it is only judged."
+                "Registers an MCP server and starts it in a sandbox, so that its tools can be found and called. Send its program as `code` with command python or node and no args. `remarks` say why it does not start, and what it wrote: take it out, mend it and register it again. With `preview` it is only judged."
             }
             Self::Deregister => {
-                "Stops a server that you registered and forgets it. Its name is not used again."
+                "Stops a server that you registered and forgets it. Its name is free again."
             }
         }
     }

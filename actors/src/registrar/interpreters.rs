@@ -1,0 +1,119 @@
+//! The interpreters that registered programs are started with.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+
+/// Those that the operator named; what is not named is looked for in the kernel's `PATH`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interpreters {
+    /// Of Python: a virtual environment's has its packages.
+    pub python: Option<PathBuf>,
+    /// Of JavaScript.
+    pub node: Option<PathBuf>,
+}
+
+/// What an interpreter is called by those who want any version of it.
+const NAMES: [(&str, &[&str]); 2] = [
+    ("python", &["python3", "python"]),
+    ("node", &["node", "nodejs"]),
+];
+
+impl Interpreters {
+    /// The usual name of what this command means: `python` for the operator's interpreter by its whole
+    /// path, as an agent that runs on it calls its own.
+    #[must_use]
+    pub fn usual_name(&self, command: &str) -> Option<&'static str> {
+        let path = Path::new(command);
+        NAMES.iter().find_map(|(name, names)| {
+            let folder = self.named(name).and_then(Path::parent);
+            let file = path.file_name().and_then(|file| file.to_str());
+            // Beside it lies the same one under its longer names.
+            let beside = folder.is_some() && path.parent() == folder;
+            let same = beside && file.is_some_and(|file| file.starts_with(name));
+            (same || names.contains(&command)).then_some(*name)
+        })
+    }
+
+    /// Where the interpreter of this usual name is. Blocks.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        if let Some(named) = self.named(name) {
+            return Some(named.to_owned());
+        }
+        let (_, names) = NAMES.iter().find(|(usual, _)| *usual == name)?;
+        let path = std::env::var_os("PATH")?;
+        let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        let places = folders.iter().filter(|folder| folder.is_absolute());
+        let mut places = places.flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        places.find(|place| is_program(place))
+    }
+
+    fn named(&self, name: &str) -> Option<&Path> {
+        match name {
+            "python" => self.python.as_deref(),
+            "node" => self.node.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// A program itself. A script that looks one up, as version managers have them, would have to start
+/// it, and in the sandbox starts nothing.
+fn is_program(place: &Path) -> bool {
+    let mut start = [0; 2];
+    let read = File::open(place).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && &start != b"#!" && access(place, AccessFlags::X_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_is_known_by_its_usual_names_and_by_its_own_path() {
+        let named = Interpreters {
+            python: Some("/srv/venv/bin/python".into()),
+            node: None,
+        };
+        for command in [
+            "python",
+            "python3",
+            "/srv/venv/bin/python",
+            "/srv/venv/bin/python3.12",
+        ] {
+            assert_eq!(named.usual_name(command), Some("python"), "{command}");
+        }
+        assert_eq!(named.usual_name("nodejs"), Some("node"));
+        for command in [
+            "/usr/bin/python",
+            "/srv/venv/bin/pip",
+            "python3.12",
+            "uvx",
+            "",
+            "/",
+        ] {
+            assert_eq!(named.usual_name(command), None, "{command}");
+        }
+        assert_eq!(named.find("python"), named.python);
+        assert_eq!(named.find("ruby"), None);
+    }
+
+    #[test]
+    fn a_script_is_no_interpreter() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str, mode| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        assert!(is_program(&write("python3", "\u{7f}ELF", 0o755)));
+        assert!(!is_program(&write("shim", "#!/bin/sh\n", 0o755)));
+        assert!(!is_program(&write("text", "\u{7f}ELF", 0o644)) || nix::unistd::getuid().is_root());
+        assert!(!is_program(&folder.path().join("absent")));
+    }
+}
