@@ -25,7 +25,7 @@ pub const TOKENS_MAX: usize = 256;
 /// Most texts that go through the model together, which bounds its memory.
 const BATCH_MAX: usize = 16;
 /// How much longer than the one before a text may be to go with it.
-const PADDING_MAX: usize = 8;
+const PADDING_MAX: usize = 24;
 
 /// BLAKE3 of the model.
 const CHECKSUM: &str = "b2a68b34a45c28477ee9619f6f1ed03064209e3c3dae66aac2cedc4ee59c286d";
