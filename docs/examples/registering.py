@@ -15,9 +15,12 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 SERVER = "dynamic.dates"
 CODE = '''
 from datetime import date
-from mcp.server.fastmcp import FastMCP
+try:
+    from mcp.server import MCPServer
+except ImportError:  # the SDK before 2.0
+    from mcp.server.fastmcp import FastMCP as MCPServer
 
-server = FastMCP("dates")
+server = MCPServer("dates")
 
 @server.tool()
 def days_between(start: date, end: date) -> int:
@@ -55,6 +58,8 @@ async def story(session):
     print(f"registered {SERVER}: {registered['status']}, {registered['trust_level']}, tools {registered['tools']}")
     for line in registered.get("pending", []) + registered.get("remarks", []):
         print(line)
+    if registered["status"] != "connected":
+        return
 
     tool = await find(session, WANTED)
     print(f"looked for {WANTED!r}: found {tool['name']}, which {tool['description'].lower()}")

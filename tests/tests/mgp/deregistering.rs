@@ -179,3 +179,22 @@ async fn the_configuration_gets_a_registered_name_when_it_is_free() {
     assert!(server["registered_by"].is_null(), "{server:#}");
     assert!(grants(&kernel).await.is_empty());
 }
+
+/// MGP-229: a server for the time of a session is gone with the kernel as well, and leaves nothing that
+/// was allowed on it.
+#[tokio::test]
+async fn a_server_of_a_session_does_not_outlive_the_kernel() {
+    let kernel = Kernel::start(MAY).await;
+    let mut guest = agent(&kernel).await;
+    let mut ask = turner();
+    ask["session_scoped"] = true.into();
+    register(&mut guest, ask.clone()).await;
+    assert_eq!(grants(&kernel).await, [format!("{ANYBODY} allow")]);
+    let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+    let kernel = Kernel::again(folder).await;
+    assert!(grants(&kernel).await.is_empty());
+    let mut guest = agent(&kernel).await;
+    assert!(listed(&mut guest).await.is_empty());
+    let told = register(&mut guest, ask).await;
+    assert_eq!(told["status"], "connected", "{told:#}");
+}

@@ -250,12 +250,17 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
 /// MGP-228, A-31: who was not allowed to registers nothing, and learns nothing.
 #[tokio::test]
 async fn an_agent_that_may_not_registers_nothing() {
-    let kernel = Kernel::start("").await;
+    let other = MAY.replace(ANYBODY, "agent.other");
+    let mut kernel = Kernel::start(&other).await;
+    for _ in ["another one may", "nobody may"] {
+        let mut agent = agent(&kernel).await;
+        assert!(!tools(&mut agent).await.contains("mgp_discovery_register"));
+        let answer = agent.request("mgp/discovery/register", turner()).await;
+        assert_eq!(answer.code(), 1000, "{}", answer.frame);
+        assert!(listed(&mut agent).await.is_empty());
+        kernel = Kernel::start("").await;
+    }
     let mut agent = agent(&kernel).await;
-    assert!(!tools(&mut agent).await.contains("mgp_discovery_register"));
-    let answer = agent.request("mgp/discovery/register", turner()).await;
-    assert_eq!(answer.code(), 1000, "{}", answer.frame);
-    assert!(listed(&mut agent).await.is_empty());
     let mut owner = operator(&kernel).await;
     let mut ask = turner();
     ask["mgp"] = json!({"trust_level": "sandboxed"});
