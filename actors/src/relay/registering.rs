@@ -3,7 +3,6 @@
 
 use mgp_engine::catalog::View;
 use mgp_engine::lifecycle::State;
-use mgp_engine::names::shown;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::{Deregister, DiscoveryTool, List, Register, Server, Servers};
@@ -125,11 +124,11 @@ impl Relay {
         let spoken = link.as_ref().and_then(|link| link.mgp().active());
         let catalog = &self.shown.load().catalog;
         let who = caller.identity();
-        let name = |own: &str| match &caller.view {
-            View::One(_) => own.to_owned(),
-            View::All => shown(&handle.id, own),
-        };
-        let mut tools: Vec<String> = handle.tools().iter().map(|own| name(own)).collect();
+        let mut tools: Vec<String> = handle
+            .tools()
+            .iter()
+            .map(|own| caller.view.name_of(&handle.id, own))
+            .collect();
         tools.retain(|tool| {
             let found = catalog.tool(&caller.view, tool);
             found.is_some_and(|tool| self.may_call(&who, tool))

@@ -70,12 +70,18 @@ fn take_back(context: &Context, server: &str, permission: &str) -> Result<(), Fa
         return say(answer.get());
     }
     let Revoked {
-        permissions, had, ..
+        permissions,
+        had,
+        restarts,
+        ..
     } = read(&answer)?;
     let permissions = permissions.join(", ");
-    say(plain(&match had {
-        true => format!("{server} may not use {permissions} any more"),
-        false => format!("{server} did not have {permissions}, and will not"),
+    say(plain(&match (had, restarts) {
+        (true, true) => {
+            format!("{server} may not use {permissions} any more, and is started again without")
+        }
+        (true, false) => format!("{server} may not use {permissions} any more"),
+        (false, _) => format!("{server} did not have {permissions}, and will not"),
     }))
 }
 

@@ -1,17 +1,20 @@
 //! `mgp/approvals/*`, and what later drafts say for the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_actors::approvals::Decider;
 use mgp_actors::request::{Outcome, Request};
+use mgp_actors::server::ServerMsg;
 use mgp_actors::time::unix_ms;
 use mgp_engine::calendar::parse_rfc3339;
+use mgp_engine::lifecycle::State;
+use mgp_engine::sandbox::widening;
 use mgp_protocol::mgp::approvals::{Approve, Deny, Pending};
 use mgp_protocol::mgp::permission::{Given, Grant, PermissionType, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 
-use super::{Operator, read};
+use super::{Operator, read, tell};
 
 impl Operator {
     /// `mgp/approvals/list`.
@@ -94,17 +97,27 @@ impl Operator {
     /// Unknown server, or it could not be written down.
     pub async fn revoke_permission(&self, request: &Request) -> Outcome {
         let Revoke { server, permission } = read(request)?;
-        let id = self.find(&server)?.id.clone();
-        let (mut had, mut permissions, decider) = (false, Vec::new(), decider(request));
+        let handle = self.find(&server)?;
+        let (mut taken, mut permissions, decider) = (BTreeSet::new(), Vec::new(), decider(request));
         for permission in PermissionType::read(&permission) {
-            let revoked = self.permissions.revoke(&id, &permission, &decider);
-            had |= revoked.await?;
+            let revoked = self.permissions.revoke(&handle.id, &permission, &decider);
             permissions.push(permission.to_string());
+            if revoked.await? {
+                taken.insert(permission);
+            }
+        }
+        let restarts = handle.sandbox().is_some()
+            && handle.state() == State::Connected
+            && !widening(&taken).is_empty();
+        if restarts {
+            // A sandbox cannot be narrowed around a process.
+            tell(&handle, ServerMsg::Restart)?;
         }
         super::json(&Revoked {
             server,
             permissions,
-            had,
+            had: !taken.is_empty(),
+            restarts,
         })
     }
 }

@@ -38,6 +38,8 @@ pub struct Revoked {
     pub permissions: Vec<String>,
     /// Whether the server had any of it; it is denied from now on in any case.
     pub had: bool,
+    /// Whether it is started again for that: its sandbox was opened by what was taken back.
+    pub restarts: bool,
 }
 
 /// `mgp/permission/request` of 0.2. From a server it asks for a decision.
