@@ -12,16 +12,13 @@ mod record;
 mod remarks;
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_engine::access::{self, Principal};
-use mgp_engine::code_safety::MAX_CODE_BYTES;
 use mgp_engine::grants;
 use mgp_engine::lifecycle::State;
-use mgp_engine::registration::{self, Accepted, Count, Script, Terms, floor, judge_code};
+use mgp_engine::registration::{self, Accepted, Count, Script, Terms, floor};
 use mgp_engine::sandbox::Program;
 use mgp_engine::spec::{Reach, ServerSpec, TrustLevel};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
@@ -137,23 +134,14 @@ impl Registrar {
             ask.command = Some(name.into());
         }
         let mut book = self.book.lock().await;
-        let accepted = match self.judged(&who, &book, &ask) {
-            Ok(accepted) => accepted,
+        let (record, accepted) = match self.prepared(caller, &book, &ask) {
+            Ok(prepared) => prepared,
             Err(refusal) => {
                 drop(book);
-                let forbidden = matches!(refusal, Refusal::Forbidden(_));
-                let result = match forbidden {
-                    true => Ended::Denied,
-                    false => Ended::Blocked,
-                };
-                self.told(&who, trace, &ask, result, &refusal.to_string());
+                self.refused(&who, trace, &ask, &refusal);
                 return Err(refusal);
             }
         };
-        let program = self.program(&accepted).await?;
-        let mut record = Record::of(&accepted, program, ask.justification.clone());
-        record.by_agent = matches!(who, Principal::Agent(_));
-        record.session = session(caller, ask.session_scoped)?;
         let mut answer = Registered {
             id: record.id.clone(),
             status: "preview".into(),
@@ -182,6 +170,22 @@ impl Registrar {
         Ok(answer)
     }
 
+    /// What is to be kept of it, when nothing stands against it.
+    fn prepared(
+        &self,
+        caller: &Caller,
+        book: &Book,
+        ask: &Register,
+    ) -> Result<(Record, Accepted), Refusal> {
+        let who = caller.identity();
+        let accepted = self.judged(&who, book, ask)?;
+        let program = program(&accepted)?;
+        let mut record = Record::of(&accepted, program, ask.justification.clone());
+        record.by_agent = matches!(who, Principal::Agent(_));
+        record.session = session(caller, ask.session_scoped)?;
+        Ok((record, accepted))
+    }
+
     fn judged(&self, who: &Principal, book: &Book, ask: &Register) -> Result<Accepted, Refusal> {
         let may = match who {
             Principal::Operator(_) => true,
@@ -203,38 +207,6 @@ impl Registrar {
             code: &floor(),
         };
         registration::judge(ask, &terms).map_err(registration::Refused::refusal)
-    }
-
-    /// The code that was judged, so that nothing else is run in its place.
-    async fn program(&self, accepted: &Accepted) -> Result<Option<Program>, Refusal> {
-        let Reach::Stdio { args, .. } = &accepted.reach else {
-            return Ok(None);
-        };
-        match &accepted.script {
-            Script::Unseen(_) => Ok(None),
-            Script::Given { language, text } => Ok(Some(Program {
-                file: file_of(language).into(),
-                text: text.clone(),
-                at: args.len(),
-            })),
-            Script::File { language, path } => {
-                let own = self.connector.sandboxes.own_folder(&accepted.id);
-                let place = own.join(path);
-                let read = tokio::task::spawn_blocking(move || read(&place)).await;
-                let read = read.map_err(|e| Refusal::Broken(e.to_string()))?;
-                let text = read.map_err(|why| {
-                    Refusal::BadParams(format!("{path} cannot be read: {why}; send it as `code`"))
-                })?;
-                judge_code(language, &text, &floor())
-                    .map_err(|rejection| registration::Refused::Code(rejection).refusal())?;
-                let at = args.iter().position(|arg| arg == path);
-                Ok(Some(Program {
-                    file: file_of(language).into(),
-                    text,
-                    at: at.unwrap_or(args.len()),
-                }))
-            }
-        }
     }
 
     /// Who made a server may call it; who else may is for the operator to say.
@@ -310,7 +282,7 @@ impl Registrar {
             .plant(record.spec(&self.background, own, interpreter))
             .await
         {
-            tracing::warn!(server = %id, "it was registered, and the configuration has one of that name: it is left out");
+            tracing::warn!(server = %id, "it was registered, and is not started");
         }
     }
 
@@ -373,8 +345,13 @@ impl Registrar {
         )
     }
 
-    fn told(&self, who: &Principal, trace: &Trace, ask: &Register, result: Ended, why: &str) {
+    fn refused(&self, who: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
+        let result = match matches!(why, Refusal::Forbidden(_)) {
+            true => Ended::Denied,
+            false => Ended::Blocked,
+        };
         let id: String = ask.id.chars().take(ServerId::MAX_LEN).collect();
+        let why = why.to_string();
         let details = json!({"created_by": who.name(), "reason": why, "preview": ask.preview});
         let kind = EventType::SERVER_REGISTERED;
         let told = event(kind, actor(who), target(&id), &trace.id, result, details);
@@ -396,6 +373,25 @@ fn target(id: &str) -> Target {
     }
 }
 
+/// The code that was judged, so that nothing else is run in its place.
+fn program(accepted: &Accepted) -> Result<Option<Program>, Refusal> {
+    let Reach::Stdio { args, .. } = &accepted.reach else {
+        return Ok(None);
+    };
+    match &accepted.script {
+        Script::Unseen(_) => Ok(None),
+        Script::Given { language, text } => Ok(Some(Program {
+            file: file_of(language).into(),
+            text: text.clone(),
+            at: args.len(),
+        })),
+        // Between reading a file and running it there would be time to change it.
+        Script::File(path) => Err(Refusal::BadParams(format!(
+            "{path} would be looked for in the folder of the server, which is new and empty: send the program as `code`"
+        ))),
+    }
+}
+
 fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusal> {
     match (scoped, caller.standing()) {
         (false, _) => Ok(None),
@@ -412,18 +408,4 @@ fn file_of(language: &str) -> &'static str {
         "python" => "server.py",
         _ => "server.mjs",
     }
-}
-
-/// A file of code, up to what is read of it.
-fn read(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
-    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
-    if !is_file {
-        return Err("it is no file".into());
-    }
-    let mut text = String::new();
-    let most = MAX_CODE_BYTES as u64 + 1;
-    let read = file.take(most).read_to_string(&mut text);
-    read.map_err(|e| e.to_string())?;
-    Ok(text)
 }

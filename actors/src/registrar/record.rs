@@ -94,20 +94,11 @@ impl Record {
         let way = match &accepted.reach {
             Reach::Stdio {
                 command, args, env, ..
-            } => {
-                let mut args = args.clone();
-                // A file's own place among the arguments is taken by the copy that was judged.
-                if let (Some(program), mgp_engine::registration::Script::File { .. }) =
-                    (&program, &accepted.script)
-                {
-                    args.remove(program.at);
-                }
-                Way::Stdio {
-                    command: command.clone(),
-                    args,
-                    env: env.clone(),
-                }
-            }
+            } => Way::Stdio {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+            },
             Reach::Http { url, .. } => Way::Http { url: url.clone() },
         };
         Self {

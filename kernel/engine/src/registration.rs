@@ -143,7 +143,7 @@ impl Accepted {
     pub fn asks_first(&self) -> Option<&str> {
         match &self.script {
             Script::Unseen(why) if self.trust == TrustLevel::Sandboxed => Some(why),
-            Script::Unseen(_) | Script::Given { .. } | Script::File { .. } => None,
+            Script::Unseen(_) | Script::Given { .. } | Script::File(_) => None,
         }
     }
 }

@@ -223,6 +223,10 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
             with(json!({"id": "l", "command": "npx", "code": null, "args": ["a\u{0}b"]})),
             "/args",
         ),
+        (
+            with(json!({"id": "m", "code": null, "args": ["server.js"]})),
+            "send the program as `code`",
+        ),
         (with(json!({"id": "e", "env": {"K": "${HOME}"}})), "env"),
         (with(json!({"id": "f", "code": unsafe_code})), "code"),
         (

@@ -68,13 +68,8 @@ pub enum Script {
         /// All of it.
         text: String,
     },
-    /// It stands in this file, to be judged by [`judge_code`] and to be held to what was judged.
-    File {
-        /// In which language.
-        language: &'static str,
-        /// As the arguments name it.
-        path: String,
-    },
+    /// It stands in this file, as the arguments name it.
+    File(String),
     /// It cannot be read.
     Unseen(&'static str),
 }
@@ -371,14 +366,7 @@ fn script(name: &str, ask: &Register) -> Result<Script, Finding> {
             let hint = "put the script first, and options that are its own behind it";
             Err(Finding::new("option", "/args", reason, hint))
         }
-        Some(path) => Ok(Script::File {
-            language: if *program == "python" {
-                "python"
-            } else {
-                "javascript"
-            },
-            path: path.to_owned(),
-        }),
+        Some(path) => Ok(Script::File(path.to_owned())),
         None => {
             let reason = format!("{program} without a script reads what to run from its input");
             let hint = "name the script in args, or send it as `code`";

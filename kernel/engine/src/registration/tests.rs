@@ -448,7 +448,7 @@ fn trust_is_the_operators_to_give() {
 fn what_cannot_be_read_and_what_is_dangerous_waits_for_a_person() {
     let read = judged(&json!({})).unwrap();
     assert_eq!(read.asks_first(), None);
-    assert!(matches!(&read.script, Script::File { path, .. } if path == "tools/csv_server.py"));
+    assert!(matches!(&read.script, Script::File(path) if path == "tools/csv_server.py"));
     assert_eq!(read.created_by, "agent.maker");
     for unseen in [
         run("uvx", &["x"]),
