@@ -27,8 +27,7 @@ use collection::Collection;
 struct Options {
     /// The parts to measure: quality, misses, requests, context, growth; all when none is named.
     parts: Vec<String>,
-    /// Where tools.json and tasks.json lie; `../shared/data/tool-discovery` beside the workspace
-    /// when it is not said.
+    /// Where tools.json and tasks.json lie; those of this repository when it is not said.
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
     /// Grow to so many tools at most.
@@ -45,11 +44,13 @@ impl Options {
     }
 
     fn folder(&self) -> PathBuf {
-        let beside = || {
-            let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-            tests.join("../../shared/data/tool-discovery")
+        let ours = || {
+            PathBuf::from(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/corpus/tool_discovery"
+            ))
         };
-        self.data.clone().unwrap_or_else(beside)
+        self.data.clone().unwrap_or_else(ours)
     }
 }
 

@@ -7,6 +7,7 @@ mod approvals;
 mod audit;
 mod code_safety;
 mod confirmation;
+mod context;
 mod deregistering;
 mod discover;
 mod discovery_list;
