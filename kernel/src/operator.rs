@@ -289,6 +289,9 @@ fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
             "server {} cannot be started: {}",
             handle.id, status.reason
         )),
+        status if status.waiting => {
+            Refusal::BadParams(format!("server {} {}", handle.id, status.reason))
+        }
         _ => broken(error),
     })
 }

@@ -354,6 +354,12 @@ async fn what_cannot_be_read_waits_for_a_person() {
         assert!(shown["pid"].is_null(), "nothing runs yet: {shown:#}");
         let asked = question(&kernel).await;
         assert_eq!(asked["server"], name, "{asked:#}");
+        let started = kernel.mgp(&["servers", "start", name]).await;
+        let said = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(
+            said.contains(&format!("mgp approve {}", id(&asked))),
+            "{said}"
+        );
         kernel.mgp_json(&[verb, &id(&asked)]).await;
         let status = if verb == "approve" {
             json!("connecting")
