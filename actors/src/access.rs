@@ -8,6 +8,7 @@ mod books;
 mod events;
 mod recovery;
 mod state;
+mod writing;
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 pub use self::books::{Books, Unusable};
 pub use self::state::AccessState;
-use crate::audit::AuditHandle;
+pub use self::writing::Restored;
+use crate::audit::{AuditHandle, state_damaged};
 use crate::directory::Directory;
 use crate::mailbox::{Letter, Mailbox, Reply};
 use crate::subscriptions::SubscriptionsHandle;
@@ -154,6 +156,8 @@ pub enum AccessMsg {
     Defaults(Defaults, Reply<()>),
     /// What was decided is on disk, or why it is not known to be.
     Committed(Result<(), String>),
+    /// What holds is known again, after it was not.
+    Restored(Restored),
     /// An entry may have ended.
     Ended,
 }
@@ -165,6 +169,7 @@ impl std::fmt::Debug for AccessMsg {
             Self::Look(_) => "Look",
             Self::Defaults(..) => "Defaults",
             Self::Committed(_) => "Committed",
+            Self::Restored(_) => "Restored",
             Self::Ended => "Ended",
         })
     }
@@ -194,6 +199,11 @@ impl Actor for AccessActor {
         myself: ActorRef<Self::Msg>,
         (books, unaudited): Self::Arguments,
     ) -> Result<AccessState, ActorProcessingErr> {
+        if let Some(cut) = books.cut() {
+            // Not before: the audit log knows of nothing that would be lost.
+            books.journal.mend().await?;
+            self.audit.decided(state_damaged(cut)).await?;
+        }
         for operation in unaudited {
             tracing::warn!(
                 sequence = operation.place.sequence,
@@ -229,6 +239,7 @@ impl Actor for AccessActor {
                 reply.send(());
             }
             AccessMsg::Committed(outcome) => state.committed(self, outcome),
+            AccessMsg::Restored(restored) => state.restored(self, restored),
             AccessMsg::Ended => state.ended(self),
         }
         Ok(())

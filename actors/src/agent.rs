@@ -12,7 +12,8 @@ use mgp_engine::levels::Level;
 use mgp_engine::tasks::{Named, TaskRef};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
-use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::jsonrpc::torn::Glance;
+use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, Message, RequestId};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::refusal::Refusal;
@@ -247,7 +248,7 @@ impl Agent {
             version,
             capabilities: ClientCapabilities::read(hello.capabilities),
             mgp: negotiation::with_client(hello.capabilities, version.era()),
-            back: Back::Standing(self.clone()),
+            back: Back::Standing(Arc::downgrade(self)),
         });
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
@@ -434,7 +435,7 @@ impl Agent {
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
         let (sender, answer) = oneshot::channel();
-        let token = params.and_then(progress_token);
+        let token = params.and_then(|params| progress_token(params).ok().flatten());
         let asked = Asked {
             answer: sender,
             heeds: token
@@ -475,6 +476,20 @@ impl Agent {
         if let Some(waiter) = id.as_u64().and_then(|id| self.asked.take(id)) {
             let _ = waiter.answer.send(answer);
         }
+    }
+
+    /// True when a message that cannot be read was an answer, whose question then has failed. It must
+    /// not be answered under its id, which is one of the kernel's and not of the client's.
+    pub fn settle_malformed(&self, text: &[u8], malformed: &Malformed) -> bool {
+        let seen = Glance::at(text);
+        if seen.answers()
+            && let Some(id) = seen.id()
+        {
+            let error = ErrorObject::new(malformed.code(), malformed.to_string());
+            let error = serde_json::to_string(&error).expect("an error object is always JSON");
+            self.settle(&id, Err(error.into()));
+        }
+        seen.answers()
     }
 
     /// The client reports progress with a question: the server hears of it under its own token.

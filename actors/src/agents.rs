@@ -20,6 +20,8 @@ pub struct Reception {
     pub routes: Arc<dyn crate::request::Routes>,
     /// Answers requests that stand alone.
     pub stateless: Arc<crate::stateless::Stateless>,
+    /// Room for their messages.
+    pub bodies: Arc<crate::bodies::Bodies>,
     /// Which agents have a token.
     pub rostered: crate::roster::Rostered,
     /// Who is connected.

@@ -281,7 +281,7 @@ impl ApprovalsHandle {
                 until: until_ms.map(rfc3339_ms),
                 id,
             }),
-            Ok(Ok(Err(why))) => Err(Refusal::Broken(format!("{id} is not decided: {why}"))),
+            Ok(Ok(Err(why))) => Err(Refusal::BadRequest(format!("{id} is not decided: {why}"))),
             Ok(Err(_)) => Err(gone()),
             Err(_) => Err(Refusal::Broken(format!(
                 "{id} is not decided: nothing came of it within {} s",

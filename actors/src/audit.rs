@@ -3,13 +3,16 @@
 //! Told by: the call path, access, permissions, servers. Nobody waits for the disk but whoever decides
 //! something, and, when the settings say so, calls.
 
+mod acknowledging;
 mod event;
+mod examine;
 mod files;
 mod forwarding;
 mod head;
 mod heard;
 mod opening;
 mod queue;
+mod resuming;
 mod tail;
 mod writer;
 
@@ -20,7 +23,10 @@ use mgp_engine::audit::redact::Kept;
 use mgp_protocol::mgp::audit::Event;
 use tokio::sync::oneshot;
 
-pub use self::event::{by_agent, by_kernel, by_operator, event};
+use crate::trouble::Trouble;
+
+pub use self::event::{by_agent, by_kernel, by_operator, event, state_damaged};
+pub use self::examine::{Examined, examine};
 pub use self::files::Folder;
 pub use self::head::read as read_head;
 use self::heard::is_by;
@@ -68,6 +74,24 @@ impl AuditHandle {
         self.0.is_some()
     }
 
+    /// Whether the log can be written.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        let ledger = self.0.as_ref();
+        ledger.map_or_else(Trouble::default, |ledger| ledger.trouble.clone())
+    }
+
+    /// Whether anything can be written down at all.
+    ///
+    /// # Errors
+    /// [`NotWritten`].
+    pub fn check(&self) -> Result<(), NotWritten> {
+        match &self.0 {
+            Some(ledger) => Ok(ledger.check()?),
+            None => Ok(()),
+        }
+    }
+
     /// Writes down what happened, and never waits. Beyond [`TOLD_MAX`] that wait it is not taken; how
     /// many were not is then written down.
     pub fn tell(&self, event: Event) {
@@ -80,7 +104,8 @@ impl AuditHandle {
     /// waits for one of them first.
     ///
     /// # Errors
-    /// [`NotWritten`]: then it is not to be done.
+    /// [`NotWritten`]: then it is not to be done. With [`Refused::Late`] it is written down nevertheless
+    /// once [`AuditHandle::trouble`] is over, and so is that it was refused.
     pub async fn decided(&self, event: Event) -> Result<(), NotWritten> {
         let Some(ledger) = &self.0 else { return Ok(()) };
         let permit = ledger.decisions.clone().acquire_owned().await;

@@ -10,7 +10,10 @@ use mgp_engine::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::jsonrpc::{self, ErrorObject, INVALID_REQUEST, Message, RequestId};
+use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::{
+    self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, Malformed, Message, RequestId,
+};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::door;
 use mgp_protocol::mgp::negotiation::PLAIN;
@@ -60,6 +63,7 @@ pub async fn serve<R, W>(
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (sink, lines_out) = lines::sink(QueueLimits::default());
+    let room = reception.bodies.room(&id);
     let agent = Agent::new(id, operator, Outward::Line(sink.clone()));
     let actor = ConnectionActor {
         reception: reception.clone(),
@@ -69,14 +73,17 @@ pub async fn serve<R, W>(
     let Ok((actor, ended)) = Actor::spawn_linked(None, actor, (), cell).await else {
         return;
     };
-    let inbound = Inbound {
+    let mut inbound = Inbound {
         reception,
         agent: agent.clone(),
         sink: sink.clone(),
         view: view.map_or_else(OnceLock::new, OnceLock::from),
+        overrun: Glance::default(),
     };
     let writing = tokio::spawn(lines_out.run(writer, STALL));
-    let reading = lines::read(reader, MAX_FRAME, move |frame| inbound.receive(frame));
+    let reading = lines::read_within(reader, MAX_FRAME, Some(room), move |frame| {
+        inbound.receive(frame);
+    });
     tokio::pin!(writing);
     let heard_out = async {
         tokio::select! {
@@ -124,26 +131,48 @@ struct Inbound {
     agent: Arc<Agent>,
     sink: LineSink,
     view: OnceLock<View>,
+    /// What the start of the line tells that is over the limit and being thrown away.
+    overrun: Glance,
 }
 
 impl Inbound {
-    fn receive(&self, frame: Frame) {
+    fn receive(&mut self, frame: Frame) {
         match frame {
-            Frame::Line(line) => match ByteString::try_from(line) {
+            Frame::Line(line) => match ByteString::try_from(line.clone()) {
                 Ok(text) => self.message(&text),
-                Err(_) => {
-                    self.send(jsonrpc::Malformed::NotJson("not UTF-8".into()).to_frame());
-                }
+                Err(_) => self.malformed(&line, &Malformed::NotJson("not UTF-8".into())),
             },
             // Answered when it has ended: what follows is read again.
-            Frame::Overrun { .. } => {}
-            Frame::Oversized { len, .. } => {
-                let words =
-                    format!("Invalid Request: a message of {len} bytes, the limit is {MAX_FRAME}");
-                let error = ErrorObject::new(INVALID_REQUEST, words);
-                let error = serde_json::to_string(&error).expect("an error object is always JSON");
-                self.send(jsonrpc::error("null", &error));
+            Frame::Overrun { head } => {
+                self.overrun = Glance::at(&head);
             }
+            Frame::Oversized { tail, len } => self.oversized(&tail, len),
+        }
+    }
+
+    /// A line over the limit has ended: its sender learns it under the id of the line, where that can
+    /// be read. Was it an answer, who waits for that learns it.
+    fn oversized(&mut self, tail: &[u8], len: u64) {
+        let seen = std::mem::take(&mut self.overrun);
+        let whose = seen.id().or_else(|| torn::id_at_end(tail));
+        let (code, words) = self.why_not(len);
+        let error = ErrorObject::new(code, words);
+        let error = serde_json::to_string(&error).expect("an error object is always JSON");
+        match whose {
+            Some(id) if seen.answers() => self.agent.settle(&id, Err(error.into())),
+            Some(id) => self.send(jsonrpc::error(id.as_json(), &error)),
+            None => self.send(jsonrpc::error("null", &error)),
+        }
+    }
+
+    /// Why a line was thrown away: one within the limit found no room.
+    fn why_not(&self, len: u64) -> (i64, String) {
+        match usize::try_from(len).is_ok_and(|len| len <= MAX_FRAME) {
+            true => (INTERNAL_ERROR, self.reception.bodies.full()),
+            false => (
+                INVALID_REQUEST,
+                format!("Invalid Request: a message of {len} bytes, the limit is {MAX_FRAME}"),
+            ),
         }
     }
 
@@ -166,8 +195,18 @@ impl Inbound {
                 self.notification(&method, params.map(RawValue::get));
             }
             Ok(Message::Response { id, outcome }) => self.response(text, id, outcome),
-            Err(jsonrpc::Malformed::Batch) if self.allows_batches() => self.batch(text),
-            Err(malformed) => self.send(malformed.to_frame()),
+            Err(Malformed::Batch) if self.allows_batches() => self.batch(text),
+            Err(malformed) => self.malformed(text.as_bytes(), &malformed),
+        }
+    }
+
+    /// An answer that cannot be read is not answered: its id is one of the kernel's.
+    fn malformed(&self, text: &[u8], malformed: &Malformed) {
+        if self.agent.settle_malformed(text, malformed) {
+            return;
+        }
+        if let Some(frame) = malformed.to_frame() {
+            self.send(frame);
         }
     }
 
@@ -182,7 +221,7 @@ impl Inbound {
         for message in jsonrpc::batch(text.as_bytes()).unwrap_or_default() {
             let message = text.slice_ref(message.get());
             match jsonrpc::parse_text(&message) {
-                Err(malformed) => self.send(malformed.to_frame()),
+                Err(malformed) => self.malformed(message.as_bytes(), &malformed),
                 Ok(_) => self.message(&message),
             }
         }
@@ -281,7 +320,7 @@ impl Inbound {
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
-                back: Back::Standing(self.agent.clone()),
+                back: Back::Standing(Arc::downgrade(&self.agent)),
             })
         })
     }

@@ -88,7 +88,8 @@ impl HttpDoor {
             Ok(pass) => pass,
             Err(unwelcome) => {
                 let refused = self.auth.refuse(&unwelcome, request.headers(), &view);
-                let declared = declared::declared(request).await;
+                let bodies = &self.reception.bodies;
+                let declared = declared::declared(request, bodies).await;
                 return unwelcome.in_words_of(declared, refused);
             }
         };

@@ -11,6 +11,7 @@ mod kinds;
 mod model;
 mod provider;
 mod search;
+mod uses;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -72,16 +73,25 @@ pub struct Opening {
     pub embedding: Embedding,
     /// Where they are kept.
     pub file: PathBuf,
+    /// The kernel's data folder, where it is recorded which tools were called.
+    pub data_dir: PathBuf,
 }
 
 impl Opening {
-    /// Starts the actor, and the thread that embeds.
+    /// Starts the actor, and the threads that embed.
     ///
     /// # Errors
     /// When the actor cannot be started.
     pub async fn open(self) -> Result<(FinderHandle, ractor::ActorCell), SpawnErr> {
         let index = Arc::new(Snapshot::new(Index::default()));
-        let desk = Arc::new(Desk::new(self.embedding.dimension()));
+        let uses = match self.embedding {
+            Embedding::Off => desk::Uses::new(),
+            Embedding::Builtin | Embedding::Provider(_) => {
+                let reading = tokio::task::spawn_blocking(move || uses::uses(&self.data_dir));
+                reading.await.unwrap_or_default()
+            }
+        };
+        let desk = Arc::new(Desk::new(self.embedding.dimension(), uses));
         let actor = FinderActor {
             shown: self.shown,
             index: index.clone(),

@@ -8,11 +8,19 @@ use std::time::Duration;
 use mgp_transports::guard::Guard;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Instant;
 
 use crate::mailbox::{Letter, Mailbox};
 
-/// Wait before a guard that died is started again.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Guards that are started at once, one after the other: until the next one runs, nobody ends the
+/// children of a kernel that is killed.
+const AT_ONCE: u32 = 5;
+/// Wait before each further one, so that a machine that kills or refuses every guard is not kept busy
+/// with them. There is always a next one.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A guard that lived this long was well: the next one begins a new row.
+const WELL: Duration = Duration::from_secs(10);
 
 /// The way to the guard.
 #[derive(Debug, Clone)]
@@ -52,6 +60,8 @@ pub enum GuardMsg {
     Unwatch(i32),
     /// The guard process died.
     Died,
+    /// It is time for the next one.
+    Again,
 }
 
 /// What never changes.
@@ -70,7 +80,39 @@ pub struct GuardActor {
 pub struct GuardState {
     orders: Option<mpsc::Sender<Order>>,
     groups: BTreeSet<i32>,
+    row: Row,
     me: Mailbox<GuardMsg>,
+}
+
+/// The guards that were started one after the other, none of which lived long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    started: u32,
+    last: Instant,
+}
+
+impl Row {
+    /// Begins with the first guard.
+    fn begin(now: Instant) -> Self {
+        Self {
+            started: 1,
+            last: now,
+        }
+    }
+
+    /// How long to wait before the next one.
+    fn wait(&mut self, now: Instant) -> Duration {
+        if now.duration_since(self.last) >= WELL {
+            self.started = 0;
+        }
+        self.started = self.started.saturating_add(1);
+        let wait = match self.started {
+            0..=AT_ONCE => Duration::ZERO,
+            _ => PAUSE,
+        };
+        self.last = now + wait;
+        wait
+    }
 }
 
 impl Actor for GuardActor {
@@ -86,6 +128,7 @@ impl Actor for GuardActor {
         let mut state = GuardState {
             orders: None,
             groups: BTreeSet::new(),
+            row: Row::begin(Instant::now()),
             me: Mailbox::new(myself),
         };
         self.start(&mut state);
@@ -107,7 +150,8 @@ impl Actor for GuardActor {
                 state.groups.remove(&group);
                 state.order(Order::Unwatch(group));
             }
-            GuardMsg::Died => self.start(state),
+            GuardMsg::Died => self.start_next(state),
+            GuardMsg::Again => self.start(state),
         }
         Ok(())
     }
@@ -135,10 +179,13 @@ const ORDERS: usize = 1024;
 
 impl GuardState {
     fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders
-            && orders.try_send(order).is_err()
-        {
-            tracing::warn!("the guard process does not take its orders");
+        let said = self.orders.as_ref().map(|orders| orders.try_send(order));
+        match said {
+            Some(Err(TrySendError::Full(_))) => {
+                tracing::warn!("the guard process does not take its orders");
+            }
+            // One that died is told everything again when it is replaced.
+            None | Some(Ok(()) | Err(TrySendError::Closed(_))) => {}
         }
     }
 }
@@ -159,11 +206,24 @@ async fn keep(mut guard: Guard, mut orders: mpsc::Receiver<Order>, me: Mailbox<G
         }
     }
     drop(guard);
-    tokio::time::sleep(AGAIN).await;
-    let _ = me.tell(GuardMsg::Died);
+    let _ = me.remind(GuardMsg::Died);
 }
 
 impl GuardActor {
+    /// The next guard, at once unless there were many already.
+    fn start_next(&self, state: &mut GuardState) {
+        state.orders = None;
+        let wait = state.row.wait(Instant::now());
+        if wait.is_zero() {
+            return self.start(state);
+        }
+        let me = state.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let _ = me.remind(GuardMsg::Again);
+        });
+    }
+
     fn start(&self, state: &mut GuardState) {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         match Guard::start(&self.exe, &args, &self.mark) {
@@ -178,7 +238,25 @@ impl GuardActor {
             Err(error) => {
                 tracing::error!(%error, "no guard process: children may outlive a killed kernel");
                 state.orders = None;
+                let _ = state.me.remind(GuardMsg::Died);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A guard that dies is replaced at once, one that cannot live is not started without end.
+    #[test]
+    fn guards_are_started_at_once_but_not_without_end() {
+        let begun = Instant::now();
+        let mut row = Row::begin(begun);
+        let waits: Vec<_> = (0..AT_ONCE + 2).map(|_| row.wait(begun)).collect();
+        let at_once = waits.iter().filter(|wait| wait.is_zero()).count();
+        assert_eq!(at_once, AT_ONCE as usize - 1);
+        assert_eq!(waits.last(), Some(&PAUSE));
+        assert_eq!(row.wait(row.last + WELL), Duration::ZERO);
     }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::levels::Level;
+use mgp_engine::request_ids::RequestIds;
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
@@ -118,6 +119,8 @@ pub struct Link {
     pub log: ServerLog,
     /// Calls, and the listens beside them.
     pending: Pending<InFlight>,
+    /// What the server reads for their numbers.
+    ids: RequestIds,
     /// Bounds the calls.
     places: Arc<Credit>,
     gate: Arc<Gate>,
@@ -144,6 +147,8 @@ pub struct Link {
 pub struct Counts {
     noise: AtomicU64,
     oversized: AtomicU64,
+    /// Notifications that went to nobody.
+    dropped: AtomicU64,
 }
 
 /// A call that awaits its answer.
@@ -180,6 +185,7 @@ impl Link {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
+            ids: RequestIds::new(key()),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),
@@ -325,12 +331,13 @@ impl Link {
         usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
     }
 
-    /// Lines that were no messages, messages that were too large.
+    /// Lines that were no messages, messages that were too large, notifications that went to nobody.
     #[must_use]
-    pub fn oddities(&self) -> (u64, u64) {
+    pub fn oddities(&self) -> (u64, u64, u64) {
         (
             self.counts.noise.load(Ordering::Relaxed),
             self.counts.oversized.load(Ordering::Relaxed),
+            self.counts.dropped.load(Ordering::Relaxed),
         )
     }
 
@@ -362,12 +369,16 @@ impl Link {
             .tell(self, jsonrpc::notification(method, params).into());
     }
 
+    /// Who comes too late is not taken: the server is asked over its next connection, if it gets one.
     fn enter(&self) -> Result<Pass, Refusal> {
-        self.gate.enter().ok_or_else(|| Refusal::NotReady {
-            server: self.server.clone(),
-            state: "draining",
-            reason: Some("it finishes its last calls and takes no new ones".into()),
-            retry_after_ms: None,
-        })
+        let late = || self.untaken("it finishes its last calls and takes no new ones");
+        self.gate.enter().ok_or_else(late)
     }
+}
+
+/// Randomness for the ids of one connection.
+fn key() -> [u8; 16] {
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).expect("the system has randomness");
+    key
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::errand::Errand;
 use crate::request::Caller;
@@ -36,6 +37,8 @@ pub struct Parked {
     pub params: Option<ByteString>,
     /// Tells this stay from an earlier one of the same call.
     stay: u64,
+    /// Ends the stay in time, and itself with it.
+    _patience: AbortOnDropHandle<()>,
 }
 
 impl ParkedCalls {
@@ -73,26 +76,25 @@ impl ParkedCalls {
         params: Option<ByteString>,
     ) -> Result<(), Refusal> {
         let stay = self.number();
-        {
-            let mut calls = self.calls();
-            if calls.len() >= MAX_PARKED {
-                return Err(Refusal::Overloaded {
-                    what: format!("the list of {MAX_PARKED} calls that wait for their clients"),
-                });
-            }
-            let parked = Parked {
-                errand,
-                caller,
-                params,
-                stay,
-            };
-            calls.insert(number, parked);
+        let mut calls = self.calls();
+        if calls.len() >= MAX_PARKED {
+            return Err(Refusal::Overloaded {
+                what: format!("the list of {MAX_PARKED} calls that wait for their clients"),
+            });
         }
         let table = self.clone();
-        tokio::spawn(async move {
+        let patience = tokio::spawn(async move {
             tokio::time::sleep(table.patience).await;
             table.expire(number, stay);
         });
+        let parked = Parked {
+            errand,
+            caller,
+            params,
+            stay,
+            _patience: AbortOnDropHandle::new(patience),
+        };
+        calls.insert(number, parked);
         Ok(())
     }
 

@@ -78,7 +78,7 @@ pub async fn put(
         .attempts()
         .map_or(caller.capabilities, Attempts::capabilities);
     if let Err(missing) = able(&can, method, params) {
-        if caller.standing().is_none() {
+        if caller.is_alone() {
             exchange.lacks(required(method, params));
         }
         return missing;
@@ -87,11 +87,13 @@ pub async fn put(
     let task = exchange.task();
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
     let asked = match (&caller.back, exchange.attempts()) {
-        (Back::Standing(agent), _) => {
-            agent
-                .ask(exchange, Some(link), method, params.as_deref())
-                .await
-        }
+        (Back::Standing(_), _) => match caller.standing() {
+            Some(agent) => {
+                let params = params.as_deref();
+                agent.ask(exchange, Some(link), method, params).await
+            }
+            None => Err(Unanswered::Gone),
+        },
         (Back::Alone, Some(attempts)) => {
             let params = params.as_deref().map(era::to_modern_question);
             let answer = attempts.ask(exchange, method, params.as_deref()).await;
@@ -116,7 +118,10 @@ pub async fn put_own(
     params: &str,
 ) -> Result<ClientAnswer, Unanswered> {
     match (&caller.back, exchange.attempts()) {
-        (Back::Standing(agent), _) => agent.ask(exchange, None, method, Some(params)).await,
+        (Back::Standing(_), _) => match caller.standing() {
+            Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
+            None => Err(Unanswered::Gone),
+        },
         (Back::Alone, Some(attempts)) => {
             let params = era::to_modern_question(params);
             attempts.ask(exchange, method, Some(&params)).await

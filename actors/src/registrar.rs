@@ -7,6 +7,7 @@
 mod book;
 mod ending;
 mod interpreters;
+mod pinned;
 mod quarantine;
 mod record;
 mod remarks;
@@ -32,12 +33,13 @@ use tokio::sync::{Mutex, oneshot};
 
 pub use self::book::{Book, Names};
 pub use self::interpreters::Interpreters;
+pub(crate) use self::pinned::{changed, pinned};
 pub use self::quarantine::Waiting;
 pub use self::record::{Background, Record};
 pub use self::remarks::remarks;
 use crate::access::AccessHandle;
 use crate::approvals::ApprovalsHandle;
-use crate::audit::{AuditHandle, by_agent, by_operator, event};
+use crate::audit::{AuditHandle, by_agent, by_operator, event, state_damaged};
 use crate::pins::PinsHandle;
 use crate::request::{Answering, Caller};
 use crate::server::{Connector, ServerTable};
@@ -104,13 +106,20 @@ impl Registrar {
 
     /// Ends what earlier lives have left to be ended, and starts what they have registered.
     pub async fn revive(self: &Arc<Self>) {
+        let mended = self.book.lock().await.mend().await;
+        match mended {
+            Ok(cut) => cut
+                .iter()
+                .for_each(|cut| self.audit.tell(state_damaged(cut))),
+            Err(error) => tracing::error!(%error, "what was never finished is not cut off yet"),
+        }
         let ending = self.book.lock().await.ending();
         for id in ending {
             self.vacate(&id, &Trace::minted()).await;
         }
         let records: Vec<Record> = self.book.lock().await.servers.values().cloned().collect();
         for record in records {
-            self.begin(record).await;
+            self.begin_as_allowed(record).await;
         }
     }
 
@@ -134,7 +143,7 @@ impl Registrar {
             ask.command = Some(name.into());
         }
         let mut book = self.book.lock().await;
-        let (record, accepted) = match self.prepared(caller, &book, &ask) {
+        let (mut record, accepted) = match self.prepared(caller, &book, &ask) {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 drop(book);
@@ -152,6 +161,9 @@ impl Registrar {
         };
         if ask.preview {
             return Ok(answer);
+        }
+        if record.quarantine.is_some() {
+            record.pinned = self.pinned_now(&record).await;
         }
         let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
         let written = self.audit.decided(event).await;
@@ -245,14 +257,10 @@ impl Registrar {
 
     /// Starts a server, or asks a person first.
     async fn begin(self: &Arc<Self>, record: Record) {
-        if let Some(why) = record.quarantine.clone() {
-            let (wanted, gone) = oneshot::channel();
-            self.waiting().insert(record.server(), wanted);
-            let me = self.clone();
-            tokio::spawn(async move { me.quarantined(record, &why, gone).await });
-            return;
+        match record.quarantine {
+            Some(_) => self.wait(record),
+            None => self.start(&record).await,
         }
-        self.start(&record).await;
     }
 
     async fn start(&self, record: &Record) {

@@ -7,6 +7,7 @@ mod access;
 mod audited;
 mod calls;
 mod checks;
+mod claims;
 mod confirmation;
 mod exposing;
 mod finding;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike;
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
@@ -156,15 +158,17 @@ fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
 }
 
 /// The client's progress token, borrowed from its params.
-#[must_use]
-pub fn progress_token(params: &str) -> Option<&RawValue> {
-    let with: mcp::WithMeta<'_> = serde_json::from_str(params).ok()?;
+///
+/// # Errors
+/// For a `_meta` that a server may read otherwise than the kernel.
+pub fn progress_token(params: &str) -> Result<Option<&RawValue>, Refusal> {
+    let with: mcp::WithMeta<'_> =
+        lookalike::from_object(params).map_err(|error| Refusal::BadParams(error.to_string()))?;
     token_in(with.meta)
 }
 
-fn token_in(meta: Option<&RawValue>) -> Option<&RawValue> {
-    let meta: mcp::Meta<'_> = serde_json::from_str(meta?.get()).ok()?;
-    meta.progress_token
+fn token_in(meta: Option<&RawValue>) -> Result<Option<&RawValue>, Refusal> {
+    Ok(mcp::Meta::read(meta)?.progress_token)
 }
 
 /// A JSON string's text; borrowed where it has no escapes.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -53,20 +53,27 @@ pub fn identity(agent: &AgentId, operator: bool) -> Principal {
 /// The way back to a caller.
 #[derive(Debug)]
 pub enum Back {
-    /// A connection or session that stands: it can be asked and told.
-    Standing(Arc<Agent>),
+    /// A connection or session that stands: it can be asked and told. Who holds the caller does not
+    /// hold it: it keeps its caller itself, and ends however many calls still know who called.
+    Standing(Weak<Agent>),
     /// A request that stands alone: what belongs to it travels with it.
     Alone,
 }
 
 impl Caller {
-    /// The connection or session it has, when it has one.
+    /// The connection or session it has, when it has one and that is not over.
     #[must_use]
-    pub fn standing(&self) -> Option<&Arc<Agent>> {
+    pub fn standing(&self) -> Option<Arc<Agent>> {
         match &self.back {
-            Back::Standing(agent) => Some(agent),
+            Back::Standing(agent) => agent.upgrade(),
             Back::Alone => None,
         }
+    }
+
+    /// True for one whose requests stand alone.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        matches!(self.back, Back::Alone)
     }
 
     /// In whose words it is answered.

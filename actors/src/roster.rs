@@ -24,7 +24,7 @@ use crate::mailbox::{AskError, Letter, Mailbox, Reply};
 use crate::pass::Pass;
 use crate::time::unix_ms;
 
-pub use self::file::{Damaged, load};
+pub use self::file::{Damaged, begin, load};
 
 /// What the doors read.
 #[derive(Debug, Default)]

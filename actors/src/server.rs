@@ -10,6 +10,7 @@ mod health;
 mod incarnation;
 mod lists;
 mod remote;
+mod starts;
 mod steps;
 mod walls;
 
@@ -18,17 +19,18 @@ use std::time::Duration;
 
 use mgp_engine::catalog::Offer;
 use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
-use mgp_engine::moment::Moment;
 use mgp_engine::restart::{Exit, Restarts, Verdict};
 use mgp_engine::spec::ServerSpec;
 use mgp_protocol::mgp;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::farewell::StopOrder;
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists, Watch};
+use self::starts::Turn;
 use crate::audit::AuditHandle;
 use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
@@ -43,6 +45,7 @@ use crate::time::moment;
 
 pub use self::connect::Connector;
 pub use self::handle::{ServerHandle, ServerTable, Status};
+pub use self::starts::Starts;
 
 /// What a server's supervisor is told and asked.
 #[derive(Debug)]
@@ -129,6 +132,10 @@ pub struct ServerState {
     why: Option<Why>,
     asked_to_stop: bool,
     start_again: bool,
+    /// Whether its next start waits for its turn.
+    turn: Turn,
+    /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
+    next_try: Option<AbortOnDropHandle<()>>,
     _alive: Alive,
 }
 
@@ -159,6 +166,8 @@ impl Actor for ServerActor {
             why: None,
             asked_to_stop: false,
             start_again: false,
+            turn: Turn::Free,
+            next_try: None,
             _alive: Alive::new(Kind::Server),
             spec,
         };
@@ -209,6 +218,14 @@ impl Actor for ServerActor {
     }
 }
 
+impl ServerState {
+    /// It is to be started without anybody's doing.
+    fn is_due(&self) -> bool {
+        let first = self.lifecycle.state() == State::Registered && self.spec.autostart;
+        self.start_again || first && !self.asked_to_stop
+    }
+}
+
 impl ServerActor {
     fn start(&self, state: &mut ServerState, by_operator: bool) {
         if by_operator {
@@ -220,7 +237,7 @@ impl ServerActor {
             }
             State::Draining => {
                 state.start_again = true;
-                return;
+                return self.publish(state, None);
             }
             State::Restarting if state.current.is_none() => {}
             State::Connecting | State::Connected | State::Restarting => return,
@@ -230,13 +247,22 @@ impl ServerActor {
     }
 
     fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
+        state.start_again = false;
+        self.end(state, order, reply);
+    }
+
+    /// Stops it; whether it is started again is decided before, for calls that wait are told as soon
+    /// as it is not.
+    fn end(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
         let why = order.why;
         state.asked_to_stop = true;
-        state.start_again = false;
         state.stopping.extend(reply);
         state.why = Some(why);
         self.handle.vacate();
-        self.step(state, Event::StopRequested(why), None);
+        let stepped = self.advance(state, Event::StopRequested(why));
+        if stepped || self.handle.status().due != state.is_due() {
+            self.publish(state, None);
+        }
         match &state.current {
             Some(current) => current.stop(order),
             None => self.stopped(state),
@@ -247,8 +273,8 @@ impl ServerActor {
         if state.current.is_none() {
             return self.start(state, true);
         }
-        self.stop(state, Why::OperatorRequest.into(), None);
         state.start_again = true;
+        self.end(state, Why::OperatorRequest.into(), None);
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
@@ -256,11 +282,12 @@ impl ServerActor {
         // It may be another server by now.
         self.handle.take_spoken();
         self.handle.unlower();
+        self.handle.offered_nothing();
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {
-            self.stop(state, Why::ConfigurationChange.into(), None);
             state.start_again = true;
+            self.end(state, Why::ConfigurationChange.into(), None);
         } else if wanted {
             self.start(state, true);
         }
@@ -269,6 +296,7 @@ impl ServerActor {
     /// Starts one attempt; it reports back as `Connected` and `Ended`.
     fn attempt(&self, state: &mut ServerState) {
         state.attempts += 1;
+        state.next_try = None;
         state.changed.clear();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let life = Incarnation::begin(self, state.attempts, spec, offer, state.me.clone());
@@ -324,8 +352,7 @@ impl ServerActor {
         state.notes = std::mem::take(&mut lists.notes);
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
-        let tools = state.offer.tools().iter();
-        self.handle.offers(tools.map(|tool| tool.own_name.clone()));
+        self.handle.offers(&state.offer);
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
@@ -381,6 +408,7 @@ impl ServerActor {
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
         let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
+        state.turn = Turn::after(&verdict);
         if state.asked_to_stop {
             if was_there {
                 let why = state.why.map_or("stopped", Why::as_str);
@@ -425,27 +453,6 @@ impl ServerActor {
                 }
             }
         }
-    }
-
-    fn try_later(&self, state: &ServerState, at: Moment) {
-        let mut status = self.handle.status();
-        status.next_try = Some(at);
-        self.handle.publish(status);
-        let (me, attempt) = (state.me.clone(), state.attempts);
-        tokio::spawn(async move {
-            tokio::time::sleep(at.since(moment())).await;
-            let _ = me.tell(ServerMsg::TryAgain(attempt));
-        });
-    }
-
-    fn try_again(&self, state: &mut ServerState, attempt: u64) {
-        if state.attempts != attempt || state.current.is_some() || state.asked_to_stop {
-            return;
-        }
-        if state.lifecycle.state() == State::Error {
-            self.step(state, Event::TryAgain, None);
-        }
-        self.attempt(state);
     }
 
     /// The server has stopped because somebody asked.
@@ -502,6 +509,8 @@ impl ServerActor {
             trust: state.spec.mgp.trust_level,
             declared: Arc::new(state.spec.mgp.clone()),
             waiting: false,
+            due: state.is_due(),
+            places: state.spec.limits.max_in_flight,
         }
     }
 

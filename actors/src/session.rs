@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::{Agent, Outward};
 use crate::agents::Reception;
@@ -178,7 +179,6 @@ impl Sessions {
             let entry = (session.clone(), Mailbox::new(actor));
             table.insert(session.id.clone(), entry);
         }
-        self.reception.directory.enter(session.agent.clone());
         Ok(session)
     }
 
@@ -264,9 +264,18 @@ struct SessionActor {
     sessions: Arc<Sessions>,
 }
 
+/// What does.
+#[derive(Debug)]
+struct SessionState {
+    me: Mailbox<SessionMsg>,
+    /// The clock that says when to look; it ends with the session.
+    looking: AbortOnDropHandle<()>,
+    _alive: Alive,
+}
+
 impl Actor for SessionActor {
     type Msg = Letter<SessionMsg>;
-    type State = (Mailbox<SessionMsg>, Alive);
+    type State = SessionState;
     type Arguments = ();
 
     async fn pre_start(
@@ -275,15 +284,21 @@ impl Actor for SessionActor {
         (): (),
     ) -> Result<Self::State, ActorProcessingErr> {
         let me = Mailbox::new(myself);
-        self.look_later(&me, self.sessions.limits.idle);
-        Ok((me, Alive::new(Kind::Session)))
+        // Here, so that it always leaves after it has come.
+        let directory = &self.sessions.reception.directory;
+        directory.enter(self.session.agent.clone());
+        Ok(SessionState {
+            looking: look_later(&me, self.sessions.limits.idle),
+            me,
+            _alive: Alive::new(Kind::Session),
+        })
     }
 
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        (me, _): &mut Self::State,
+        state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             SessionMsg::Look => {
@@ -291,7 +306,7 @@ impl Actor for SessionActor {
                 if idle >= limit {
                     self.sessions.close(&self.session.id);
                 } else {
-                    self.look_later(me, limit - idle);
+                    state.looking = look_later(&state.me, limit - idle);
                 }
             }
         }
@@ -312,13 +327,11 @@ impl Actor for SessionActor {
     }
 }
 
-impl SessionActor {
-    fn look_later(&self, me: &Mailbox<SessionMsg>, after: Duration) {
-        let me = me.clone();
-        let after = after.max(Duration::from_secs(1));
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            let _ = me.tell(SessionMsg::Look);
-        });
-    }
+fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> AbortOnDropHandle<()> {
+    let me = me.clone();
+    let after = after.max(Duration::from_secs(1));
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        tokio::time::sleep(after).await;
+        let _ = me.tell(SessionMsg::Look);
+    }))
 }

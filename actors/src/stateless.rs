@@ -16,6 +16,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::mirror::{self, Mirrored};
 use mgp_protocol::refusal::Refusal;
@@ -74,11 +75,10 @@ pub struct Arrival {
 #[must_use]
 pub fn is_modern(params: Option<&str>) -> bool {
     params.is_some_and(|params| {
-        memchr::memmem::find(params.as_bytes(), b"io.modelcontextprotocol/").is_some()
-            && mcp::read::<mcp::WithMeta<'_>>(Some(params))
+        may_mention(params.as_bytes(), "io.modelcontextprotocol")
+            && serde_json::from_str::<mcp::WithMeta<'_>>(params)
                 .ok()
-                .and_then(|with| with.meta)
-                .and_then(|meta| mcp::read::<mcp::Meta<'_>>(Some(meta.get())).ok())
+                .and_then(|with| mcp::Meta::read(with.meta).ok())
                 .is_some_and(|meta| meta.is_modern())
     })
 }
@@ -463,4 +463,25 @@ fn level_of(raw: &RawValue) -> Result<Level, Refusal> {
             raw.get()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PHP's `json_encode` writes `/` as `\/`.
+    #[test]
+    fn a_modern_request_is_known_however_its_keys_are_escaped() {
+        for key in [
+            "io.modelcontextprotocol/protocolVersion",
+            r"io.modelcontextprotocol\/protocolVersion",
+            r"io.modelcontextprotocol\u002fprotocolVersion",
+            r"\u0069o.modelcontextprotocol\u002FprotocolVersion",
+        ] {
+            let params = format!(r#"{{"_meta":{{"{key}":"2026-07-28"}}}}"#);
+            assert!(is_modern(Some(&params)), "{params}");
+        }
+        let other = r#"{"name":"io.modelcontextprotocol\/protocolVersion","_meta":{}}"#;
+        assert!(!is_modern(Some(other)));
+    }
 }

@@ -13,7 +13,6 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::agent::Agent;
 use crate::approvals::own;
 use crate::catalog::Shown;
 use crate::directory::Directory;
@@ -88,7 +87,8 @@ impl SubscriptionsHandle {
 
     /// An agent has gone.
     pub fn leave(&self, who: ConnectionId) {
-        let _ = self.0.tell(SubscriptionsMsg::Leave(who));
+        // Not told, it would be followed for as long as the kernel lives.
+        let _ = self.0.remind(SubscriptionsMsg::Leave(who));
     }
 
     /// A resource changed.
@@ -102,12 +102,12 @@ impl SubscriptionsHandle {
 
     /// A server is connected again: what agents wanted of it is asked for again.
     pub fn server_back(&self, server: &ServerId) {
-        let _ = self.0.tell(SubscriptionsMsg::Back(server.clone()));
+        let _ = self.0.remind(SubscriptionsMsg::Back(server.clone()));
     }
 
     /// A server is not connected any more.
     pub fn server_lost(&self, server: &ServerId) {
-        let _ = self.0.tell(SubscriptionsMsg::Lost(server.clone()));
+        let _ = self.0.remind(SubscriptionsMsg::Lost(server.clone()));
     }
 
     /// Other things are open to agents from now on: what is closed to one it does not follow any more,
@@ -209,10 +209,13 @@ impl Actor for SubscriptionsActor {
 }
 
 impl SubscriptionsActor {
-    /// Whether a connection may hear of a server's resources right now.
+    /// Whether a connection may hear of a server's resources right now. One that has gone never does
+    /// again: what it asked for at last would be kept for nobody.
     fn hears_of(&self, who: ConnectionId, server: &ServerId) -> bool {
-        let agent = self.directory.get(who);
-        let caller = agent.as_deref().and_then(Agent::caller);
+        let Some(agent) = self.directory.get(who) else {
+            return false;
+        };
+        let caller = agent.caller();
         *server == own() || caller.is_none_or(|caller| self.directory.opening(server)(caller))
     }
 

@@ -68,9 +68,10 @@ struct Kept {
     /// What its client calls it.
     id: String,
     task: Mutex<Task>,
-    /// The call; of an earlier life there is none.
-    errand: Option<Arc<Errand>>,
+    /// The call while it is under way; of an earlier life there is none.
+    errand: Mutex<Option<Arc<Errand>>>,
     ended: Flag,
+    forgotten: Flag,
     bytes: AtomicUsize,
 }
 
@@ -157,7 +158,7 @@ impl Tasks {
             return None;
         }
         place.keep();
-        if let Some(errand) = &kept.errand {
+        if let Some(errand) = kept.errand() {
             errand.exchange.take_time();
         }
         let announcement = kept.task().render_created(&kept.id);
@@ -176,8 +177,9 @@ impl Tasks {
             tool: call.tool.clone(),
             principal: caller.principal(),
             task: Mutex::new(Task::new(unix_ms(), ttl, POLL_MS)),
-            errand: Some(errand),
+            errand: Mutex::new(Some(errand)),
             ended: Flag::default(),
+            forgotten: Flag::default(),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -199,7 +201,8 @@ impl Tasks {
         let Some(kept) = self.kept(at) else {
             return false;
         };
-        let attempts = kept.errand.as_ref().and_then(|e| e.exchange.attempts());
+        let errand = kept.errand();
+        let attempts = errand.as_ref().and_then(|e| e.exchange.attempts());
         if let Some(attempts) = attempts {
             attempts.answer(input_responses);
         }
@@ -214,7 +217,7 @@ impl Tasks {
         let Some(kept) = self.kept(at) else {
             return false;
         };
-        if let Some(errand) = &kept.errand {
+        if let Some(errand) = kept.errand() {
             errand.exchange.cancel();
             let _ = tokio::time::timeout(FAREWELL, kept.ended.raised()).await;
         }
@@ -232,7 +235,7 @@ impl Tasks {
             own.cloned().collect()
         };
         for kept in kept {
-            match &kept.errand {
+            match kept.errand() {
                 Some(errand) if !kept.ended.is_raised() => errand.exchange.cancel(),
                 Some(_) | None => self.forget(&kept).await,
             }
@@ -275,6 +278,7 @@ impl Tasks {
 
     async fn forget(&self, kept: &Kept) {
         self.table().remove(&kept.at);
+        kept.forgotten.raise();
         let bytes = kept.bytes.swap(0, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let (folder, record) = (self.folder.clone(), kept.record(&kept.task()));
@@ -320,8 +324,9 @@ impl Kept {
             server: record.server,
             tool: record.tool,
             principal: record.principal,
-            errand: None,
+            errand: Mutex::new(None),
             ended: Flag::default(),
+            forgotten: Flag::default(),
             bytes: AtomicUsize::new(bytes),
         }
     }
@@ -332,7 +337,8 @@ impl Kept {
 
     /// Looks whether the server asks something; true when that is news.
     fn look(&self) -> bool {
-        let attempts = self.errand.as_ref().and_then(|e| e.exchange.attempts());
+        let errand = self.errand();
+        let attempts = errand.as_ref().and_then(|e| e.exchange.attempts());
         let Some(attempts) = attempts else {
             return false;
         };
@@ -343,6 +349,17 @@ impl Kept {
             false => Step::GoOn,
         };
         task.step(unix_ms(), step).is_ok() && *task != before
+    }
+
+    fn errand(&self) -> Option<Arc<Errand>> {
+        let errand = self.errand.lock().unwrap_or_else(PoisonError::into_inner);
+        errand.clone()
+    }
+
+    /// The call is over: what it held is not needed while its result is kept.
+    fn let_go(&self) {
+        let mut errand = self.errand.lock().unwrap_or_else(PoisonError::into_inner);
+        *errand = None;
     }
 
     fn expires_ms(&self) -> u64 {

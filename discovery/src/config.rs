@@ -11,6 +11,10 @@ pub const OVERRIDE_VARIABLE: &str = "MGP_CONFIG_PATH";
 pub const PROJECT_FILE: &str = "mgp.toml";
 /// The user's file, in the folder for configuration.
 pub const USER_FILE: &str = "mgp/servers.toml";
+/// What the user has trusted of projects' files, beside the user's own.
+pub const TRUST_FILE: &str = "trusted.json";
+/// The folder of what servers need and nobody else is to read, beside the user's file.
+pub const SECRETS_FOLDER: &str = "secrets";
 
 /// Everything the look-up depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +34,7 @@ pub struct LookUp {
 /// What a configuration file is to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `./mgp.toml`.
+    /// `./mgp.toml`: whoever wrote it, it holds only once the user has trusted it.
     Project,
     /// `~/.config/mgp/servers.toml`.
     User,
@@ -124,13 +128,27 @@ impl LookUp {
         };
         config_home.or_else(below_home).map(|c| c.join(USER_FILE))
     }
+
+    /// Where it is kept what the user has trusted; `None` without a home.
+    #[must_use]
+    pub fn trust_file(&self) -> Option<PathBuf> {
+        self.user_file().map(|file| file.with_file_name(TRUST_FILE))
+    }
+
+    /// Where secrets typed at the command line are kept; `None` without a home.
+    #[must_use]
+    pub fn secrets_folder(&self) -> Option<PathBuf> {
+        self.user_file()
+            .map(|file| file.with_file_name(SECRETS_FOLDER))
+    }
 }
 
 /// The files in force and the places to watch, the strongest first: the one that was named,
 /// else the project's before the user's.
 ///
 /// # Errors
-/// [`LookUpError`] when a named file is missing, or a place cannot be looked at.
+/// [`LookUpError`] when a named file is missing, or a place cannot be looked at. Not for the project's:
+/// what lies in a folder keeps nobody from starting there, and is told when it is read.
 pub fn config_files(look_up: &LookUp) -> Result<Vec<ConfigFile>, LookUpError> {
     if let Some((by, path)) = look_up.named() {
         let file = place(path, Kind::Override)?;
@@ -155,6 +173,11 @@ fn place(path: PathBuf, kind: Kind) -> Result<ConfigFile, LookUpError> {
             path,
             kind,
             present,
+        }),
+        Err(_) if kind == Kind::Project => Ok(ConfigFile {
+            path,
+            kind,
+            present: true,
         }),
         Err(why) => Err(LookUpError::Unreadable { path, why }),
     }
@@ -280,5 +303,13 @@ mod tests {
         world.look_up.explicit = Some(world.root.path().join("home"));
         let error = config_files(&world.look_up).unwrap_err();
         assert!(matches!(error, LookUpError::Unreadable { .. }), "{error}");
+    }
+
+    /// A cloned project cannot keep a kernel from starting in its folder.
+    #[test]
+    fn a_folder_in_the_place_of_a_projects_file_is_only_told() {
+        let world = World::with(&[]);
+        fs::create_dir(world.root.path().join(PROJECT)).unwrap();
+        assert_eq!(world.found()[0], (PROJECT.to_owned(), Kind::Project, true));
     }
 }

@@ -56,11 +56,16 @@ pub enum Failed {
 /// The model, ready to run. It takes 110 MiB of memory and a tenth of a second to make, so it is
 /// made when the first text comes, not when the program starts.
 pub struct Embedder {
+    model: Arc<Model>,
+    threads: Arc<ThreadPool>,
+}
+
+/// What takes the memory: several may work with it at once.
+struct Model {
     tokens: Tokens,
     model: rten::Model,
     inputs: [NodeId; 3],
     output: NodeId,
-    threads: Arc<ThreadPool>,
 }
 
 impl Embedder {
@@ -80,13 +85,25 @@ impl Embedder {
             model.node_id("token_type_ids")?,
         ];
         let output = *model.output_ids().first().ok_or(Failed::Shape)?;
-        Ok(Self {
+        let model = Model {
             tokens,
             model,
             inputs,
             output,
-            threads: Arc::new(ThreadPool::with_num_threads(threads.max(1))),
-        })
+        };
+        Ok(Self::with(Arc::new(model), threads))
+    }
+
+    /// Another one beside it, with threads of its own: the model is there once. Threads are started by
+    /// the thread that calls this, and have its priority.
+    #[must_use]
+    pub fn beside(&self, threads: usize) -> Self {
+        Self::with(self.model.clone(), threads)
+    }
+
+    fn with(model: Arc<Model>, threads: usize) -> Self {
+        let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
+        Self { model, threads }
     }
 
     /// The meaning of a text, as a vector of length 1. Blocks for about 4 ms and 0.12 ms for each
@@ -96,7 +113,7 @@ impl Embedder {
     /// # Errors
     /// [`Failed`] when the model does not do what it should; no text is to blame.
     pub fn embed(&self, text: &str) -> Result<Vec<f32>, Failed> {
-        let tokens = [self.tokens.of(text, TOKENS_MAX)];
+        let tokens = [self.model.tokens.of(text, TOKENS_MAX)];
         self.run(&tokens).map(|mut vectors| vectors.swap_remove(0))
     }
 
@@ -107,7 +124,9 @@ impl Embedder {
     /// # Errors
     /// As with [`Self::embed`].
     pub fn embed_all(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
-        let tokens = texts.iter().map(|text| self.tokens.of(text, TOKENS_MAX));
+        let tokens = texts
+            .iter()
+            .map(|text| self.model.tokens.of(text, TOKENS_MAX));
         let mut tokens: Vec<(usize, Vec<i32>)> = tokens.enumerate().collect();
         tokens.sort_by_key(|(_, tokens)| tokens.len());
         let mut out = vec![Vec::new(); texts.len()];
@@ -135,14 +154,17 @@ impl Embedder {
             ids[at..at + text.len()].copy_from_slice(text);
             mask[at..at + text.len()].fill(1);
         }
-        let [words, read, sentence] = self.inputs;
+        let [words, read, sentence] = self.model.inputs;
         let inputs = vec![
             (words, NdTensor::from_data(shape, ids).into()),
             (read, NdTensor::from_data(shape, mask).into()),
             (sentence, NdTensor::<i32, 2>::zeros(shape).into()),
         ];
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&self.threads)));
-        let answer = self.model.run(inputs, &[self.output], Some(options))?;
+        let answer = self
+            .model
+            .model
+            .run(inputs, &[self.model.output], Some(options))?;
         let states = answer.into_iter().next().ok_or(Failed::Shape)?;
         let states: NdTensor<f32, 3> = states.try_into().map_err(|_| Failed::Shape)?;
         if states.shape() != [texts.len(), longest, DIMENSION] {

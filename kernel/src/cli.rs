@@ -20,13 +20,16 @@ mod find;
 mod log;
 mod logs;
 mod output;
+mod process;
 mod progress;
 mod question;
+mod secrets;
 mod servers;
 mod status;
 mod stdio;
 mod table;
 mod tools;
+mod trust;
 mod up;
 mod words;
 
@@ -43,6 +46,10 @@ use context::Context;
 #[must_use]
 pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
     let json = cli.options.json;
+    if matches!(&cli.command, Command::Up(up) if up.own_session) {
+        // A leader of a group has no session of its own to begin; then it stays where it is.
+        let _ = nix::unistd::setsid();
+    }
     let done = match cli.command {
         Command::Guard => return (parts.guard)(),
         Command::Sandbox { command } => return (parts.sandbox)(&command),
@@ -53,6 +60,8 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Down
         | Command::Status
         | Command::Servers(_)
+        | Command::Trust(_)
+        | Command::Untrust(_)
         | Command::Agents(_)
         | Command::Tools(_)
         | Command::Audit(_)
@@ -84,6 +93,9 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Down => detach::down(context),
         Command::Status => status::show(context),
         Command::Servers(servers) => dispatch_servers(context, servers),
+        Command::Trust(typed) if typed.list => trust::list(context),
+        Command::Trust(typed) => trust::trust(context, &typed),
+        Command::Untrust(typed) => trust::untrust(context, &typed),
         Command::Agents(Agents::Add(add)) => agents::add(context, &add),
         Command::Agents(Agents::List) => agents::list(context),
         Command::Agents(Agents::Remove(named)) => agents::remove(context, &named.name),
@@ -93,6 +105,7 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Tools(Tools::Find(find)) => find::find(context, &find),
         Command::Audit(Audit::Tail(tail)) => audit::tail(context, &tail),
         Command::Audit(Audit::Verify) => audit::verify(context),
+        Command::Audit(Audit::Acknowledge(asked)) => audit::acknowledge(context, asked),
         Command::Pending => approvals::pending(context),
         Command::Approve(approve) => approvals::approve(context, &approve),
         Command::Deny(deny) => approvals::deny(context, &deny),

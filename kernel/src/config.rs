@@ -25,10 +25,11 @@ mod values;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
-use mgp_discovery::config::{ConfigFile, LookUp, LookUpError, config_files};
+use mgp_discovery::config::{ConfigFile, Kind, LookUp, LookUpError, config_files};
 use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
@@ -39,6 +40,8 @@ pub use kernel::{
 };
 pub use oauth::OAuth;
 pub use problem::{Place, Problem, Weight};
+
+use crate::trust::{self, Book, Project};
 
 /// How a variable of the kernel's environment is looked up.
 pub type Env<'e> = dyn Fn(&str) -> Option<String> + 'e;
@@ -56,6 +59,8 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
     /// The files in force and the places to watch.
     pub files: Vec<ConfigFile>,
+    /// What became of the project's file.
+    pub project: Project,
 }
 
 /// A server that cannot be started as it is configured.
@@ -72,6 +77,12 @@ impl Loaded {
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.problems.iter().all(|p| p.weight != Weight::Fatal)
+    }
+
+    /// The files in force: all that are there but a project's that is left out.
+    pub fn in_force(&self) -> impl Iterator<Item = &ConfigFile> {
+        let holds = |f: &&ConfigFile| f.kind != Kind::Project || self.project.held.is_some();
+        self.files.iter().filter(|f| f.present).filter(holds)
     }
 
     /// Values of variables and headers: they may be secrets, and so are in no record.
@@ -107,33 +118,45 @@ impl fmt::Debug for Loaded {
     }
 }
 
-/// Looks the configuration up and reads it.
+/// Looks the configuration up and reads it. A project's file is read as far as its user trusts it;
+/// where that is its version before, `held` has to be that version's text.
 ///
 /// # Errors
 /// When a file that was asked for by name is missing. Everything else that is wrong is in
 /// [`Loaded::problems`].
-pub fn load(look_up: &LookUp, env: &Env<'_>) -> Result<Loaded, LookUpError> {
-    Ok(read(config_files(look_up)?, env))
+pub fn load(look_up: &LookUp, env: &Env<'_>, held: Option<&str>) -> Result<Loaded, LookUpError> {
+    let files = config_files(look_up)?;
+    let book = Book::open(look_up.trust_file().as_deref());
+    Ok(read_trusting(files, env, &book, held))
 }
 
-/// Reads the files, the strongest first; the strongest wins for each server id and each key.
+/// Reads the files, the strongest first; the strongest wins for each server id and each key. Of a
+/// project nothing is read.
 #[must_use]
 pub fn read(files: Vec<ConfigFile>, env: &Env<'_>) -> Loaded {
-    let present = files.iter().filter(|f| f.present);
-    let texts = present.map(|f| (f.path.as_path(), text(&f.path)));
-    let (kernel, servers, problems) = merge(texts.collect(), env);
+    read_trusting(files, env, &Book::default(), None)
+}
+
+fn read_trusting(files: Vec<ConfigFile>, env: &Env<'_>, book: &Book, held: Option<&str>) -> Loaded {
+    let mut project = Project::default();
+    let mut texts = Vec::new();
+    for file in files.iter().filter(|f| f.present) {
+        let path = file.path.as_path();
+        if file.kind != Kind::Project {
+            texts.push((path, text(file)));
+            continue;
+        }
+        project = trust::judge(path, book, held);
+        texts.extend(project.held.clone().map(|held| (path, Ok(held))));
+    }
+    let (kernel, servers, problems) = merge(texts, env);
     Loaded {
         kernel,
         servers,
         problems,
         files,
+        project,
     }
-}
-
-/// Where the configuration puts the socket, as far as it can be read.
-#[must_use]
-pub fn socket_path(look_up: &LookUp) -> Option<PathBuf> {
-    load(look_up, &|_| None).ok()?.kernel.socket.path
 }
 
 /// What would be wrong with one server if `path` held `text`, wherever its variables come from.
@@ -145,6 +168,13 @@ pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
     let mut its_own = broken.filter(|b| b.id.as_ref().is_none_or(|of| of.as_str() == id));
     let fatal = || problems.into_iter().find(|p| p.weight == Weight::Fatal);
     its_own.next().map(|b| b.problem).or_else(fatal)
+}
+
+/// Everything that would be wrong if `path` held `text`, wherever its variables come from.
+#[must_use]
+pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
+    let mut kernel = KernelConfig::default();
+    file::read(text, path, &|_| Some("https://set".into()), &mut kernel).1
 }
 
 type Entries = Vec<Result<ServerSpec, BrokenServer>>;
@@ -180,23 +210,24 @@ fn id_of(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {
     }
 }
 
-fn text(path: &Path) -> Result<String, Problem> {
+fn text(file: &ConfigFile) -> Result<String, Problem> {
     let problem = |message: String| Problem {
         weight: Weight::Fatal,
-        file: path.to_owned(),
+        file: file.path.clone(),
         place: None,
         message,
         nearest: None,
     };
-    let size = fs::metadata(path)
-        .map_err(|e| problem(e.to_string()))?
-        .len();
-    if size > MAX_FILE {
+    let opened = File::open(&file.path).map_err(|e| problem(e.to_string()))?;
+    let mut bytes = Vec::new();
+    let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    read.map_err(|e| problem(e.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE {
         return Err(problem(format!(
-            "{size} bytes are too many, {MAX_FILE} are allowed"
+            "more than {MAX_FILE} bytes are too many for a configuration"
         )));
     }
-    fs::read_to_string(path).map_err(|e| problem(e.to_string()))
+    String::from_utf8(bytes).map_err(|_| problem("the file is not UTF-8".into()))
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         servers: vec![Ok(server)],
         problems: Vec::new(),
         files: Vec::new(),
+        project: crate::trust::Project::default(),
     };
     Ok(Demo { loaded, folder })
 }

@@ -4,20 +4,24 @@ mod auditing;
 mod doors;
 mod grown;
 mod hold;
+mod marks;
 mod users;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use mgp_actors::access::Books;
-use mgp_actors::audit::{AuditHandle, Folder};
+use mgp_actors::audit::{self, AuditHandle, Folder};
 use mgp_actors::registrar::Book;
 use mgp_actors::tasks::Record;
+use mgp_actors::trouble::Troubles;
+use mgp_discovery::config::LookUp;
 use mgp_engine::grants::Operation;
 use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
+use ractor::SpawnErr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
@@ -27,6 +31,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
 use crate::source;
+use marks::Marks;
 
 /// How long calls under way may take when their server is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -45,15 +50,24 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::raise_file_limit();
     log_to_stderr(&options);
     let lock = hold::lock(&options.data_dir)?;
+    hold::has_room(&options.data_dir)?;
+    let found = hold::missing(&options);
     let mut kept = Kept {
+        marks: Marks::take(&options.data_dir, hold::hex(&hold::random::<16>())),
+        // First: what the others make is how the log's next start knows that there was one.
+        audit: auditing::open(&options)?,
         seal: hold::seal_key(&options.data_dir)?,
         tasks: hold::tasks(&options.data_dir)?,
         roster: hold::roster(&options.data_dir)?,
         books: hold::books(&options.data_dir)?,
-        audit: auditing::open(&options)?,
         registered: hold::registered(&options.data_dir)?,
         unaudited: Vec::new(),
+        found,
     };
+    for found in &kept.found {
+        tracing::warn!("{found}");
+        kept.audit.tell(audit::state_damaged(found));
+    }
     if kept.audit.is_on() {
         let log = Folder::of(&options.data_dir);
         kept.unaudited = kept.books.unaudited(&log)?;
@@ -77,15 +91,20 @@ pub fn guard() -> ExitCode {
 }
 
 /// The launcher of a sandboxed server, or without a command the trial of what this machine can do.
-/// Comes back when the server was not started.
+/// Comes back when the server has ended, or was not started.
 #[must_use]
 pub fn sandbox(command: &[OsString]) -> ExitCode {
     if command.is_empty() {
         println!("{}", mgp_actors::sandbox::probe());
         return ExitCode::SUCCESS;
     }
-    eprintln!("{}", mgp_actors::sandbox::launch(command));
-    NOT_STARTED.into()
+    match mgp_actors::sandbox::launch(command) {
+        Ok(code) => code.into(),
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "{why}");
+            NOT_STARTED.into()
+        }
+    }
 }
 
 fn log_to_stderr(options: &UpOptions) {
@@ -98,7 +117,9 @@ fn log_to_stderr(options: &UpOptions) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
+        .with_target(false)
+        // It would panic on what it says of a stderr that cannot be written.
+        .log_internal_errors(false);
     let _ = tracing_subscriber::registry()
         .with(lines.with_filter(wanted))
         .try_init();
@@ -106,6 +127,7 @@ fn log_to_stderr(options: &UpOptions) {
 
 /// What earlier lives left in the data folder.
 struct Kept {
+    marks: Marks,
     seal: SealKey,
     tasks: Vec<Record>,
     roster: Roster,
@@ -114,26 +136,34 @@ struct Kept {
     registered: Book,
     /// Decisions that are not in the audit log.
     unaudited: Vec<Operation>,
+    /// What was there before, and is missing: in words.
+    found: Vec<String>,
+}
+
+impl Kept {
+    fn troubles(&self) -> Troubles {
+        let books = [self.books.trouble(), self.registered.trouble()];
+        let files = [vec![self.audit.trouble()], books.into()].concat();
+        Troubles::new(files, self.found.clone())
+    }
 }
 
 async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
-    let audit = kept.audit.clone();
+    let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
     let grown = grown::grow(&options, kept, &closing)
         .await
-        .map_err(|e| e.to_string())?;
+        .map_err(not_grown)?;
     let open = doors.open(&options, &grown.reception, &grown.belongings, &closing);
     grown.source.set_doors(describe(&open));
-    let files = options
-        .loaded
-        .files
-        .iter()
-        .map(|f| f.path.clone())
-        .collect();
+    let files = options.loaded.files.iter().map(|f| f.path.clone());
+    let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
+    let files = files.chain(trust).collect();
     let watching = [
         tokio::spawn(source::watch(files, grown.tree.clone())),
         tokio::spawn(source::watch_papers(doors.tls())),
+        tokio::spawn(marks.clone().look_again()),
     ];
     (options.opened)(&open);
     stopped(&closing).await;
@@ -146,9 +176,23 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
         audit.close().await;
     };
     tokio::select! {
-        _ = tokio::time::timeout(FAREWELL, end) => Ok(()),
+        ended = tokio::time::timeout(FAREWELL, end) => {
+            // Who did not end in time is looked for at the next start.
+            if ended.is_ok() {
+                marks.forget();
+            }
+            Ok(())
+        }
         () = told_again() => Err("stopped at once, as told a second time".into()),
     }
+}
+
+/// The words of what failed, without those of who started it.
+fn not_grown(error: SpawnErr) -> String {
+    if let SpawnErr::StartupFailed(why) = error {
+        return why.to_string();
+    }
+    error.to_string()
 }
 
 fn describe(doors: &Doors) -> Vec<String> {
@@ -168,10 +212,12 @@ fn describe(doors: &Doors) -> Vec<String> {
 async fn stopped(closing: &CancellationToken) {
     tokio::select! {
         () = signalled() => closing.cancel(),
+        () = hung_up() => closing.cancel(),
         () = closing.cancelled() => {}
     }
 }
 
+/// A terminal that closes says so more than once, so only a person's word is a second one.
 async fn told_again() {
     signalled().await;
 }
@@ -186,5 +232,36 @@ async fn signalled() {
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+    }
+}
+
+/// Resolves when the terminal is closed, for a kernel that was not started to outlive it (`nohup`).
+async fn hung_up() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if ignores(&status, nix::libc::SIGHUP) {
+        return std::future::pending().await;
+    }
+    match signal(SignalKind::hangup()) {
+        Ok(mut hangup) => drop(hangup.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Whether a process with this `/proc/PID/status` ignores a signal.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or_default() & (1 << (signal - 1)) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_off_the_mask() {
+        let status = "Name:\tmgp\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(ignores(status, 1) && ignores(status, 13));
+        assert!(!ignores(status, 15) && !ignores("", 1));
     }
 }

@@ -11,3 +11,4 @@ pub mod pulse;
 pub mod routes;
 pub mod source;
 pub mod tree;
+pub mod trust;

@@ -24,11 +24,12 @@ use mgp_actors::request::{Outcome, Request};
 use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::time::moment;
+use mgp_actors::trouble::Troubles;
 use mgp_engine::lifecycle::{State, Why};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::kernel::KernelStatus;
+use mgp_protocol::mgp::kernel::{KernelStatus, Untrusted};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
@@ -56,6 +57,8 @@ pub struct Operator {
     pub directory: Arc<Directory>,
     /// What was done.
     pub audit: AuditHandle,
+    /// What is wrong with the kernel's files.
+    pub troubles: Troubles,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
     /// What servers may do.
@@ -81,6 +84,10 @@ pub struct Operator {
 pub struct Configured {
     /// Files in force, the most important first.
     pub files: Vec<String>,
+    /// Those of a project that are not in force as they are.
+    pub untrusted: Vec<Untrusted>,
+    /// Where a new server is written down.
+    pub servers_file: Option<String>,
     /// What is wrong with them.
     pub problems: Vec<String>,
     /// Where agents come in.
@@ -106,10 +113,14 @@ impl Operator {
             uptime_secs: moment().since_start().as_secs(),
             data_dir: self.data_dir.display().to_string(),
             config_files: configured.files,
+            untrusted: configured.untrusted,
+            servers_file: configured.servers_file,
             config_problems: configured.problems,
             doors: configured.doors,
             connections: self.directory.len() as u64,
+            index: self.covered(),
             actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.alive()))),
+            troubles: self.troubles.told(),
             servers: self.reports(),
         })
     }
@@ -138,6 +149,23 @@ impl Operator {
     /// When no log is kept or it cannot be read.
     pub async fn replay(&self, request: &Request) -> Outcome {
         json(&self.audit.replay(&read(request)?).await?)
+    }
+
+    /// `mgp/audit/last`.
+    ///
+    /// # Errors
+    /// When no log is kept.
+    pub fn last_record(&self) -> Outcome {
+        json(&self.audit.last()?)
+    }
+
+    /// `mgp/audit/acknowledge`.
+    ///
+    /// # Errors
+    /// When no log is kept, or it cannot be read or written.
+    pub async fn acknowledge(&self, request: &Request) -> Outcome {
+        let asked = read(request)?;
+        json(&self.audit.acknowledge(&asked, &request.trace.id).await?)
     }
 
     /// `mgp/servers/list`.
@@ -304,7 +332,7 @@ fn progress(request: &Request, step: u64, message: &str) {
     let Some(params) = request.params.as_deref() else {
         return;
     };
-    let Some(token) = mgp_actors::relay::progress_token(params) else {
+    let Ok(Some(token)) = mgp_actors::relay::progress_token(params) else {
         return;
     };
     let params = format!(

@@ -10,6 +10,7 @@ use mgp_actors::mailbox::Reply;
 use mgp_actors::request::{Answering, Caller, Outcome, Request};
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::time::{moment, unix_ms};
+use mgp_actors::trouble::Troubles;
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::health::DEADLINE;
 use mgp_engine::lifecycle::State;
@@ -39,6 +40,8 @@ pub struct Pulse {
     pub servers: Arc<ServerTable>,
     /// Who is connected, and who may know of which server.
     pub directory: Arc<Directory>,
+    /// What is wrong with the kernel's files.
+    pub troubles: Troubles,
     /// How long servers have for their end.
     pub connector: Arc<Connector>,
     /// Ends the kernel.
@@ -56,7 +59,7 @@ impl Pulse {
             None => {
                 let servers = self.seen_by(&request.caller);
                 let up = moment().since_start();
-                (overall(&servers), up, KERNEL.to_owned())
+                (self.overall(&servers), up, KERNEL.to_owned())
             }
             Some(id) => {
                 let server = self.find(&request.caller, &id)?;
@@ -151,7 +154,7 @@ impl Pulse {
             false => (0, raw(&serde_json::json!({}))),
         };
         json(&Readiness {
-            status: overall(&servers),
+            status: self.overall(&servers),
             uptime_secs: moment().since_start().as_secs(),
             tools_available: available,
             tools_total: total,
@@ -203,6 +206,20 @@ impl Pulse {
             .ok_or_else(|| Refusal::UnknownServer(id.to_owned()))
     }
 
+    /// The kernel is as its servers are: one that should be up and is not, or is not well, leaves it with
+    /// less than it should have. So does a disk that does not take what is to be written down.
+    fn overall(&self, servers: &[Arc<ServerHandle>]) -> Health {
+        let ails = |server: &Arc<ServerHandle>| match server.state() {
+            State::Connected => health(server) != Health::Healthy,
+            State::Error | State::Restarting => true,
+            State::Registered | State::Connecting | State::Draining | State::Disconnected => false,
+        };
+        match self.troubles.ails() || servers.iter().any(ails) {
+            true => Health::Degraded,
+            false => Health::Healthy,
+        }
+    }
+
     /// How many tools of a server there are for this caller when the server is up.
     fn tools(&self, caller: &Caller, server: &ServerHandle) -> u64 {
         let (table, who, now) = (self.directory.access(), caller.identity(), unix_ms());
@@ -212,20 +229,6 @@ impl Pulse {
             decision.permission == Permission::Allow
         });
         granted.count() as u64
-    }
-}
-
-/// The kernel is as its servers are: one that should be up and is not, or is not well, leaves it with
-/// less than it should have.
-fn overall(servers: &[Arc<ServerHandle>]) -> Health {
-    let ails = |server: &Arc<ServerHandle>| match server.state() {
-        State::Connected => health(server) != Health::Healthy,
-        State::Error | State::Restarting => true,
-        State::Registered | State::Connecting | State::Draining | State::Disconnected => false,
-    };
-    match servers.iter().any(ails) {
-        true => Health::Degraded,
-        false => Health::Healthy,
     }
 }
 

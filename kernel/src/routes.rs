@@ -178,6 +178,10 @@ impl Table {
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
             "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
             "mgp/audit/replay" => Box::pin(async move { operator.replay(&request).await }),
+            "mgp/audit/last" => ready(operator.last_record()),
+            "mgp/audit/acknowledge" => {
+                Box::pin(async move { operator.acknowledge(&request).await })
+            }
             "mgp/approvals/list" => ready(operator.pending()),
             "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
             "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),

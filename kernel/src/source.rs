@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_discovery::config::LookUp;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::kernel::Untrusted;
 use mgp_transports::http::door_tls::DoorTls;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
@@ -23,6 +24,8 @@ const SETTLED: Duration = Duration::from_millis(150);
 pub struct Source {
     look_up: Option<LookUp>,
     ids: Mutex<BTreeSet<ServerId>>,
+    /// What the project's file said when it was last in force.
+    held: Mutex<Option<String>>,
     said: RwLock<Configured>,
 }
 
@@ -33,7 +36,12 @@ impl Source {
         let source = Self {
             look_up,
             ids: Mutex::default(),
-            said: RwLock::default(),
+            held: Mutex::default(),
+            // Who starts the kernel has told it already.
+            said: RwLock::new(Configured {
+                untrusted: untrusted(loaded).into_iter().collect(),
+                ..Configured::default()
+            }),
         };
         source.publish(loaded);
         source
@@ -43,7 +51,12 @@ impl Source {
     #[must_use]
     pub fn read(&self) -> Option<Loaded> {
         let look_up = self.look_up.as_ref()?;
-        match config::load(look_up, &|name| std::env::var(name).ok()) {
+        let held = self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        match config::load(look_up, &|name| std::env::var(name).ok(), held.as_deref()) {
             Ok(loaded) => Some(loaded),
             Err(error) => {
                 tracing::error!(%error, "the configuration stays as it was");
@@ -63,9 +76,17 @@ impl Source {
         for problem in &problems {
             tracing::warn!("{problem}");
         }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.clone_from(&loaded.project.held);
+        let untrusted = untrusted(loaded);
         let mut said = self.said.write().unwrap_or_else(PoisonError::into_inner);
-        let present = loaded.files.iter().filter(|f| f.present);
-        said.files = present.map(|f| f.path.display().to_string()).collect();
+        for news in untrusted.iter().filter(|one| !said.untrusted.contains(one)) {
+            tracing::warn!("{}", news.why);
+        }
+        let files = loaded.in_force();
+        said.files = files.map(|f| f.path.display().to_string()).collect();
+        said.untrusted = untrusted.into_iter().collect();
+        said.servers_file = self.look_up.as_ref().and_then(new_servers);
         said.problems.clone_from(&problems);
         problems
     }
@@ -95,6 +116,23 @@ impl Source {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
+}
+
+/// The project's file, where it is not in force as it is.
+fn untrusted(loaded: &Loaded) -> Option<Untrusted> {
+    let untrusted = loaded.project.untrusted.as_ref()?;
+    Some(Untrusted {
+        file: untrusted.file.display().to_string(),
+        held: untrusted.held,
+        why: untrusted.to_string(),
+    })
+}
+
+/// Where a new server is written down: into the one file that was named, else into the user's.
+fn new_servers(look_up: &LookUp) -> Option<String> {
+    let named = look_up.named().map(|(_, path)| path);
+    let file = named.or_else(|| look_up.user_file());
+    file.map(|path| path.display().to_string())
 }
 
 /// Reloads when one of the files changes, appears or goes. Runs until dropped.

@@ -394,7 +394,11 @@ impl TreeActor {
         if !state.supervisors.values().any(|id| *id == spec.id) {
             return self.supervise(me, state, spec).await;
         }
-        self.show(ServerHandle::new(spec.id.clone(), ServerLog::new()));
+        let show = match spec.autostart {
+            true => ServerHandle::due,
+            false => ServerHandle::new,
+        };
+        self.show(show(spec.id.clone(), ServerLog::new()));
         state.specs.insert(spec.id.clone(), spec);
     }
 

@@ -20,7 +20,7 @@ use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::Names;
+use mgp_actors::registrar::{Ground, Names};
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::{ConfigFile, Kind};
@@ -29,7 +29,8 @@ use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::lifecycle::State;
 use mgp_engine::node_key::NodeKey;
-use mgp_kernel::config;
+use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_kernel::config::{self, Loaded};
 use mgp_kernel::source::Source;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
 use mgp_protocol::ids::ServerId;
@@ -85,6 +86,105 @@ async fn a_pillar_that_falls_ends_the_kernel() {
     }
 }
 
+/// What the lives of a server held is gone with them, and with the server all that is known of it: its
+/// connections, its face, and every task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_taken_out_leaves_nothing() {
+    let kernel = Kernel::grow(&[]).await;
+    let before = alive();
+    assert!(kernel.tree.plant(spec("taken")).await);
+    let one = kernel.server("taken");
+    let mut process = connected(&one, 0).await;
+    let mut links = Vec::new();
+    for _ in 0..3 {
+        assert!(call(&one, "time", "{}").await.contains("content"));
+        links.push(Arc::downgrade(&one.link().unwrap()));
+        one.tell(ServerMsg::Restart).unwrap();
+        process = connected(&one, process).await;
+    }
+    let held = || links.iter().filter(|link| link.strong_count() > 0).count();
+    until("the connections of earlier lives are gone", || held() == 0).await;
+    let last = Arc::downgrade(&one.link().unwrap());
+    let face = Arc::downgrade(&one);
+    drop(one);
+    let stopped = kernel.tree.uproot(ServerId::new("taken")).await.unwrap();
+    stopped.await.unwrap();
+    until("its last connection is gone", || last.strong_count() == 0).await;
+    until("its face is gone", || face.strong_count() == 0).await;
+    until("its tasks have ended", || alive() <= before).await;
+}
+
+/// A server that keeps failing waits for its next try; taken out meanwhile it leaves no clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_failed_leaves_no_clock() {
+    let kernel = Kernel::grow(&[]).await;
+    let before = alive();
+    let mut spec = spec("failing");
+    spec.reach = Reach::Stdio {
+        command: "/bin/false".into(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        inherit_env: Vec::new(),
+        cwd: None,
+    };
+    spec.restart.backoff_base = Duration::from_secs(3600);
+    spec.restart.backoff_max = Duration::from_secs(3600);
+    assert!(kernel.tree.plant(spec).await);
+    let one = kernel.server("failing");
+    let mut status = one.follow();
+    let waits = status.wait_for(|status| status.next_try.is_some());
+    tokio::time::timeout(DEADLINE, waits)
+        .await
+        .unwrap()
+        .unwrap();
+    let face = Arc::downgrade(&one);
+    drop((one, status));
+    let stopped = kernel.tree.uproot(ServerId::new("failing")).await.unwrap();
+    stopped.await.unwrap();
+    until("its face is gone", || face.strong_count() == 0).await;
+    until("its clock has ended", || alive() <= before).await;
+}
+
+/// Resolves when it is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(DEADLINE, waiting).await;
+    assert!(waited.is_ok(), "not within {DEADLINE:?}: {what}");
+}
+
+fn alive() -> usize {
+    tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
+}
+
+/// A demo server's. Kernels of this process share their mark, so that no two tests name one alike.
+fn spec(id: &str) -> ServerSpec {
+    let folder = TempDir::new().unwrap();
+    let mut spec = loaded(&folder, &[id]).servers.remove(0).unwrap();
+    if let Reach::Stdio { cwd, .. } = &mut spec.reach {
+        *cwd = None;
+    }
+    spec
+}
+
+fn loaded(folder: &TempDir, servers: &[&str]) -> Loaded {
+    let path = folder.path().join("mgp.toml");
+    std::fs::write(&path, entries(servers)).unwrap();
+    let file = ConfigFile {
+        path,
+        kind: Kind::Override,
+        present: true,
+    };
+    let loaded = config::read(vec![file], &|_| None);
+    assert!(loaded.is_usable(), "{loaded:?}");
+    loaded
+}
+
 struct Kernel {
     servers: Arc<ServerTable>,
     tree: TreeHandle,
@@ -97,15 +197,7 @@ impl Kernel {
     /// A tree with demo servers of these names.
     async fn grow(servers: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
-        let path = folder.path().join("mgp.toml");
-        std::fs::write(&path, entries(servers)).unwrap();
-        let file = ConfigFile {
-            path,
-            kind: Kind::Override,
-            present: true,
-        };
-        let loaded = config::read(vec![file], &|_| None);
-        assert!(loaded.is_usable(), "{loaded:?}");
+        let loaded = loaded(&folder, servers);
         let (parts, access, pillars) = parts(folder.path()).await;
         let actor = TreeActor {
             parts,
@@ -185,6 +277,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         servers: Arc::new(ServerTable::new(BTreeMap::new())),
         embedding: Embedding::Off,
         file: folder.join("vectors"),
+        data_dir: folder.to_path_buf(),
     };
     let (finder, finding) = finder.open().await.unwrap();
     let catalog = CatalogActor {
@@ -229,6 +322,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             hurry: std::sync::OnceLock::new(),
             health: mgp_engine::health::HealthRules::default(),
             sandboxes: mgp_actors::sandbox::Sandboxes::default(),
+            starts: mgp_actors::server::Starts::default(),
         }),
     };
     (parts, access, pillars)
@@ -239,7 +333,8 @@ async fn connected(server: &ServerHandle, before: i32) -> i32 {
     let mut status = server.follow();
     let there = |status: &Status| status.state == State::Connected && pid(status) != before;
     let waiting = status.wait_for(there);
-    let status = tokio::time::timeout(DEADLINE, waiting).await.unwrap();
+    let waited = tokio::time::timeout(DEADLINE, waiting).await;
+    let status = waited.unwrap_or_else(|_| panic!("not connected: {:?}", server.status()));
     pid(&status.unwrap())
 }
 

@@ -24,7 +24,7 @@ pub use answer::Answer;
 pub use client::Client;
 pub use envelope::Envelope;
 pub use http::HttpClient;
-pub use kernel::Kernel;
+pub use kernel::{Kernel, on_a_disk};
 pub use modern::ModernAgent;
 pub use peers::{Need, Peers};
 pub use process::Process;

@@ -13,6 +13,7 @@ pub mod report;
 pub mod request;
 pub mod run;
 pub mod sessions;
+pub mod turnover;
 pub mod usage;
 
 pub use bounds::Bounds;
@@ -22,4 +23,5 @@ pub use pipe::PipeLoad;
 pub use report::{Cell, Report, Table};
 pub use request::{Request, Talk};
 pub use run::Run;
-pub use usage::Usage;
+pub use turnover::Turnover;
+pub use usage::{Holding, Usage};

@@ -8,13 +8,13 @@
 //! A child gets three descriptors and no other: std opens every descriptor with `O_CLOEXEC`, and
 //! those the kernel was itself started with are marked at its start.
 
-pub(crate) mod descendants;
+pub mod descendants;
 mod exit;
 mod program;
 mod spec;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -24,7 +24,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -55,6 +56,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Child {
     leader: Pid,
+    /// Signals the leader whatever group it is in; `None` where the system has no such descriptors.
+    handle: Option<OwnedFd>,
+    /// A launcher stays above the server and ends all of it when told to.
+    held: bool,
     kin: Kin,
     process: tokio::process::Child,
     stdin: Option<ChildStdin>,
@@ -131,6 +136,9 @@ impl Child {
         let stderr = process.stderr.take().expect("stderr is piped");
         let child = Self {
             leader,
+            handle: rustix::process::Pid::from_raw(leader.as_raw())
+                .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+            held: spec.launcher.is_some(),
             kin: Kin::of_server(leader, &spec.kernel_mark, spec.id.as_str()),
             stdin: process.stdin.take(),
             stdout: process.stdout.take(),
@@ -179,13 +187,14 @@ impl Child {
             return exit.clone();
         }
         let how = self.end_leader(grace).await;
-        self.end_leftovers(how, grace).await;
+        let gone = self.end_leftovers(how, grace).await;
         let status = timeout(LAST_WAIT, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
         let exit = Exit {
             code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
             how,
+            left: !gone || status.is_none(),
         };
         self.exit = Some(exit.clone());
         if timeout(LAST_WORDS, &mut self.stderr).await.is_err() {
@@ -202,20 +211,36 @@ impl Child {
         if timeout(grace, self.wait()).await.is_ok() {
             return How::StdinClosed;
         }
-        self.kin.signal_groups(Signal::SIGTERM);
+        self.signal_leader(Signal::SIGTERM);
         if timeout(grace, self.wait()).await.is_ok() {
             return How::Terminated;
         }
-        self.kin.signal_groups(Signal::SIGKILL);
+        if self.held {
+            self.signal_leader(Signal::SIGQUIT);
+            if timeout(LAST_WAIT, self.wait()).await.is_ok() {
+                return How::Killed;
+            }
+        }
+        self.signal_leader(Signal::SIGKILL);
         let _ = timeout(LAST_WAIT, self.wait()).await;
         How::Killed
     }
 
-    async fn end_leftovers(&self, how: How, grace: Duration) {
-        let gently = how != How::Killed && self.leftovers_gone(Signal::SIGTERM, grace).await;
-        if !gently {
-            self.leftovers_gone(Signal::SIGKILL, LAST_WAIT).await;
+    /// Signals the group, and the leader itself where it left it.
+    fn signal_leader(&self, signal: Signal) {
+        self.kin.signal_groups(signal);
+        let number = rustix::process::Signal::from_named_raw(signal as i32);
+        if let (Some(handle), Some(number)) = (&self.handle, number)
+            && getpgid(Some(self.leader)) != Ok(self.leader)
+        {
+            let _ = pidfd_send_signal(handle, number);
         }
+    }
+
+    /// Whether nobody is left.
+    async fn end_leftovers(&self, how: How, grace: Duration) -> bool {
+        let gently = how != How::Killed && self.leftovers_gone(Signal::SIGTERM, grace).await;
+        gently || self.leftovers_gone(Signal::SIGKILL, LAST_WAIT).await
     }
 
     /// Signals what is left until nothing is, and answers whether that came in time.
@@ -258,8 +283,16 @@ impl Drop for Child {
     /// Only a child that was not stopped has still to be ended; its zombie is reaped by tokio.
     fn drop(&mut self) {
         self.stderr.abort();
-        if self.exit.is_none() {
-            self.kin.kill();
+        if self.exit.is_some() {
+            return;
+        }
+        match self.held {
+            // Killed, it could end nobody; should it hang, the guard is there when the kernel ends.
+            true => self.signal_leader(Signal::SIGQUIT),
+            false => {
+                self.signal_leader(Signal::SIGKILL);
+                self.kin.kill();
+            }
         }
     }
 }

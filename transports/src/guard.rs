@@ -4,7 +4,11 @@
 //! from a pipe that only the kernel holds: `mark <mark>` once, `+ <group>` and `- <group>` as
 //! servers come and go, `bye` before an orderly end. When the pipe closes without a `bye` the
 //! kernel is dead. Servers started in its last moment are found by their mark.
+//!
+//! Where the guard is killed together with its kernel, the next kernel on the same data finds what both
+//! left by the mark alone ([`sweep`]).
 
+mod sweep;
 mod watch;
 
 use std::io::{self, PipeWriter, Write};
@@ -17,6 +21,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+pub use sweep::{Swept, sweep};
 pub use watch::run;
 
 /// How long the guard may take to leave after `bye`.

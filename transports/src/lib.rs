@@ -7,6 +7,7 @@ pub mod guard;
 pub mod http;
 pub mod lines;
 pub mod log;
+pub mod room;
 pub mod sse;
 pub mod stall;
 pub mod unix;

@@ -8,6 +8,6 @@ mod read;
 mod sink;
 mod writer;
 
-pub use read::{PAUSE, READ_AHEAD, RUNAWAY, ReadEnd, read};
+pub use read::{LINE, PAUSE, READ_AHEAD, RUNAWAY, ReadEnd, read, read_within};
 pub use sink::{LineSink, QueueLimits, SendError, sink};
 pub use writer::{LineWriter, WriteEnd};

@@ -7,6 +7,7 @@ mod decoder;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
+use mgp_protocol::framing::on_one_line;
 
 pub use decoder::{Decoder, Event, TooLarge};
 
@@ -31,10 +32,11 @@ impl<'a> From<&'a str> for Id<'a> {
     }
 }
 
-/// An event of the default name, `message`.
+/// An event of the default name, `message`: a JSON text, always on one line. Readers that cut their
+/// lines at more than the standard says would make two of it.
 #[must_use]
-pub fn event(id: Option<Id<'_>>, data: &[u8]) -> Bytes {
-    write(None, id, data)
+pub fn event(id: Option<Id<'_>>, json: &[u8]) -> Bytes {
+    write(None, id, &on_one_line(json))
 }
 
 /// An event of another name, such as `endpoint`. Line ends in the name are left out.
@@ -90,7 +92,7 @@ fn field(out: &mut String, name: &str, value: &str) {
     out.push('\n');
 }
 
-/// The lines of a payload, at least one. JSON on the wire is a single one.
+/// The lines of a payload, at least one.
 fn lines(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut done = false;
     std::iter::from_fn(move || {
@@ -136,10 +138,17 @@ mod tests {
                 "a\n\nb\n",
             ),
         ] {
-            let out = event(None, data.as_bytes());
-            assert_eq!(out, wire);
+            let out = named("endpoint", None, data.as_bytes());
+            assert_eq!(out, format!("event: endpoint\n{wire}"));
             assert_eq!(read(out)[0].data, back);
         }
+    }
+
+    /// CR ends a line of a stream, and for some readers so does U+2028.
+    #[test]
+    fn a_message_is_one_line_whatever_it_holds() {
+        let out = event(None, "{\r\n\"a\":\"\u{2028}\"}".as_bytes());
+        assert_eq!(out, "data: {  \"a\":\"\\u2028\"}\n\n");
     }
 
     #[test]

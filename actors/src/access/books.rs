@@ -6,6 +6,7 @@ use mgp_engine::grants::{Applied, Authority, Grants, Issuer, Operation, Signed};
 use mgp_engine::node_key::{Claim, NodeKey, first_bad};
 
 use crate::journal::{self, Journal};
+use crate::trouble::Trouble;
 
 /// Names the journal's kind in its first entry.
 const KIND: &str = "grants";
@@ -60,40 +61,31 @@ impl Books {
     /// [`Unusable`], in words for who starts the kernel.
     pub fn open(path: &Path, key: NodeKey) -> Result<Self, Unusable> {
         let opened = Journal::open(path, KIND)?;
-        let shown = path.display().to_string();
-        let bad = |at: usize, why: String| Unusable::Entry {
-            path: shown.clone(),
-            entry: at + 1,
-            why,
-        };
-        let signed = opened.entries.iter().enumerate().map(|(at, entry)| {
-            let signed = Signed::from_bytes(entry);
-            signed.map_err(|error| bad(at, format!("cannot be read: {error}")))
-        });
-        let signed: Vec<Signed> = signed.collect::<Result<_, _>>()?;
-        verify(&signed).map_err(|at| bad(at, "is not signed by the node it names".into()))?;
+        let (grants, operations) = put_together(path, &opened.entries, &key)?;
         let here = key.issuer();
-        let mut grants = Grants::default();
-        for (at, Signed { operation, .. }) in signed.iter().enumerate() {
-            let of = operation.place.issuer;
-            if of != here {
-                let path = shown.clone();
-                return Err(Unusable::Foreign { path, of, here });
-            }
-            match grants.apply(operation) {
-                Ok(Applied::Appended) => {}
-                Ok(other) => return Err(bad(at, format!("is not the next one ({other:?})"))),
-                Err(error) => return Err(bad(at, format!("is none to take: {error}"))),
-            }
-        }
         Ok(Self {
             journal: opened.journal,
             grants,
             authority: Authority::nobody().with(here),
             key,
-            operations: signed.into_iter().map(|signed| signed.operation).collect(),
+            operations,
             cut: opened.cut,
         })
+    }
+
+    /// The grants as they stand on disk while a kernel runs. Reads and verifies all there are; blocks.
+    ///
+    /// # Errors
+    /// [`Unusable`].
+    pub(super) fn again(path: &Path, key: &NodeKey) -> Result<Grants, Unusable> {
+        let entries = Journal::read(path, KIND)?;
+        put_together(path, &entries, key).map(|(grants, _)| grants)
+    }
+
+    /// Whether the journal can be written.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        self.journal.trouble()
     }
 
     /// What was never finished and is cut off, in words.
@@ -122,6 +114,42 @@ impl Books {
         all.retain(|operation| operation.place.sequence >= from);
         all
     }
+}
+
+/// What the entries of a journal come to.
+fn put_together(
+    path: &Path,
+    entries: &[Vec<u8>],
+    key: &NodeKey,
+) -> Result<(Grants, Vec<Operation>), Unusable> {
+    let shown = path.display().to_string();
+    let bad = |at: usize, why: String| Unusable::Entry {
+        path: shown.clone(),
+        entry: at + 1,
+        why,
+    };
+    let signed = entries.iter().enumerate().map(|(at, entry)| {
+        let signed = Signed::from_bytes(entry);
+        signed.map_err(|error| bad(at, format!("cannot be read: {error}")))
+    });
+    let signed: Vec<Signed> = signed.collect::<Result<_, _>>()?;
+    verify(&signed).map_err(|at| bad(at, "is not signed by the node it names".into()))?;
+    let here = key.issuer();
+    let mut grants = Grants::default();
+    for (at, Signed { operation, .. }) in signed.iter().enumerate() {
+        let of = operation.place.issuer;
+        if of != here {
+            let path = shown.clone();
+            return Err(Unusable::Foreign { path, of, here });
+        }
+        match grants.apply(operation) {
+            Ok(Applied::Appended) => {}
+            Ok(other) => return Err(bad(at, format!("is not the next one ({other:?})"))),
+            Err(error) => return Err(bad(at, format!("is none to take: {error}"))),
+        }
+    }
+    let operations = signed.into_iter().map(|signed| signed.operation);
+    Ok((grants, operations.collect()))
 }
 
 /// The first entry whose signature does not hold.

@@ -14,6 +14,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
+use super::writing::{Restored, Writing};
 use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
 use crate::journal::Journal;
 use crate::mailbox::{Mailbox, Reply};
@@ -56,7 +57,7 @@ pub struct AccessState {
     waiting: VecDeque<Waiting>,
     /// What is on its way to the disk; nothing else is decided meanwhile.
     batch: Option<Batch>,
-    /// Why nothing more is decided: what the disk holds is not known.
+    /// Why nothing more is decided for now: the disk does not take it.
     broken: Option<String>,
     me: Mailbox<AccessMsg>,
     alarm: Option<AbortHandle>,
@@ -111,6 +112,10 @@ impl AccessState {
             return reply.send(Err(Refusal::Broken(format!(
                 "{WAITING_MAX} decisions wait for the disk already; try again"
             ))));
+        }
+        if let Err(not_written) = actor.audit.check() {
+            // Nothing of it is anywhere yet.
+            return reply.send(Err(Refusal::Broken(not_written.to_string())));
         }
         let asked = Waiting::Record(decide, by, trace, reply);
         self.waiting.push_back(asked);
@@ -214,21 +219,16 @@ impl AccessState {
 
     /// Puts a batch on disk and into the audit log, off this actor.
     fn commit(&self, actor: &AccessActor, batch: &mut Batch) {
-        let (journal, audit, me) = (self.journal.clone(), actor.audit.clone(), self.me.clone());
+        let writing = Writing {
+            journal: self.journal.clone(),
+            audit: actor.audit.clone(),
+            key: self.key.clone(),
+            me: self.me.clone(),
+            agents: batch.agents.clone(),
+        };
         let entries = std::mem::take(&mut batch.entries);
         let events = std::mem::take(&mut batch.events);
-        tokio::spawn(async move {
-            let written = async {
-                let appended = journal.append_all(entries).await;
-                appended.map_err(|error| error.to_string())?;
-                // Asked for in their order, and waited for together.
-                let told =
-                    futures_util::future::join_all(events.into_iter().map(|e| audit.decided(e)));
-                let told: Result<(), _> = told.await.into_iter().collect();
-                told.map_err(|error| error.to_string())
-            };
-            let _ = me.remind(AccessMsg::Committed(written.await));
-        });
+        tokio::spawn(writing.run(entries, events));
     }
 
     /// What was decided is on disk: it comes into force, and is acknowledged.
@@ -244,15 +244,28 @@ impl AccessState {
                 }
             }
             Err(why) => {
-                let why = format!(
-                    "{why}. Whether this holds shows when the kernel is started again; until then nothing more is granted or revoked"
-                );
                 tracing::error!(%why, "a decision is not known to be on disk");
                 for (_, reply) in batch.told {
                     reply.send(Err(Refusal::Broken(why.clone())));
                 }
-                self.broken = Some(why);
+                self.broken = Some(format!(
+                    "{why}. Until then nothing is granted or revoked; `mgp status` says what is wrong"
+                ));
             }
+        }
+        self.go_on(actor);
+    }
+
+    /// The disk takes something again.
+    pub(super) fn restored(&mut self, actor: &AccessActor, restored: Restored) {
+        tracing::info!("decisions are taken again");
+        self.broken = None;
+        match restored {
+            Restored::Undone(grants) => {
+                self.grants = *grants;
+                self.set_alarm();
+            }
+            Restored::Done(agents) => self.publish(actor, &agents),
         }
         self.go_on(actor);
     }

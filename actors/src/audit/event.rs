@@ -59,3 +59,19 @@ pub fn by_agent(id: &str) -> Actor {
         id: id.into(),
     }
 }
+
+/// A file beside the log was hurt or missing; `what` says which, how, and what was done about it.
+#[must_use]
+pub fn state_damaged(what: &str) -> Event {
+    let mut random = [0; 16];
+    // A trace that is not random is still a trace.
+    let _ = getrandom::fill(&mut random);
+    event(
+        EventType::STATE_DAMAGED,
+        by_kernel(),
+        Target::default(),
+        &TraceId::mint(random),
+        Outcome::Failure,
+        serde_json::json!({"reason": what}),
+    )
+}

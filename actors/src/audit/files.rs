@@ -2,7 +2,7 @@
 //! start and by whoever verifies the log without one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,31 @@ impl Folder {
     #[must_use]
     pub fn head(&self) -> PathBuf {
         self.0.with_extension("head")
+    }
+
+    /// Where the head is kept once more, under a name that says nothing of the log.
+    #[must_use]
+    pub fn witness(&self) -> PathBuf {
+        self.0.with_file_name("node.witness")
+    }
+
+    /// What shows that a kernel has run on the data folder: made after the first log was.
+    #[must_use]
+    pub fn beside(&self) -> Option<PathBuf> {
+        let others = ["node.key", "grants.journal"];
+        let others = others.map(|name| self.0.with_file_name(name));
+        others.into_iter().find(|path| path.exists())
+    }
+
+    /// The name of a file that is made whole before it gets its own.
+    pub(super) fn draft(&self) -> PathBuf {
+        self.0.join("next")
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0
     }
 
     /// Where it is kept how far a server was told.
@@ -80,6 +105,30 @@ impl Folder {
             .create(true)
             .mode(0o600)
             .open(self.path(number))?;
+        self.sync()?;
+        Ok(file)
+    }
+
+    /// A new file with these bytes, on disk, open to add to it. Its number is free; whenever the kernel
+    /// ends, there is all of it or nothing.
+    pub(super) fn begin(
+        &self,
+        number: u64,
+        bytes: &[u8],
+        ready: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<File> {
+        let draft = self.draft();
+        match fs::remove_file(&draft) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            Ok(()) | Err(_) => {}
+        }
+        let mut open = OpenOptions::new();
+        open.append(true).create_new(true).mode(0o600);
+        let mut file = open.open(&draft)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        ready()?;
+        fs::rename(&draft, self.path(number))?;
         self.sync()?;
         Ok(file)
     }

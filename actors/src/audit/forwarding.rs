@@ -39,7 +39,11 @@ impl AuditHandle {
         if let (true, Some(ledger)) = (wants, &self.0) {
             let (ledger, link) = (ledger.clone(), link.clone());
             tokio::spawn(async move {
-                if let Err(error) = forwarded(&ledger, &link).await {
+                let told = tokio::select! {
+                    told = forwarded(&ledger, &link) => told,
+                    () = link.over() => return,
+                };
+                if let Err(error) = told {
                     link.log.note(&format!("audit: {error}"));
                 }
             });
@@ -54,7 +58,7 @@ impl AuditHandle {
         let Some(ledger) = &self.0 else {
             return Err(Refusal::BadRequest("no audit log is kept".into()));
         };
-        let (end, folder) = (*ledger.written.borrow(), ledger.folder.clone());
+        let (end, folder) = (ledger.written.borrow().sequence, ledger.folder.clone());
         let limit = asked.limit.unwrap_or(REPLAY).min(REPLAY_MAX);
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let since = asked.since_seq.unwrap_or(0).min(end);
@@ -105,7 +109,8 @@ impl AuditHandle {
 async fn forwarded(ledger: &Ledger, link: &Arc<Link>) -> io::Result<()> {
     let mut written = ledger.written.subscribe();
     let told = Told::of(&ledger.folder, link);
-    let (folder, newest, kept) = (ledger.folder.clone(), *written.borrow(), told.clone());
+    let newest = written.borrow().sequence;
+    let (folder, kept) = (ledger.folder.clone(), told.clone());
     let (mut last, mut tail) = read(move || {
         let from = kept.last().unwrap_or(newest);
         Ok((from, Tail::after(folder, from)?))

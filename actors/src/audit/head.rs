@@ -1,28 +1,75 @@
 //! The last record known to be on disk, kept outside the log: without it, records cut off the end of the
-//! log would leave no trace.
+//! log would leave no trace. It is kept in two files, so that who removes one of them is found out by the
+//! other.
 //!
-//! Two places are written in turn, so that one of them is whole whenever the power goes.
+//! Two places in each are written in turn, so that one of them is whole whenever the power goes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mgp_engine::audit::chain::Head;
 use mgp_engine::audit::record::Digest;
 
+use super::files::Folder;
+
 /// One place: a sector of its own.
 const PLACE: u64 = 512;
 
-/// The file, open to be written.
+/// Both files, open to be written.
 #[derive(Debug)]
-pub(super) struct HeadFile {
+pub(super) struct Heads([HeadFile; 2]);
+
+impl Heads {
+    /// Opens them; one that is not there is made, and says what the other one does.
+    pub(super) fn open(folder: &Folder) -> io::Result<Self> {
+        let head = folder.head();
+        let known = read(&head).ok().flatten();
+        let known = [known, read(&folder.witness()).ok().flatten()];
+        let known = known.into_iter().flatten().max_by_key(|head| head.sequence);
+        let known = known.unwrap_or(Head::START);
+        let open = |path: &Path| HeadFile::open(path, known);
+        Ok(Self([open(&head)?, open(&folder.witness())?]))
+    }
+
+    /// Writes the head to both. It is on disk after [`Self::sync`] at the latest.
+    pub(super) fn write(&mut self, head: Head) -> io::Result<()> {
+        self.0.iter_mut().try_for_each(|file| file.write(head))
+    }
+
+    /// Puts the first of them on disk: one that is newer after a power cut is enough.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.0[0].sync()
+    }
+
+    /// Puts both on disk.
+    pub(super) fn sync_all(&self) -> io::Result<()> {
+        self.0.iter().try_for_each(HeadFile::sync)
+    }
+
+    /// Makes a file that somebody removed meanwhile anew; answers which.
+    pub(super) fn replaced(&mut self, head: Head) -> io::Result<Option<PathBuf>> {
+        let gone = |file: &&mut HeadFile| matches!(file.path.try_exists(), Ok(false));
+        let Some(gone) = self.0.iter_mut().find(gone) else {
+            return Ok(None);
+        };
+        let path = gone.path.clone();
+        *gone = HeadFile::open(&path, head)?;
+        Ok(Some(path))
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+struct HeadFile {
+    path: PathBuf,
     file: File,
     turn: u64,
 }
 
 impl HeadFile {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path, known: Head) -> io::Result<Self> {
         let mut open = OpenOptions::new();
         let file = open
             .read(true)
@@ -34,18 +81,24 @@ impl HeadFile {
         // The older of the two is written next.
         let places = [0, 1].map(|turn| place(&file, turn).map_or(0, |head| head.sequence));
         let turn = u64::from(places[0] > places[1]);
-        Ok(Self { file, turn })
+        let path = path.to_owned();
+        let mut opened = Self { path, file, turn };
+        if read(&opened.path).ok().flatten().is_none() {
+            // What is empty was emptied from now on.
+            opened.write(known)?;
+            opened.file.sync_all()?;
+        }
+        Ok(opened)
     }
 
-    /// Writes the head. It is on disk after [`Self::sync`] at the latest.
-    pub(super) fn write(&mut self, head: Head) -> io::Result<()> {
+    fn write(&mut self, head: Head) -> io::Result<()> {
         let text = format!("{} {} {}\n", head.sequence, head.hash, check(head));
         self.file.write_all_at(text.as_bytes(), self.turn * PLACE)?;
         self.turn = 1 - self.turn;
         Ok(())
     }
 
-    pub(super) fn sync(&self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 }
@@ -104,16 +157,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("head");
         assert_eq!(read(&path).unwrap(), None);
-        let mut file = HeadFile::open(&path).unwrap();
-        assert_eq!(read(&path).unwrap(), None);
+        let mut file = HeadFile::open(&path, head(0)).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(head(0)));
         (1..=3).for_each(|n| file.write(head(n)).unwrap());
         assert_eq!(read(&path).unwrap(), Some(head(3)));
-        let mut file = HeadFile::open(&path).unwrap();
+        let mut file = HeadFile::open(&path, head(0)).unwrap();
         file.write(head(4)).unwrap();
         assert_eq!(read(&path).unwrap(), Some(head(4)));
-        file.file.write_all_at(b"x", PLACE).unwrap();
-        assert_eq!(read(&path).unwrap(), Some(head(3)));
         file.file.write_all_at(b"x", 0).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(head(3)));
+        file.file.write_all_at(b"x", PLACE).unwrap();
         assert!(read(&path).is_err());
     }
 }

@@ -10,17 +10,20 @@ use mgp_engine::audit::chain::{Chain, Head};
 use mgp_engine::audit::commit::{Calls, Commit};
 use mgp_engine::audit::reader::Reader;
 use mgp_engine::audit::redact::Redaction;
+use mgp_engine::audit::repeats::Repeats;
 use mgp_engine::audit::segments::{Retention, Segment, Segments};
 use mgp_engine::audit::verify::{Fault, Repair, Report, Verifier};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
 use serde_json::json;
 
 use super::AuditHandle;
+use super::examine::known;
 use super::files::Folder;
-use super::head::{self, HeadFile};
+use super::head::Heads;
 use super::queue::Ledger;
 use super::writer::{Open, Timers, Writer, own};
 use crate::time::{moment, unix_ms};
+use crate::trouble::explained;
 
 /// Faults that are written down one by one; of more, only how many.
 const NAMED_MAX: usize = 16;
@@ -33,6 +36,9 @@ pub struct Opening {
     pub calls: Calls,
     /// How much is kept.
     pub retention: Retention,
+    /// Bytes one agent or one server may fill in a day before what it does is only counted; 0 for any
+    /// number.
+    pub per_day: u64,
     /// What keeps secrets out.
     pub redaction: Redaction,
 }
@@ -43,8 +49,8 @@ struct Found {
     head: Head,
     /// What is wrong with the end of the log, or was.
     faults: Vec<Fault>,
-    /// What the head beside the log could not say.
-    lost_head: Option<String>,
+    /// What is wrong with what stands beside the log.
+    beside: Vec<String>,
     /// The last file is left as it is.
     leave: bool,
 }
@@ -58,8 +64,8 @@ impl Opening {
     pub fn open(self) -> Result<AuditHandle, String> {
         let place = self.folder.path(0);
         let explain = |e: io::Error| {
-            let folder = place.parent().unwrap_or(&place).display();
-            format!("the audit log in {folder} cannot be opened: {e}")
+            let folder = place.parent().unwrap_or(&place);
+            format!("the audit log cannot be opened: {}", explained(folder, &e))
         };
         self.start().map_err(explain)
     }
@@ -78,11 +84,13 @@ impl Opening {
             });
         }
         let number = segments.last().map_or(1, |s| s.number);
+        // Before the first file: what is missing beside one was removed.
+        let head = Heads::open(&self.folder)?;
         let ledger = Ledger::new(
             self.calls == Calls::BeforeReply,
             self.redaction.keeping().clone(),
             self.folder.clone(),
-            found.head.sequence,
+            found.head,
         );
         let handle = AuditHandle(Some(ledger.clone()));
         let writer = Writer {
@@ -90,22 +98,28 @@ impl Opening {
                 number,
                 file: self.folder.append(number)?,
                 lines: Vec::new(),
+                written: 0,
+                synced: segments.last().map_or(0, |s| s.bytes),
+                last: found.head,
+                end: found.head,
                 grown: true,
             },
-            head: HeadFile::open(&self.folder.head())?,
+            head,
             folder: self.folder.clone(),
             ledger: ledger.clone(),
             chain: Chain::new(found.head),
             segments: Segments::new(self.retention, segments),
             commit: Commit::new(self.calls, found.head.sequence),
             redaction: self.redaction,
+            repeats: Repeats::new(self.per_day),
             waiting: VecDeque::new(),
+            gap: None,
             timers: Timers {
                 head_synced: moment(),
                 trimmed: moment(),
             },
         };
-        if let Some(why) = found.lost_head {
+        for why in found.beside {
             tell(&handle, &json!({"head": why}), &why);
         }
         name(&handle, &found.faults);
@@ -123,15 +137,7 @@ impl Opening {
     fn find(&self) -> io::Result<Found> {
         let folder = &self.folder;
         let numbers = folder.numbers()?;
-        let (known, lost_head) = match head::read(&folder.head()) {
-            Ok(None) if !numbers.is_empty() => {
-                let why = "the record of the log's end is gone; records that were cut off the end cannot be named";
-                (None, Some(why.to_owned()))
-            }
-            Ok(known) => (known, None),
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => (None, Some(e.to_string())),
-            Err(e) => return Err(e),
-        };
+        let (known, beside) = known(folder)?;
         let mut segments: Vec<Segment> = Vec::with_capacity(numbers.len());
         for number in &numbers {
             let file = fs::metadata(folder.path(*number))?;
@@ -159,7 +165,7 @@ impl Opening {
             segments,
             head,
             faults: report.faults,
-            lost_head,
+            beside,
             leave,
         })
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mgp_engine::audit::chain::Head;
 use mgp_engine::audit::commit::{Kind, Refused};
 use mgp_engine::audit::redact::Keeping;
 use mgp_sync::credit::{Charge, Credit};
@@ -13,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use super::files::Folder;
 use super::heard::Heard;
 use super::{NotWritten, Note};
+use crate::trouble::Trouble;
 
 /// Calls that are under way or wait to be written. One more is refused: it could not be written down.
 /// A note of a call takes some hundred bytes, and up to 16 KiB more where arguments are kept whole.
@@ -29,11 +31,16 @@ pub(super) struct Entry {
     pub(super) note: Box<dyn Note>,
     pub(super) kind: Kind,
     pub(super) written: Option<Written>,
-    _hold: Hold,
+    #[expect(
+        dead_code,
+        reason = "what it holds of its bound is free when it is dropped"
+    )]
+    pub(super) hold: Hold,
 }
 
+/// What something that waits takes of its bound.
 #[derive(Debug)]
-enum Hold {
+pub(super) enum Hold {
     Charge { _charge: Charge },
     Permit { _permit: OwnedSemaphorePermit },
 }
@@ -48,7 +55,7 @@ impl Entry {
             note,
             kind: Kind::Decision,
             written: Some(written),
-            _hold: Hold::Permit { _permit: permit },
+            hold: Hold::Permit { _permit: permit },
         }
     }
 
@@ -57,7 +64,7 @@ impl Entry {
             note,
             kind: Kind::Call,
             written,
-            _hold: Hold::Charge { _charge: charge },
+            hold: Hold::Charge { _charge: charge },
         }
     }
 }
@@ -72,6 +79,8 @@ pub(super) struct Ledger {
     /// Events that found no room.
     dropped: AtomicU64,
     broken: AtomicBool,
+    /// Why nothing can be written.
+    pub(super) trouble: Trouble,
     /// What was there at the start was looked at: it may go when its time comes.
     examined: AtomicBool,
     /// A call is answered once its record is on disk.
@@ -80,7 +89,7 @@ pub(super) struct Ledger {
     /// Where it is written.
     pub(super) folder: Folder,
     /// The last record that is written.
-    pub(super) written: watch::Sender<u64>,
+    pub(super) written: watch::Sender<Head>,
     /// What servers say of themselves.
     pub(super) heard: Heard,
 }
@@ -119,7 +128,7 @@ pub(super) struct Taken {
 }
 
 impl Ledger {
-    pub(super) fn new(calls_wait: bool, keeping: Keeping, folder: Folder, last: u64) -> Arc<Self> {
+    pub(super) fn new(calls_wait: bool, keeping: Keeping, folder: Folder, last: Head) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
             more: Condvar::new(),
@@ -128,6 +137,7 @@ impl Ledger {
             told: Credit::new(TOLD_MAX),
             dropped: AtomicU64::new(0),
             broken: AtomicBool::new(false),
+            trouble: Trouble::default(),
             examined: AtomicBool::new(false),
             calls_wait,
             keeping,
@@ -192,14 +202,21 @@ impl Ledger {
         self.examined.load(Ordering::Relaxed)
     }
 
-    /// Nothing can be written any more.
-    pub(super) fn fail(&self) {
+    /// Nothing can be written for now.
+    pub(super) fn fail(&self, why: &str) {
         self.broken.store(true, Ordering::Relaxed);
+        self.trouble.begin(why);
+    }
+
+    /// What is asked for can be written again.
+    pub(super) fn recover(&self) {
+        self.broken.store(false, Ordering::Relaxed);
+        self.trouble.end();
     }
 
     /// Takes nothing more; what waits is dropped, which tells whoever waits for it.
     pub(super) fn end(&self) {
-        self.fail();
+        self.broken.store(true, Ordering::Relaxed);
         self.decisions.close();
         let mut queue = self.queue();
         queue.closed = true;

@@ -15,6 +15,7 @@ fn opening(dir: &Path) -> Opening {
         folder: Folder::of(dir),
         calls: Calls::default(),
         retention: Retention::default(),
+        per_day: 0,
         redaction: Redaction::new(Arguments::Digest, &[7; 32], ["hunter2-hunter2".to_owned()]),
     }
 }
@@ -202,6 +203,116 @@ async fn a_log_that_vanished_is_missed() {
     log(dir.path(), 1).await;
     let lost = |d: &Value| d.get("head").is_some();
     assert_eq!(damage(dir.path()).iter().filter(|d| lost(d)).count(), 1);
+}
+
+/// A disk that is full is said to be. What was on its way when it was, what is told and what was under way
+/// meanwhile is in the log when there is room again, and nothing else; the chain is whole.
+#[tokio::test]
+async fn a_log_goes_on_when_the_disk_takes_something_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = small(dir.path()).open().unwrap();
+    let full = Folder::of(dir.path()).path(2);
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let under_way = audit.place().unwrap();
+    let mut told = 0;
+    let late = loop {
+        match audit.decided(said(json!({"n": told}))).await {
+            Ok(()) => told += 1,
+            Err(error) => break error,
+        }
+        assert!(told < 60, "it was full");
+    };
+    assert_eq!(late, NotWritten(Refused::Late));
+    let why = audit.trouble().why().unwrap();
+    assert!(
+        why.contains("No space left") && why.contains("free some space"),
+        "{why}"
+    );
+    assert!(
+        why.contains(&*dir.path().join("audit").to_string_lossy()),
+        "{why}"
+    );
+    let refused = audit.place().unwrap_err();
+    assert_eq!(refused, NotWritten(Refused::Broken));
+    let refused = audit.decided(said(json!({"n": "never"}))).await;
+    assert_eq!(refused, Err(NotWritten(Refused::Broken)));
+    under_way
+        .fill(said(json!({"n": "under way"})))
+        .await
+        .unwrap();
+    audit.tell(said(json!({"n": "told"})));
+    fs::remove_file(&full).unwrap();
+    audit.trouble().over().await;
+    audit.decided(said(json!({"n": "again"}))).await.unwrap();
+    audit.close().await;
+    let report = examine(&Folder::of(dir.path()));
+    assert_eq!(report.faults, []);
+    let records = written(dir.path());
+    let of: Vec<Value> = records
+        .iter()
+        .map(|(_, e)| e["details"]["n"].clone())
+        .collect();
+    let mut all: Vec<Value> = (0..=told).map(Value::from).collect();
+    all.extend([
+        Value::Null,
+        "under way".into(),
+        "told".into(),
+        "again".into(),
+    ]);
+    assert_eq!(of, all);
+    let (resumed, gap) = &records[told + 1];
+    assert_eq!(gap["event_type"], EventType::LOG_RESUMED.as_str());
+    assert_eq!(gap["details"]["refused"], json!([resumed - 1]), "{gap}");
+}
+
+/// The same refusal again and again is a count, and what one agent does beyond its bytes of a day, too;
+/// its end does not lose it.
+#[tokio::test]
+async fn floods_are_counted_and_push_nothing_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let flooded = Opening {
+        per_day: 20_000,
+        retention: Retention {
+            max_age: None,
+            max_bytes: 160_000,
+            segment_bytes: 8_000,
+        },
+        ..opening(dir.path())
+    };
+    let audit = flooded.open().unwrap();
+    audit
+        .decided(said(json!({"n": "the operator's"})))
+        .await
+        .unwrap();
+    let by = |n: usize, result| Event {
+        actor: by_agent("agent.mallory"),
+        target: Target {
+            tool_name: Some(format!("tool-{}", n % 997)),
+            ..Target::default()
+        },
+        result,
+        ..said(json!({"reason": "Unknown tool"}))
+    };
+    for n in 0..3_000 {
+        let result = [Outcome::Denied, Outcome::Success][n % 2];
+        audit.place().unwrap().put(by(n, result));
+    }
+    audit.close().await;
+    let report = examine(&Folder::of(dir.path()));
+    assert_eq!(report.faults, []);
+    let records = written(dir.path());
+    assert_eq!(records[0].1["details"]["n"], "the operator's");
+    let its = records
+        .iter()
+        .filter(|(_, e)| e["actor"]["id"] == "agent.mallory");
+    let stands_for = |e: &Value| e["details"]["repeated"].as_u64().unwrap_or(1);
+    let (mut lines, mut all) = (0, 0);
+    its.for_each(|(_, event)| {
+        lines += 1;
+        all += stands_for(event);
+    });
+    assert_eq!(all, 3_000);
+    assert!(lines < 200, "{lines}");
 }
 
 /// The oldest files go, the log says so, and what is left is whole.

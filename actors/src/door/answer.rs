@@ -1,9 +1,9 @@
 //! HTTP answers that are no MCP results.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use mgp_protocol::jsonrpc::{ErrorObject, INVALID_REQUEST};
+use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
 use mgp_transports::http::body::Reply;
 
 pub(super) fn json(status: StatusCode, body: Reply) -> Response<Reply> {
@@ -27,6 +27,15 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
 /// A refusal of the door itself: a JSON-RPC error without id, so that clients can show its words.
 pub(super) fn refusal(status: StatusCode, words: &str) -> Response<Reply> {
     coded(status, INVALID_REQUEST, words)
+}
+
+/// The kernel holds all it may right now: the client tries again, soonest after a second.
+pub(super) fn overloaded(words: &str) -> Response<Reply> {
+    let mut response = coded(StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR, words);
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// The session is unknown, has ended, or is somebody else's: the client starts anew.

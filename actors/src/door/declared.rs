@@ -11,6 +11,7 @@ use mgp_protocol::mcp;
 use mgp_transports::http::body::collect;
 use serde_json::value::RawValue;
 
+use crate::bodies::Bodies;
 use crate::negotiation::with_client;
 use crate::stateless;
 
@@ -21,15 +22,20 @@ const LONGEST: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The id of the request and the words of its caller, where it is one that declares MGP; `None` for
-/// everybody else, who is refused in HTTP's own.
-pub(super) async fn declared(request: Request<Incoming>) -> Option<(RequestId, Dialect)> {
+/// everybody else, who is refused in HTTP's own, and where too many strangers are half-way through.
+pub(super) async fn declared(
+    request: Request<Incoming>,
+    bodies: &Bodies,
+) -> Option<(RequestId, Dialect)> {
     let said = request.headers().get(http::header::CONTENT_LENGTH)?;
     let len: u64 = said.to_str().ok()?.parse().ok()?;
     if request.method() != Method::POST || len > LONGEST {
         return None;
     }
     let longest = usize::try_from(LONGEST).ok()?;
-    let body = collect(request.into_body(), longest, PATIENCE).await.ok()?;
+    let room = || bodies.strangers();
+    let body = collect(request.into_body(), longest, PATIENCE, room);
+    let body = body.await.ok()?;
     let text = ByteString::try_from(body).ok()?;
     read(&text).filter(|(_, dialect)| dialect.mgp)
 }

@@ -8,24 +8,32 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::catalog::View;
+use mgp_protocol::framing::one_line;
 use mgp_protocol::ids::AgentId;
-use mgp_transports::http::body::{Reply, collect};
+use mgp_protocol::jsonrpc::torn::Glance;
+use mgp_protocol::jsonrpc::{self, Malformed};
+use mgp_transports::http::body::Reply;
 use mgp_transports::sse;
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, DuplexStream, duplex};
+use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::io::StreamReader;
 
-use super::answer::{refusal, unknown_session};
-use super::post::BODY_DEADLINE;
+use super::answer::{json, refusal, unknown_session};
+use super::post::taken;
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::connection;
 
 /// Where messages are POSTed; the query names the connection.
 pub(super) const ENDPOINT: &str = "/sse/messages";
-/// Bytes between a POST and the connection that reads it, and back.
+/// Messages between their POSTs and the connection that reads them. The next POST waits, so that a
+/// client holds no more bytes than its POSTs under way and one message.
+const WAITING: usize = 1;
+/// Bytes between the connection and the stream of its client.
 const PIPE: usize = 64 << 10;
 
 /// Open connections of old clients, by the id in their endpoint.
@@ -37,7 +45,7 @@ pub struct OldStyle {
 #[derive(Debug)]
 struct Visit {
     agent: AgentId,
-    way_in: tokio::sync::Mutex<DuplexStream>,
+    way_in: mpsc::Sender<Bytes>,
 }
 
 impl OldStyle {
@@ -49,11 +57,11 @@ impl OldStyle {
         agent: AgentId,
     ) -> Response<Reply> {
         let id = crate::session::new_id().to_string();
-        let (way_in, reader) = duplex(PIPE);
+        let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
         let visit = Arc::new(Visit {
             agent: agent.clone(),
-            way_in: tokio::sync::Mutex::new(way_in),
+            way_in,
         });
         {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +79,7 @@ impl OldStyle {
             false,
             Some(view),
             tokio_util::sync::CancellationToken::new(),
-            reader,
+            lines(messages),
             writer,
         ));
         let endpoint = format!("{ENDPOINT}?session={id}");
@@ -105,27 +113,43 @@ impl OldStyle {
         let Some(visit) = visit else {
             return unknown_session();
         };
-        let body = match collect(request.into_body(), door.manners.max_body, BODY_DEADLINE).await {
+        let body = match taken(door, request.into_body(), agent).await {
             Ok(body) => body,
-            Err(error) => return refusal(error.status(), &error.to_string()),
+            Err(response) => return *response,
         };
+        if let Err(broken @ Malformed::NotJson(_)) = jsonrpc::parse(&body)
+            && let Some(frame) = broken.to_frame()
+        {
+            if Glance::at(&body).answers() {
+                // The connection fails the question it was to answer, and says nothing.
+                let _ = visit.pass(body).await;
+            }
+            return json(StatusCode::BAD_REQUEST, Reply::full(frame));
+        }
         match visit.pass(body).await {
             Ok(()) => status(StatusCode::ACCEPTED),
-            Err(_) => unknown_session(),
+            Err(Left) => unknown_session(),
         }
     }
 }
 
 impl Visit {
-    /// A message on one line: between the tokens of JSON a line end means nothing.
-    async fn pass(&self, body: Bytes) -> std::io::Result<()> {
-        let mut line: Vec<u8> = body
-            .iter()
-            .map(|&b| if matches!(b, b'\n' | b'\r') { b' ' } else { b })
-            .collect();
-        line.push(b'\n');
-        self.way_in.lock().await.write_all(&line).await
+    /// A message on one line. It is handed over whole or, when its client is gone before, not at all.
+    async fn pass(&self, body: Bytes) -> Result<(), Left> {
+        self.way_in.send(one_line(body)).await.map_err(|_| Left)
     }
+}
+
+/// The connection has ended.
+struct Left;
+
+/// Messages as the lines that a connection reads.
+fn lines(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
+    let lines = stream::unfold(messages, |mut messages| async move {
+        let line = messages.recv().await?;
+        Some((stream::iter([line, Bytes::from_static(b"\n")]), messages))
+    });
+    StreamReader::new(Box::pin(lines.flatten().map(std::io::Result::Ok)))
 }
 
 /// Closes the connection when its stream is dropped.
@@ -156,5 +180,39 @@ fn events(
         // An error is the last thing a stream of lines says.
         std::future::ready(line.ok().map(|line| sse::event(None, line.as_bytes())))
     });
-    futures_util::stream::once(std::future::ready(first)).chain(lines)
+    stream::once(std::future::ready(first)).chain(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// A client that goes away with its POST tears no line: the next message is read as it was said.
+    #[tokio::test]
+    async fn a_post_given_up_leaves_no_half_line() {
+        let (way_in, messages) = mpsc::channel(WAITING);
+        let visit = Visit {
+            agent: AgentId::new(AgentId::LOCAL),
+            way_in,
+        };
+        let mut read = lines(messages);
+        let long = Bytes::from(vec![b'x'; 2 * PIPE]);
+        // Given up as soon as it has to wait.
+        for _ in 0..3 {
+            let _ = futures_util::FutureExt::now_or_never(visit.pass(long.clone()));
+        }
+        let mut got = vec![0; long.len() + 1];
+        read.read_exact(&mut got).await.unwrap();
+        let next = visit.pass(Bytes::from_static(b"{}"));
+        assert!(next.await.is_ok());
+        drop(visit);
+        let mut rest = Vec::new();
+        read.read_to_end(&mut rest).await.unwrap();
+        got.extend(rest);
+        let whole = |line: &[u8]| line == long || line == b"{}" || line.is_empty();
+        assert!(got.split(|byte| *byte == b'\n').all(whole), "torn");
+        assert!(got.ends_with(b"\n{}\n"), "the next message is there");
+    }
 }

@@ -13,13 +13,14 @@ use http::{Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::http::body::{Reply, collect};
+use mgp_transports::http::body::{BodyError, Reply, collect};
 use serde_json::value::RawValue;
 
-use super::answer::{json, refusal};
+use super::answer::{json, overloaded, refusal};
 use super::headers::{self, SESSION, VERSION};
 use super::{HttpDoor, events, modern, status, stream_response};
 use crate::exchange::Exchange;
@@ -30,7 +31,7 @@ use crate::streams::Lane;
 use crate::trace::Trace;
 
 /// How long a client may take to send a message.
-pub(super) const BODY_DEADLINE: Duration = Duration::from_secs(30);
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) async fn post(
     door: &Arc<HttpDoor>,
@@ -51,12 +52,16 @@ pub(super) async fn post(
         false => None,
     };
     let (head, body) = request.into_parts();
-    let body = match collect(body, door.manners.max_body, BODY_DEADLINE).await {
+    let body = match taken(door, body, &agent).await {
         Ok(body) => body,
-        Err(error) => return refusal(error.status(), &error.to_string()),
+        Err(response) => return *response,
     };
     let Ok(text) = ByteString::try_from(body) else {
-        return malformed(&Malformed::NotJson("the body is not UTF-8".into()));
+        return malformed(
+            "",
+            &Malformed::NotJson("the body is not UTF-8".into()),
+            false,
+        );
     };
     match (jsonrpc::parse_text(&text), session) {
         (Ok(message), _) if modern || stateless::is_modern(message.params()) => {
@@ -82,8 +87,32 @@ pub(super) async fn post(
             StatusCode::BAD_REQUEST,
             "`Mcp-Session-Id` is missing; `initialize` gives one",
         ),
-        (Err(error), _) => malformed(&error),
+        (Err(error), session) => {
+            if let Some(session) = &session {
+                session.agent.settle_malformed(text.as_bytes(), &error);
+            }
+            malformed(&text, &error, modern || session.is_some())
+        }
     }
+}
+
+/// The whole body of a message of an agent, or why it was not taken.
+pub(super) async fn taken(
+    door: &HttpDoor,
+    body: Incoming,
+    agent: &AgentId,
+) -> Result<Bytes, Box<Response<Reply>>> {
+    let bodies = &door.reception.bodies;
+    let room = || bodies.room(agent);
+    let body = collect(body, door.manners.max_body, BODY_DEADLINE, room).await;
+    body.map_err(|error| {
+        Box::new(match error {
+            BodyError::NoRoom => overloaded(&bodies.full()),
+            BodyError::TooLarge { .. } | BodyError::TooSlow { .. } | BodyError::Broken(_) => {
+                refusal(error.status(), &error.to_string())
+            }
+        })
+    })
 }
 
 /// MCP-076, MCP-077, A-16: judged before the body is read.
@@ -107,8 +136,21 @@ fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<Reply>> {
         .map(|words| refusal(StatusCode::BAD_REQUEST, &words))
 }
 
-fn malformed(error: &Malformed) -> Response<Reply> {
-    json(StatusCode::BAD_REQUEST, Reply::full(error.to_frame()))
+/// An answer has the id of a question of the kernel: nothing is said under it. `begun`: whoever sent it
+/// is past its handshake, or needs none.
+fn malformed(text: &str, error: &Malformed, begun: bool) -> Response<Reply> {
+    let frame = match Glance::at(text.as_bytes()).answers() {
+        true => Some(error.to_nobody()),
+        false => error.to_frame(),
+    };
+    let Some(frame) = frame else {
+        return status(StatusCode::ACCEPTED);
+    };
+    let code = match begun && matches!(error, Malformed::BadParams { .. }) {
+        true => StatusCode::OK,
+        false => StatusCode::BAD_REQUEST,
+    };
+    json(code, Reply::full(frame))
 }
 
 /// Opens a session; a malformed `initialize` never gets one (CMCP-020).
@@ -379,7 +421,12 @@ async fn batch(door: &Arc<HttpDoor>, session: &Arc<Session>, text: &ByteString) 
 
 async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> Option<Bytes> {
     match jsonrpc::parse_text(&text) {
-        Err(malformed) => Some(malformed.to_frame().into()),
+        Err(malformed) => {
+            let agent = &session.agent;
+            let was_answer = agent.settle_malformed(text.as_bytes(), &malformed);
+            let frame = (!was_answer).then(|| malformed.to_frame()).flatten();
+            frame.map(Bytes::from)
+        }
         Ok(Message::Notification { method, params }) => {
             note(door, session, &method, params.map(RawValue::get));
             None

@@ -1,7 +1,7 @@
 //! What waits to be embedded, and what is known already: between those who ask and the thread that
 //! embeds.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,13 +30,23 @@ pub(super) struct Desk {
     off: AtomicBool,
     /// Texts of tools that went through the model since the start.
     made: AtomicU64,
+    /// How often tools were called, as far as that is recorded.
+    uses: Uses,
 }
+
+/// How often the tools of servers were called.
+pub(super) type Uses = HashMap<ServerId, HashMap<Box<str>, u64>>;
+
+/// Texts that wait, each with how often the tool it is of was called: the most called first.
+pub(super) type Wanted = VecDeque<(u64, Text)>;
 
 /// What waits. The texts are bounded by what servers may offer, requests by those who may wait.
 #[derive(Debug, Default)]
 struct Work {
     requests: VecDeque<Asked>,
-    servers: VecDeque<(ServerId, VecDeque<Text>)>,
+    servers: VecDeque<(ServerId, Wanted)>,
+    /// The model answers, after it did not.
+    answers: bool,
     /// Whose texts are being embedded; none when what was taken up is stale by now.
     current: Option<ServerId>,
     closed: bool,
@@ -57,7 +67,7 @@ pub(super) enum Job {
     /// Nobody waits; `last` when there is no more of that server.
     Tools {
         server: ServerId,
-        texts: Vec<Text>,
+        texts: Vec<(u64, Text)>,
         last: bool,
     },
     /// Nothing came for a long time: what costs memory can go.
@@ -66,10 +76,25 @@ pub(super) enum Job {
     End,
 }
 
+impl Work {
+    /// The texts of the server whose next one is of the tool that is called most; of those that are
+    /// called alike, who came first.
+    fn most_used(&mut self) -> Option<(ServerId, Wanted)> {
+        let next = |(_, texts): &(ServerId, Wanted)| texts.front().map_or(0, |(uses, _)| *uses);
+        let uses = self.servers.iter().map(next).max()?;
+        let at = self
+            .servers
+            .iter()
+            .position(|waiting| next(waiting) == uses)?;
+        self.servers.remove(at)
+    }
+}
+
 impl Desk {
     /// For a model whose vectors have so many numbers, as far as that is known.
-    pub(super) fn new(dimension: Option<usize>) -> Self {
+    pub(super) fn new(dimension: Option<usize>, uses: Uses) -> Self {
         Self {
+            uses,
             work: Mutex::default(),
             more: Condvar::new(),
             tools: Mutex::new(Memo::new(REMEMBERED)),
@@ -144,13 +169,20 @@ impl Desk {
         let _ = asked.reply.send(vectors);
     }
 
-    /// The texts of a shelf whose vectors are not known, each once.
-    pub(super) fn missing(&self, shelf: &Shelf) -> VecDeque<Text> {
+    /// The texts of a shelf whose vectors are not known, each once, those of tools that are called most
+    /// first.
+    pub(super) fn missing(&self, shelf: &Shelf) -> Wanted {
         let mut seen = std::collections::HashSet::new();
         let mut tools = lock(&self.tools);
-        let unknown = shelf.texts().filter(|text| tools.get(text).is_none());
-        let once = unknown.filter(|text| seen.insert(text.hash));
-        once.cloned().collect()
+        let uses = self.uses.get(shelf.server());
+        let uses = |tool: &str| uses.and_then(|uses| uses.get(tool)).copied().unwrap_or(0);
+        let mut texts = shelf.texts_by(&uses);
+        texts.sort_by_key(|(uses, _)| std::cmp::Reverse(*uses));
+        let unknown = texts
+            .into_iter()
+            .filter(|(_, text)| tools.get(text).is_none());
+        let once = unknown.filter(|(_, text)| seen.insert(text.hash));
+        once.map(|(uses, text)| (uses, text.clone())).collect()
     }
 
     /// The shelf with all that is known.
@@ -160,7 +192,7 @@ impl Desk {
     }
 
     /// What a server's shelf wants; what it wanted before is stale.
-    pub(super) fn want(&self, server: &ServerId, texts: VecDeque<Text>) {
+    pub(super) fn want(&self, server: &ServerId, texts: Wanted) {
         let mut work = self.work();
         work.servers.retain(|(other, _)| other != server);
         work.current = work.current.take().filter(|current| current != server);
@@ -210,11 +242,9 @@ impl Desk {
         all.map(|(hash, vector)| (*hash, vector.clone())).collect()
     }
 
-    /// The next thing to do: requests first, for somebody waits. Texts of tools come so many at once,
-    /// and not before `pause` is over. After `idle` without anything it is to rest.
-    pub(super) fn next(&self, batch: usize, pause: Duration, idle: Option<Duration>) -> Job {
+    /// The next request. After `idle` without one its thread is to rest.
+    pub(super) fn next_request(&self, idle: Option<Duration>) -> Job {
         let mut work = self.work();
-        let mut rested = pause.is_zero();
         loop {
             if work.closed {
                 return Job::End;
@@ -225,7 +255,25 @@ impl Desk {
                     return Job::Request(asked);
                 }
             }
-            if rested && let Some((server, mut texts)) = work.servers.pop_front() {
+            let (woken, waited) = self.wait(work, idle);
+            if waited {
+                return Job::Rest;
+            }
+            work = woken;
+        }
+    }
+
+    /// The next texts of tools, so many at once, and not before `pause` is over or the model is known to
+    /// answer again. After `idle` without any its thread is to rest.
+    pub(super) fn next_tools(&self, batch: usize, pause: Duration, idle: Option<Duration>) -> Job {
+        let mut work = self.work();
+        let mut rested = pause.is_zero();
+        loop {
+            if work.closed {
+                return Job::End;
+            }
+            rested |= std::mem::take(&mut work.answers);
+            if rested && let Some((server, mut texts)) = work.most_used() {
                 let rest = texts.split_off(batch.min(texts.len()));
                 let last = rest.is_empty();
                 if !last {
@@ -238,24 +286,42 @@ impl Desk {
                     last,
                 };
             }
-            let patience = if rested { idle } else { Some(pause) };
-            let Some(patience) = patience else {
-                let waited = self.more.wait(work);
-                work = waited.unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let waited = self.more.wait_timeout(work, patience);
-            let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-            if rested && waited.timed_out() {
+            let (woken, waited) = self.wait(work, if rested { idle } else { Some(pause) });
+            if rested && waited {
                 return Job::Rest;
             }
-            rested |= waited.timed_out();
+            rested |= waited;
             work = woken;
         }
     }
 
+    /// Waits for more; true when that took all of this time.
+    fn wait<'w>(
+        &self,
+        work: MutexGuard<'w, Work>,
+        most: Option<Duration>,
+    ) -> (MutexGuard<'w, Work>, bool) {
+        match most {
+            None => {
+                let woken = self.more.wait(work);
+                (woken.unwrap_or_else(PoisonError::into_inner), false)
+            }
+            Some(most) => {
+                let waited = self.more.wait_timeout(work, most);
+                let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                (woken, waited.timed_out())
+            }
+        }
+    }
+
+    /// The model has answered somebody: what waits after a failure need not.
+    pub(super) fn answered(&self) {
+        self.work().answers = true;
+        self.more.notify_all();
+    }
+
     /// Lays texts back that could not be embedded now, unless they are stale.
-    pub(super) fn put_back(&self, server: &ServerId, texts: Vec<Text>) {
+    pub(super) fn put_back(&self, server: &ServerId, texts: Vec<(u64, Text)>) {
         let mut work = self.work();
         if work.current.as_ref() != Some(server) {
             return;
@@ -288,8 +354,8 @@ mod tests {
 
     const NO: Duration = Duration::ZERO;
 
-    fn texts(all: &[&str]) -> VecDeque<Text> {
-        all.iter().map(|text| named(text)).collect()
+    fn texts(all: &[&str]) -> Wanted {
+        all.iter().map(|text| (0, named(text))).collect()
     }
 
     fn vector() -> Vector {
@@ -298,13 +364,13 @@ mod tests {
 
     /// What is to be embedded next of tools.
     fn taken(desk: &Desk) -> (String, Vec<String>, bool) {
-        match desk.next(2, NO, Some(NO)) {
+        match desk.next_tools(2, NO, Some(NO)) {
             Job::Tools {
                 server,
                 texts,
                 last,
             } => {
-                let texts = texts.iter().map(|text| text.text.to_string());
+                let texts = texts.iter().map(|(_, text)| text.text.to_string());
                 (server.to_string(), texts.collect(), last)
             }
             other @ (Job::Request(_) | Job::Rest | Job::End) => panic!("{other:?}"),
@@ -313,12 +379,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_goes_first_and_is_remembered() {
-        let desk = Desk::new(Some(2));
+        let desk = Desk::new(Some(2), Uses::new());
         desk.want(&ServerId::new("a"), texts(&["one", "two", "three"]));
         let query = ["query".to_owned()];
         let asking = desk.meanings(&query, Duration::from_secs(1));
         let answering = async {
-            let Job::Request(asked) = desk.next(2, NO, None) else {
+            let Job::Request(asked) = desk.next_request(None) else {
                 panic!("somebody waits");
             };
             desk.answer(asked, vec![vector()]);
@@ -330,16 +396,14 @@ mod tests {
         let other = ["other".to_owned()];
         let late = desk.meanings(&other, Duration::from_secs(1)).await;
         assert_eq!(late, None);
-        assert_eq!(
-            taken(&desk).1,
-            ["one", "two"],
-            "who went away does not wait"
-        );
+        let next = desk.next_request(Some(NO));
+        assert!(matches!(next, Job::Rest), "who went away does not wait");
+        assert_eq!(taken(&desk).1, ["one", "two"]);
     }
 
     #[test]
     fn what_is_stale_is_not_done() {
-        let desk = Desk::new(None);
+        let desk = Desk::new(None, Uses::new());
         let (a, b) = (ServerId::new("a"), ServerId::new("b"));
         desk.want(&a, texts(&["old one", "old two", "old three"]));
         desk.want(&b, texts(&["other"]));
@@ -352,18 +416,19 @@ mod tests {
         assert_eq!(taken(&desk), ("b".into(), vec!["other".into()], true));
         desk.forget(&a);
         assert_eq!(desk.waiting(), 0);
-        assert!(matches!(desk.next(2, NO, Some(NO)), Job::Rest));
+        assert!(matches!(desk.next_tools(2, NO, Some(NO)), Job::Rest));
         desk.want(&a, texts(&["x"]));
         desk.switch_off();
         desk.want(&a, texts(&["x"]));
         assert_eq!(desk.waiting(), 0);
         desk.close();
-        assert!(matches!(desk.next(2, NO, None), Job::End));
+        assert!(matches!(desk.next_tools(2, NO, None), Job::End));
+        assert!(matches!(desk.next_request(None), Job::End));
     }
 
     #[test]
     fn after_a_failure_texts_wait_and_requests_do_not() {
-        let desk = Desk::new(None);
+        let desk = Desk::new(None, Uses::new());
         desk.want(&ServerId::new("a"), texts(&["one"]));
         let (reply, _answer) = oneshot::channel();
         let asked = Asked {
@@ -372,9 +437,38 @@ mod tests {
         };
         desk.work().requests.push_back(asked);
         let pause = Duration::from_millis(20);
-        assert!(matches!(desk.next(1, pause, None), Job::Request(_)));
+        assert!(matches!(desk.next_request(None), Job::Request(_)));
         let began = crate::time::moment();
-        assert!(matches!(desk.next(1, pause, None), Job::Tools { .. }));
+        assert!(matches!(desk.next_tools(1, pause, None), Job::Tools { .. }));
         assert!(crate::time::moment().since(began) >= pause);
+        desk.want(&ServerId::new("a"), texts(&["one"]));
+        desk.answered();
+        let long = Duration::from_secs(3_600);
+        assert!(matches!(desk.next_tools(1, long, None), Job::Tools { .. }));
+    }
+
+    /// At the first start with many tools, those that are called are found by meaning first.
+    #[test]
+    fn what_is_called_most_goes_first() {
+        let desk = Desk::new(None, Uses::new());
+        let ranked = |all: &[(u64, &str)]| -> Wanted {
+            all.iter()
+                .map(|(uses, text)| (*uses, named(text)))
+                .collect()
+        };
+        desk.want(
+            &ServerId::new("a"),
+            ranked(&[(3, "a3"), (1, "a1"), (0, "a0")]),
+        );
+        desk.want(
+            &ServerId::new("b"),
+            ranked(&[(9, "b9"), (2, "b2"), (0, "b0")]),
+        );
+        let order: Vec<String> = std::iter::from_fn(|| match desk.next_tools(1, NO, Some(NO)) {
+            Job::Tools { texts, .. } => Some(texts[0].1.text.to_string()),
+            Job::Request(_) | Job::Rest | Job::End => None,
+        })
+        .collect();
+        assert_eq!(order, ["b9", "a3", "b2", "a1", "a0", "b0"]);
     }
 }

@@ -1,6 +1,6 @@
 //! What makes meanings: the model in the program, an endpoint, or nothing.
 
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
 use mgp_embedding::{DIMENSION, Embedder, NAME};
@@ -49,9 +49,27 @@ impl Embedding {
 pub(super) enum Model {
     /// In the program, loaded when the first text comes: it takes 130 MiB, and not everybody looks
     /// for tools.
-    Builtin(Option<Box<Embedder>>),
+    Builtin(Option<Arc<Embedder>>, Shared),
     /// Elsewhere.
     Provider(Box<Endpoint>),
+}
+
+/// The model in the program, when somebody has it loaded: it is in memory once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared(Arc<Mutex<Weak<Embedder>>>);
+
+impl Shared {
+    /// An embedder whose threads have the priority of this one.
+    fn load(&self) -> Result<Arc<Embedder>, Failed> {
+        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = match loaded.upgrade() {
+            Some(other) => other.beside(threads()),
+            None => Embedder::load(threads())?,
+        };
+        let mine = Arc::new(mine);
+        *loaded = Arc::downgrade(&mine);
+        Ok(mine)
+    }
 }
 
 /// An endpoint, and what it takes to ask it from a thread of our own.
@@ -63,10 +81,10 @@ pub(super) struct Endpoint {
 
 impl Model {
     /// `None` when there is none. Called on a thread of the runtime.
-    pub(super) fn of(embedding: &Embedding) -> Option<Self> {
+    pub(super) fn of(embedding: &Embedding, shared: &Shared) -> Option<Self> {
         match embedding {
             Embedding::Off => None,
-            Embedding::Builtin => Some(Self::Builtin(None)),
+            Embedding::Builtin => Some(Self::Builtin(None, shared.clone())),
             Embedding::Provider(provider) => {
                 let endpoint = Endpoint {
                     provider: provider.clone(),
@@ -81,21 +99,21 @@ impl Model {
     /// How long it may have nothing to do before it is let go, to be loaded again when the next text
     /// comes; `None` when there is nothing to let go.
     pub(super) fn idle(&self) -> Option<Duration> {
-        matches!(self, Self::Builtin(Some(_))).then_some(IDLE)
+        matches!(self, Self::Builtin(Some(_), _)).then_some(IDLE)
     }
 
     /// Lets go of what costs memory.
     pub(super) fn rest(&mut self) {
-        if let Self::Builtin(loaded) = self {
+        if let Self::Builtin(loaded, _) = self {
             *loaded = None;
         }
     }
 
     /// Texts that go through it together when nobody waits for them. The one in the program takes one
-    /// at a time, so that somebody who waits does not wait long.
+    /// at a time, so that what is more urgent does not wait long.
     pub(super) fn batch(&self) -> usize {
         match self {
-            Self::Builtin(_) => 1,
+            Self::Builtin(..) => 1,
             Self::Provider(endpoint) => endpoint.provider.batch,
         }
     }
@@ -103,10 +121,10 @@ impl Model {
     /// The vectors of texts, in their order; none for a text that has no direction. Blocks.
     pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Option<Vector>>, Failed> {
         match self {
-            Self::Builtin(loaded) => {
+            Self::Builtin(loaded, shared) => {
                 let model = match loaded {
                     Some(model) => model,
-                    None => loaded.insert(Box::new(Embedder::load(threads())?)),
+                    None => loaded.insert(shared.load()?),
                 };
                 let vectors = model.embed_all(texts)?;
                 Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())

@@ -1,4 +1,5 @@
-//! The thread that embeds. Who waits for the meaning of a request goes first.
+//! The threads that make meanings: one of requests, for which somebody waits, and one of tools, which
+//! takes what nobody else wants of the machine.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use mgp_protocol::ids::ServerId;
 use super::FinderMsg;
 use super::desk::{Asked, Desk, Job};
 use super::kept::Kept;
-use super::model::{Embedding, Failed, Model};
+use super::model::{Embedding, Failed, Model, Shared};
 use super::provider::Unanswered;
 use crate::mailbox::Mailbox;
 use crate::time::moment;
@@ -23,7 +24,16 @@ const PUBLISH: Duration = Duration::from_millis(500);
 /// How long texts of tools wait after an endpoint failed: at first, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The least that a thread can be given. 10,000 tools take five minutes of a core.
+const NICE: i32 = 19;
 
+/// Makes the meanings of requests.
+struct Answerer {
+    desk: Arc<Desk>,
+    model: Model,
+}
+
+/// Makes the meanings of tools.
 struct Worker {
     desk: Arc<Desk>,
     model: Model,
@@ -35,7 +45,7 @@ struct Worker {
     pause: Duration,
 }
 
-/// Starts it, unless there is nothing to embed with.
+/// Starts both, unless there is nothing to embed with.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -45,12 +55,27 @@ pub(super) fn start(
     file: PathBuf,
     finder: Mailbox<FinderMsg>,
 ) -> io::Result<()> {
-    let Some(model) = Model::of(&embedding) else {
+    let shared = Shared::default();
+    let models = (
+        Model::of(&embedding, &shared),
+        Model::of(&embedding, &shared),
+    );
+    let (Some(model), Some(answering)) = models else {
         desk.switch_off();
         return Ok(());
     };
+    let thread = |name: &str| std::thread::Builder::new().name(name.into());
+    let answerer = Answerer {
+        desk: desk.clone(),
+        model: answering,
+    };
+    thread("requests").spawn(|| answerer.work()).map(drop)?;
     let desk = desk.clone();
     let run = move || {
+        // For this thread alone, and those that it starts. Without it, it works as others do.
+        if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+            tracing::warn!(%error, "meanings of tools are made at the priority of calls");
+        }
         let learning = desk.clone();
         let mut dimension = None;
         let kept = Kept::open(file, &embedding.name(), |hash, vector| {
@@ -71,22 +96,16 @@ pub(super) fn start(
         }
         worker.work();
     };
-    let thread = std::thread::Builder::new().name("meanings".into());
-    thread.spawn(run).map(drop)
+    thread("meanings").spawn(run).map(drop)
 }
 
-impl Worker {
-    fn work(&mut self) {
+impl Answerer {
+    fn work(mut self) {
         loop {
-            let (batch, idle) = (self.model.batch(), self.model.idle());
-            match self.desk.next(batch, self.pause, idle) {
+            match self.desk.next_request(self.model.idle()) {
                 Job::Request(asked) => self.answer(asked),
-                Job::Tools {
-                    server,
-                    texts,
-                    last,
-                } => self.embed(server, texts, last),
                 Job::Rest => self.model.rest(),
+                Job::Tools { .. } => {}
                 Job::End => return,
             }
         }
@@ -96,22 +115,39 @@ impl Worker {
         let texts: Vec<&str> = asked.texts.iter().map(|text| &*text.text).collect();
         match self.model.embed(&texts) {
             Ok(vectors) => {
-                // It answers again, so what waits need not.
-                self.pause = Duration::ZERO;
+                self.desk.answered();
                 let vectors: Option<Vec<Vector>> = vectors.into_iter().collect();
                 // A request without direction is searched by its words.
                 if let Some(vectors) = vectors {
                     self.desk.answer(asked, vectors);
                 }
             }
-            Err(why) => self.failed(&why),
+            Err(why) => failed(&self.desk, &why),
+        }
+    }
+}
+
+impl Worker {
+    fn work(&mut self) {
+        loop {
+            let (batch, idle) = (self.model.batch(), self.model.idle());
+            match self.desk.next_tools(batch, self.pause, idle) {
+                Job::Tools {
+                    server,
+                    texts,
+                    last,
+                } => self.embed(server, texts, last),
+                Job::Rest => self.model.rest(),
+                Job::Request(_) => {}
+                Job::End => return,
+            }
         }
     }
 
-    fn embed(&mut self, server: ServerId, texts: Vec<Text>, last: bool) {
-        let unknown = texts.into_iter().filter(|text| !self.desk.knows(text));
-        let texts: Vec<Text> = unknown.collect();
-        let batch: Vec<&str> = texts.iter().map(|text| &*text.text).collect();
+    fn embed(&mut self, server: ServerId, texts: Vec<(u64, Text)>, last: bool) {
+        let unknown = texts.into_iter().filter(|(_, text)| !self.desk.knows(text));
+        let texts: Vec<(u64, Text)> = unknown.collect();
+        let batch: Vec<&str> = texts.iter().map(|(_, text)| &*text.text).collect();
         let vectors = match batch.is_empty() {
             true => Ok(Vec::new()),
             false => self.model.embed(&batch),
@@ -128,15 +164,15 @@ impl Worker {
             Err(why) => {
                 self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MAX);
                 self.desk.put_back(&server, texts);
-                self.failed(&why);
+                failed(&self.desk, &why);
                 return;
             }
         }
         self.publish(server, last);
     }
 
-    fn learn(&mut self, texts: &[Text], vectors: Vec<Option<Vector>>) {
-        for (text, vector) in texts.iter().zip(vectors) {
+    fn learn(&mut self, texts: &[(u64, Text)], vectors: Vec<Option<Vector>>) {
+        for ((_, text), vector) in texts.iter().zip(vectors) {
             let Some(vector) = vector else { continue };
             self.measure(vector.dimension());
             let desk = &self.desk;
@@ -165,16 +201,16 @@ impl Worker {
             self.unpublished = Some(server);
         }
     }
+}
 
-    fn failed(&mut self, why: &Failed) {
-        match why {
-            Failed::Builtin(why) => {
-                tracing::error!(%why, "tools are found by words alone");
-                self.desk.switch_off();
-            }
-            Failed::Provider(why) => {
-                tracing::warn!(%why, "the embedding provider gives no meanings; tools are found by words");
-            }
+fn failed(desk: &Desk, why: &Failed) {
+    match why {
+        Failed::Builtin(why) => {
+            tracing::error!(%why, "tools are found by words alone");
+            desk.switch_off();
+        }
+        Failed::Provider(why) => {
+            tracing::warn!(%why, "the embedding provider gives no meanings; tools are found by words");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::request_ids::WireId;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc;
@@ -63,7 +64,7 @@ impl Link {
     pub async fn call(
         self: &Arc<Self>,
         call: Call<'_>,
-        frame: impl FnOnce(u64) -> Vec<u8>,
+        frame: impl FnOnce(WireId) -> Vec<u8>,
     ) -> Outcome {
         let _pass = self.enter()?;
         // Dropped last: what is left of this client may all be waiting for it.
@@ -83,7 +84,7 @@ impl Link {
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer)?;
         let _forget = Forget { link: self, id };
-        let frame = Bytes::from(frame(id));
+        let frame = Bytes::from(frame(self.ids.shown(id)));
         tokio::select! {
             biased;
             outcome = settled => {
@@ -168,7 +169,7 @@ impl Link {
     /// What an error of the server means beyond the call it answers.
     fn refused(&self, call: &Call<'_>, error: &str) {
         if let Some(agent) = call.caller.and_then(|caller| caller.standing()) {
-            self.elicited.refused(error, agent);
+            self.elicited.refused(error, &agent);
         }
         // The schema that says which headers it wants is another one by now.
         if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
@@ -259,7 +260,8 @@ impl Link {
         };
         if self.peer_in(call.era).is_some() && self.wire.tells_cancels(call.era) {
             let params = format!(
-                r#"{{"requestId":{id},"reason":{}}}"#,
+                r#"{{"requestId":{},"reason":{}}}"#,
+                self.ids.shown(id),
                 mgp_protocol::splice::quoted(reason)
             );
             self.notify("notifications/cancelled", Some(&params));
@@ -340,9 +342,28 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use serde_json::json;
 
     use crate::link::scripted::Scripted;
+
+    /// Who comes while the server finishes its last calls is sent on to its next connection.
+    #[tokio::test]
+    async fn a_call_that_comes_too_late_may_be_made_again_at_once() {
+        let it = Scripted::modern("{}");
+        assert!(it.link.drain(Duration::from_secs(1)).await);
+        let late = it.link.ask("tools/call", Some("{}")).await.unwrap_err();
+        assert!(
+            matches!(
+                late,
+                Refusal::NotReady {
+                    retry_after_ms: Some(0),
+                    ..
+                }
+            ),
+            "{late}"
+        );
+    }
 
     /// SEP-2243: a server that misses headers has another schema than the one that is known.
     #[tokio::test]

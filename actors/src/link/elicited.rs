@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use mgp_protocol::lookalike;
 use serde::Deserialize;
 
 use crate::agent::Agent;
@@ -38,14 +39,14 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 impl Elicited {
     /// The client is asked this; remembered when it is a URL elicitation.
     pub(super) fn asked(&self, params: Option<&str>, agent: &Arc<Agent>) {
-        if let Some(Ok(one)) = params.map(serde_json::from_str::<Elicitation>) {
+        if let Some(Ok(one)) = params.map(lookalike::from_object::<Elicitation>) {
             self.remember(one, agent);
         }
     }
 
     /// The client's call was refused with this.
     pub(super) fn refused(&self, error: &str, agent: &Arc<Agent>) {
-        let Ok(required) = serde_json::from_str::<Required>(error) else {
+        let Ok(required) = lookalike::from_object::<Required>(error) else {
             return;
         };
         if required.code == URL_ELICITATION_REQUIRED {

@@ -66,7 +66,7 @@ pub(crate) fn code(error: &str) -> Option<i64> {
     struct Coded {
         code: i64,
     }
-    let coded: Coded = serde_json::from_str(error).ok()?;
+    let coded: Coded = mgp_protocol::lookalike::from_object(error).ok()?;
     Some(coded.code)
 }
 

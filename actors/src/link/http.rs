@@ -7,6 +7,7 @@ mod stream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -34,6 +35,9 @@ pub const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Notifications and answers under way to one server; more are dropped, as on a broken wire.
 const MAX_TELLS: u64 = 256;
+
+/// How long what was said last may take to leave when the connection is over.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// A Streamable HTTP server: each message of ours is a POST.
 #[derive(Debug)]
@@ -181,7 +185,11 @@ impl HttpWire {
         let (wire, link) = (self.clone(), link.clone());
         tokio::spawn(async move {
             let _charge = charge;
-            match wire.post(frame).await {
+            let told = tokio::select! {
+                told = wire.post(frame) => told,
+                () = parted(&wire.closed) => return,
+            };
+            match told {
                 Ok(response) if response.status.is_success() => {}
                 Ok(response) => link.log.note(&format!(
                     "a notification was answered HTTP {}",
@@ -218,6 +226,13 @@ impl HttpWire {
                 .await;
         }
     }
+}
+
+/// Resolves when a connection has been over for a while: a server that never answers holds nothing of
+/// ours for longer.
+async fn parted(closed: &Flag) {
+    closed.raised().await;
+    tokio::time::sleep(PARTING).await;
 }
 
 /// Takes an answer that is one message.

@@ -9,9 +9,12 @@ use mgp_engine::attribution::{Whom, whom};
 use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::framing::Frame;
+use mgp_protocol::framing::KEPT;
 use mgp_protocol::ids::ConnectionId;
-use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::mcp;
+use mgp_protocol::mgp::is_of_extension;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
@@ -113,13 +116,19 @@ impl Link {
             }) => {
                 self.questioned(id, &method, params.map(RawValue::get), via);
             }
-            Err(jsonrpc::Malformed::Batch) if self.may_batch() => {
+            Err(Malformed::Batch) if self.may_batch() => {
                 for message in jsonrpc::batch(frame).unwrap_or_default() {
                     self.receive(&frame.slice_ref(message.get().as_bytes()), via);
                 }
             }
+            Err(Malformed::BadParams { id }) => self.misasked(&id, via),
             Err(malformed) => self.noise(frame, &malformed),
         }
+    }
+
+    /// The number of the call that the server means.
+    fn meant(&self, id: &RequestId) -> Option<u64> {
+        self.ids.number(id.as_u64()?)
     }
 
     /// 2025-03-26 obliges clients to take batches.
@@ -134,7 +143,7 @@ impl Link {
         id: Option<RequestId>,
         outcome: Result<&RawValue, &RawValue>,
     ) {
-        let Some(id) = id.and_then(|id| id.as_u64()) else {
+        let Some(id) = id.and_then(|id| self.meant(&id)) else {
             return;
         };
         match outcome {
@@ -143,8 +152,15 @@ impl Link {
         }
     }
 
-    /// A line that is no message: counted, shown a few times, survived (MCP-072).
-    fn noise(&self, frame: &Bytes, malformed: &jsonrpc::Malformed) {
+    /// A line that is no message: counted, shown a few times, survived (MCP-072). The call that it was
+    /// to answer, where that can be read, is not left waiting.
+    fn noise(&self, frame: &Bytes, malformed: &Malformed) {
+        if let Some(id) = answered_by(frame, malformed).and_then(|id| self.meant(&id)) {
+            self.settle(
+                id,
+                Err(self.lost(&format!("its answer cannot be read: {malformed}"))),
+            );
+        }
         let seen = self.counts.noise.fetch_add(1, Ordering::Relaxed);
         if seen < NOISE_SHOWN {
             let text = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
@@ -161,9 +177,10 @@ impl Link {
             "a message of more than {} bytes is dropped (max_frame_bytes)",
             self.limits.max_frame
         ));
-        let asks = memchr::memmem::find(head, b"\"method\"").is_some();
-        let whose = via.or_else(|| id_in(head)).or_else(|| self.only_call());
-        if let Some(id) = whose.filter(|_| !asks) {
+        let seen = Glance::at(head);
+        let named = || seen.id().and_then(|id| self.meant(&id));
+        let whose = via.or_else(named).or_else(|| self.only_call());
+        if let Some(id) = whose.filter(|_| !seen.asks()) {
             self.settle(id, Err(self.too_large()));
         }
     }
@@ -171,7 +188,7 @@ impl Link {
     /// It has ended; some servers put the id last.
     fn oversized(&self, tail: &[u8], len: u64) {
         self.log.note(&format!("it was {len} bytes long"));
-        if let Some(id) = id_at_end(tail) {
+        if let Some(id) = torn::id_at_end(tail).and_then(|id| self.meant(&id)) {
             self.settle(id, Err(self.too_large()));
         }
     }
@@ -203,7 +220,9 @@ impl Link {
                 self.upward.list_changed(&self.server, List::Resources);
             }
             "notifications/resources/updated" => self.updated(params),
-            "notifications/subscriptions/acknowledged" => self.listening.acknowledged(params),
+            "notifications/subscriptions/acknowledged" => {
+                self.listening.acknowledged(&self.ids, params)
+            }
             "notifications/tasks/status" => {
                 let params = params.unwrap_or("{}");
                 self.upward.task_changed(&self.server, Era::Legacy, params);
@@ -219,11 +238,13 @@ impl Link {
                 }
             }
             // From a server that did not agree to it, it means nothing.
-            "notifications/mgp.audit" => {
-                if self.mgp().features().contains(Features::AUDIT) {
-                    self.upward.reported(&self.server, params);
-                }
-            }
+            "notifications/mgp.audit" => match self.mgp().features().contains(Features::AUDIT) {
+                true => self.upward.reported(&self.server, params),
+                false => self.dropped(),
+            },
+            // Streams, callbacks and events are agreed on with nobody, and what names a call that is over
+            // would reach whoever calls now.
+            _ if is_of_extension(method) => self.dropped(),
             _ => self.pass_on(method, params, via),
         }
     }
@@ -231,7 +252,7 @@ impl Link {
     /// The server takes back a question, or ends a listen.
     fn withdrawn(&self, id: &RequestId) {
         self.questions.withdraw(id);
-        if let Some(id) = id.as_u64()
+        if let Some(id) = self.meant(id)
             && self.pending.with(id, |call| call.listens) == Some(true)
         {
             self.settle(id, Err(self.lost("it ended a listen")));
@@ -245,7 +266,8 @@ impl Link {
         let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
             return;
         };
-        let Ok(id) = progress.progress_token.get().parse::<u64>() else {
+        let token = RequestId::from_json(progress.progress_token.get());
+        let Some(id) = token.and_then(|token| self.meant(&token)) else {
             return;
         };
         self.touch(id);
@@ -291,7 +313,9 @@ impl Link {
             && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
         {
             // What comes over one channel comes in order: the listen in force says it too.
-            if matches!(self.wire, Wire::Child(_)) && self.listening.is_superseded(params) {
+            if matches!(self.wire, Wire::Child(_))
+                && self.listening.is_superseded(&self.ids, params)
+            {
                 return;
             }
             // Under which listen of ours it came is nobody's business.
@@ -302,16 +326,18 @@ impl Link {
 
     /// Its own word on its state counts from a server that negotiated it.
     fn stepped(&self, params: Option<&str>) {
-        if let Some(params) = params
-            && self.mgp().features().contains(Features::LIFECYCLE)
-        {
-            self.upward.stepped(self.number, params);
+        match params {
+            Some(params) if self.mgp().features().contains(Features::LIFECYCLE) => {
+                self.upward.stepped(self.number, params);
+            }
+            Some(_) | None => self.dropped(),
         }
     }
 
     fn task_changed(&self, params: Option<&str>) {
         if let Some(params) = params
-            && !(matches!(self.wire, Wire::Child(_)) && self.listening.is_superseded(params))
+            && !(matches!(self.wire, Wire::Child(_))
+                && self.listening.is_superseded(&self.ids, params))
         {
             let bare = envelope::without_meta(params);
             self.upward.task_changed(&self.server, Era::Modern, &bare);
@@ -330,9 +356,17 @@ impl Link {
     /// A notification the kernel does not know goes to the call that caused it, or nowhere: it could
     /// hold what other clients must not see.
     fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
-        if let Origin::Call(_, exchange) = self.origin(via) {
-            exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
+        match self.origin(via) {
+            Origin::Call(_, exchange) => {
+                exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
+            }
+            Origin::Likely(..) | Origin::Nobody | Origin::Several => self.dropped(),
         }
+    }
+
+    /// A notification goes to nobody.
+    fn dropped(&self) {
+        self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whose call a message of the server belongs to.
@@ -374,6 +408,21 @@ impl Link {
             }
         });
         rests
+    }
+}
+
+/// The id of the request that a line was to answer which cannot be read as a message.
+fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
+    let seen = Glance::at(frame);
+    match malformed {
+        _ if seen.asks() => None,
+        Malformed::Batch | Malformed::BadParams { .. } | Malformed::BadNotice => None,
+        Malformed::NotAMessage { id, .. } => id.clone(),
+        Malformed::NotJson(_) => {
+            let tail = &frame[frame.len().saturating_sub(KEPT)..];
+            let ends = || torn::id_at_end(tail).filter(|_| frame.starts_with(b"{"));
+            seen.id().or_else(ends)
+        }
     }
 }
 
@@ -424,41 +473,27 @@ pub(super) enum Origin {
     Several,
 }
 
-/// The id of an answer of which only the start is there, when it stands before the result.
-fn id_in(head: &[u8]) -> Option<u64> {
-    let head = String::from_utf8_lossy(head);
-    let (before, id) = head.split_once("\"id\":")?;
-    if before.contains("\"result\"") || before.contains("\"error\"") {
-        return None;
-    }
-    let digits = id
-        .trim_start()
-        .split(|c: char| !c.is_ascii_digit())
-        .next()?;
-    digits.parse().ok()
-}
-
-/// The id of an answer of which only the end is there, when it stands last.
-fn id_at_end(tail: &[u8]) -> Option<u64> {
-    let tail = String::from_utf8_lossy(tail);
-    let (_, id) = tail.trim_end().strip_suffix('}')?.rsplit_once("\"id\":")?;
-    id.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{id_at_end, id_in};
+    use super::*;
 
     #[test]
-    fn the_id_of_a_dropped_answer_is_found_at_either_end() {
-        assert_eq!(
-            id_in(br#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#),
-            Some(7)
-        );
-        assert_eq!(id_in(br#"{"result":{"id":3,"x":"#), None);
-        assert_eq!(id_in(b"xxxxxxxx"), None);
-        assert_eq!(id_at_end(br#"x"},"jsonrpc":"2.0","id":12}"#), Some(12));
-        assert_eq!(id_at_end(br#"x","id":3}}"#), None);
-        assert_eq!(id_at_end(b"xxxx"), None);
+    fn the_call_an_unreadable_answer_was_for_is_found() {
+        for answer in [
+            &b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}"[..],
+            b" {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"\xff\x01\"}}",
+            br#"{"jsonrpc":"2.0","id":7,"id":7,"result":{}}"#,
+            b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"\x01\",\"method\":1}}",
+            br#"{"id":7,"result":{"method":"x"}}"#,
+            br#"{"result":{"text":"\"}]},"id":7}"#,
+        ] {
+            let words = String::from_utf8_lossy(answer);
+            let malformed = jsonrpc::parse(answer).expect_err(&words);
+            let id = answered_by(answer, &malformed);
+            assert_eq!(id, Some(RequestId::from(7)), "{words}: {malformed}");
+        }
+        let question = br#"{"id":7,"method":"x","params":{},}"#;
+        let malformed = jsonrpc::parse(question).unwrap_err();
+        assert_eq!(answered_by(question, &malformed), None);
     }
 }

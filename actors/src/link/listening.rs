@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use mgp_engine::request_ids::RequestIds;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
@@ -92,18 +93,18 @@ impl Listening {
     }
 
     /// The server says what it will tell; `params` as sent.
-    pub(super) fn acknowledged(&self, params: Option<&str>) {
+    pub(super) fn acknowledged(&self, ids: &RequestIds, params: Option<&str>) {
         let Ok(said) = mcp::read::<Acknowledged<'_>>(params) else {
             return;
         };
-        if let Some(id) = said.meta.and_then(|meta| listen_of(meta.get())) {
+        if let Some(id) = said.meta.and_then(|meta| listen_of(ids, meta.get())) {
             self.acknowledged.send_replace((id, said.notifications));
         }
     }
 
     /// True for a message of a listen that another one has taken the place of.
-    pub(super) fn is_superseded(&self, params: &str) -> bool {
-        let of = member(params, "_meta").and_then(listen_of);
+    pub(super) fn is_superseded(&self, ids: &RequestIds, params: &str) -> bool {
+        let of = member(params, "_meta").and_then(|meta| listen_of(ids, meta));
         of.is_some_and(|of| of < self.acknowledged.borrow().0)
     }
 
@@ -131,6 +132,12 @@ impl Link {
         if self.peer_in(Era::Modern).is_some() {
             tokio::spawn(keep(self.clone()));
         }
+    }
+
+    /// Resolves when the connection is over.
+    pub(crate) async fn over(&self) {
+        let mut over = self.listening.over.subscribe();
+        let _ = over.wait_for(|over| *over).await;
     }
 
     /// Resolves when the server has said what it will tell, or would not.
@@ -236,9 +243,9 @@ impl Link {
     }
 }
 
-/// The listen that a message belongs to; later ones have higher ids.
-fn listen_of(meta: &str) -> Option<u64> {
-    member(meta, SUBSCRIPTION_ID)?.parse().ok()
+/// The listen that a message belongs to; later ones have higher numbers.
+fn listen_of(ids: &RequestIds, meta: &str) -> Option<u64> {
+    ids.number(member(meta, SUBSCRIPTION_ID)?.parse().ok()?)
 }
 
 /// One listen under way; dropping it ends it at the server too.
@@ -271,7 +278,11 @@ impl Standing {
         let filter = serde_json::to_string(filter).expect("a filter is plain data");
         let params = format!(r#"{{"notifications":{filter}}}"#);
         let params = envelope::wrap(Some(&params), &link.own_meta);
-        let frame = jsonrpc::request(&id.to_string(), Listen::METHOD, Some(&params));
+        let frame = jsonrpc::request(
+            &link.ids.shown(id).to_string(),
+            Listen::METHOD,
+            Some(&params),
+        );
         let link = link.clone();
         let task = tokio::spawn(async move {
             let _place = place;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{
-    self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId,
+    self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Malformed, RequestId,
 };
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::audit::Replay;
@@ -89,6 +89,10 @@ impl Link {
                 () = withdrawn.raised() => {
                     link.questions.close(&id);
                 }
+                // One that came behind the end: nobody withdraws it any more.
+                () = link.over() => {
+                    link.questions.close(&id);
+                }
             }
         });
     }
@@ -145,6 +149,10 @@ impl Link {
                 () = withdrawn.raised() => {
                     link.questions.close(&id);
                 }
+                // One that came behind the end: nobody withdraws it any more.
+                () = link.over() => {
+                    link.questions.close(&id);
+                }
             }
         });
     }
@@ -175,7 +183,7 @@ impl Link {
                     if let Some(agent) = caller.standing()
                         && method == "elicitation/create"
                     {
-                        self.elicited.asked(params, agent);
+                        self.elicited.asked(params, &agent);
                     }
                     return self.put(&caller, &exchange, method, params).await;
                 }
@@ -235,6 +243,15 @@ impl Link {
             Ok(answer) => answer,
             Err(_) => question::no_roots(),
         }
+    }
+
+    /// A request whose params are no object.
+    pub(super) fn misasked(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
+        if self.asks_nothing(via) && !matches!(self.wire(), Wire::Child(_)) {
+            return;
+        }
+        let why = Malformed::BadParams { id: id.clone() };
+        self.reply(id, &question::refused(INVALID_PARAMS, &why.to_string()));
     }
 
     fn reply(self: &Arc<Self>, id: &RequestId, answer: &ClientAnswer) {

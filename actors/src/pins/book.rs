@@ -1,4 +1,4 @@
-//! The pins of one server and their file.
+//! The pins of one server and their file. A mark elsewhere says that there is one, so that it can be missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,6 +20,7 @@ const TEXT_MAX: usize = 16 << 10;
 
 /// What stands in the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Page {
     pins: Pins,
     /// Definitions as approved, by tool; only read when something changed.
@@ -29,6 +30,7 @@ struct Page {
 /// The pins of one server.
 #[derive(Debug)]
 pub(super) struct Book {
+    folder: PathBuf,
     path: PathBuf,
     pins: Pins,
     /// As they stand in the file.
@@ -40,8 +42,19 @@ impl Book {
     /// What is known of a server; nothing when there is no file.
     pub(super) fn read(folder: &Path, server: &ServerId) -> Result<Self, String> {
         let path = place(folder, server);
-        let page = page(&path)?;
+        let page = match page(&path)? {
+            Some(page) => {
+                // Without it only its absence would go unnoticed.
+                let _ = mark(folder, server);
+                page
+            }
+            None if marked(folder, server).exists() => {
+                return Err(format!("{} is missing: {}", path.display(), remedy(&path)));
+            }
+            None => Page::default(),
+        };
         Ok(Self {
+            folder: folder.to_owned(),
             path,
             kept: page.pins.clone(),
             pins: page.pins,
@@ -51,6 +64,10 @@ impl Book {
 
     /// Removes the file of a server, where there is one.
     pub(super) fn remove(folder: &Path, server: &ServerId) -> io::Result<()> {
+        match fs::remove_file(marked(folder, server)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         match fs::remove_file(place(folder, server)) {
             Ok(()) => File::open(folder)?.sync_all(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -123,7 +140,8 @@ impl Book {
 
     /// Definitions as they were approved, where they are known.
     pub(super) fn texts(&self) -> BTreeMap<String, Box<str>> {
-        page(&self.path).map_or_else(|_| BTreeMap::new(), |page| page.texts)
+        let page = page(&self.path).ok().flatten();
+        page.map_or_else(BTreeMap::new, |page| page.texts)
     }
 
     /// Brings the file up to date, with the definitions of those of `tools` that count as approved.
@@ -147,6 +165,7 @@ impl Book {
             texts,
         };
         write(&self.path, &serde_json::to_vec(&page)?)?;
+        mark(&self.folder, &self.server)?;
         self.kept = page.pins;
         Ok(())
     }
@@ -156,17 +175,43 @@ fn place(folder: &Path, server: &ServerId) -> PathBuf {
     folder.join(format!("{server}.json"))
 }
 
-fn page(path: &Path) -> Result<Page, String> {
-    match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Page::default()),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-            format!(
-                "{} is damaged ({error}): nobody knows what its tools were; remove the file to take them as they are now",
-                path.display()
-            )
-        }),
+/// Where it stands that there is a file.
+fn marked(folder: &Path, server: &ServerId) -> PathBuf {
+    folder.with_file_name("pinned").join(server.as_str())
+}
+
+fn mark(folder: &Path, server: &ServerId) -> io::Result<()> {
+    let mark = marked(folder, server);
+    if mark.exists() {
+        return Ok(());
     }
+    let folder = mark.parent().unwrap_or(Path::new("."));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    open.open(&mark)?;
+    File::open(folder)?.sync_all()
+}
+
+/// What stands in a file; nothing where there is none.
+fn page(path: &Path) -> Result<Option<Page>, String> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| format!("{} is damaged ({error}): {}", path.display(), remedy(path))),
+    }
+}
+
+fn remedy(path: &Path) -> String {
+    format!(
+        "nobody knows what its tools were; put a copy back, or take them as they are now with `echo '{{}}' > {}`",
+        path.display()
+    )
 }
 
 /// Puts a file in the place of the one before, whole or not at all.

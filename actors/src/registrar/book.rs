@@ -10,7 +10,8 @@ use mgp_sync::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
-use crate::journal::{Journal, Opened};
+use crate::journal::{Journal, NotWritten, Opened};
+use crate::trouble::Trouble;
 
 /// The journal's kind.
 const KIND: &str = "registered";
@@ -27,6 +28,7 @@ enum Entry {
 #[derive(Debug)]
 pub struct Book {
     journal: Journal,
+    cut: Option<String>,
     /// By id.
     pub servers: BTreeMap<ServerId, Record>,
     ending: BTreeSet<ServerId>,
@@ -47,11 +49,12 @@ impl Book {
             entries,
             cut,
         } = Journal::open(path, KIND).map_err(|e| e.to_string())?;
-        if let Some(cut) = cut {
+        if let Some(cut) = &cut {
             tracing::warn!("{cut}");
         }
         let mut book = Self {
             journal,
+            cut,
             servers: BTreeMap::new(),
             ending: BTreeSet::new(),
             names: Arc::new(Names::new(BTreeSet::new())),
@@ -70,6 +73,23 @@ impl Book {
         }
         book.publish();
         Ok(book)
+    }
+
+    /// Cuts off what was never finished, and says so in words when there was any.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn mend(&mut self) -> Result<Option<String>, NotWritten> {
+        if self.cut.is_some() {
+            self.journal.mend().await?;
+        }
+        Ok(self.cut.take())
+    }
+
+    /// Whether what is registered can be kept.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        self.journal.trouble()
     }
 
     /// The names they have, published.

@@ -10,6 +10,7 @@ use mgp_protocol::mgp::discovery::{Deregister, Deregistered};
 use mgp_protocol::refusal::Refusal;
 
 use super::Registrar;
+use crate::removal;
 use crate::request::Caller;
 use crate::trace::Trace;
 
@@ -108,13 +109,13 @@ impl Registrar {
             return tracing::error!(server = %id, %error, "it is gone, and what was granted on it is not");
         }
         let (pins, its) = (self.pins.clone(), id.clone());
-        let own = self.connector.sandboxes.own_folder(id);
+        let sandboxes = &self.connector.sandboxes;
+        let folders = [sandboxes.own_folder(id), sandboxes.code_folder(id)];
         let removed = tokio::task::spawn_blocking(move || {
             pins.forget(&its)?;
-            match std::fs::remove_dir_all(own) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-                Ok(()) | Err(_) => Ok(()),
-            }
+            folders
+                .iter()
+                .try_for_each(|folder| removal::remove(folder))
         });
         if let Err(error) = removed
             .await

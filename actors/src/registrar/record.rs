@@ -8,7 +8,7 @@ use mgp_engine::duties::ToolRules;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::registration::Accepted;
-use mgp_engine::sandbox::{self, Program};
+use mgp_engine::sandbox::{self, Pinned, Program};
 use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
@@ -58,6 +58,9 @@ pub struct Record {
     pub justification: Option<String>,
     /// What keeps it from being started before a person has said yes.
     pub quarantine: Option<String>,
+    /// What it is run from, as it was when the person was asked.
+    #[serde(default)]
+    pub pinned: Vec<Pinned>,
     /// The session it ends with; such a server is not kept.
     #[serde(skip)]
     pub session: Option<ConnectionId>,
@@ -113,6 +116,7 @@ impl Record {
             by_agent: false,
             justification,
             quarantine: accepted.asks_first().map(str::to_owned),
+            pinned: Vec::new(),
             session: None,
         }
     }
@@ -199,6 +203,7 @@ impl Record {
                 vouched: false,
                 chosen,
                 program: self.program.clone(),
+                pinned: self.pinned.clone(),
                 ..background.sandbox.clone()
             },
         }

@@ -11,6 +11,7 @@ use mgp_engine::catalog::Tool;
 use mgp_engine::moment::Moment;
 use mgp_engine::validators::Validator;
 use mgp_protocol::mcp::tools::Called;
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::member;
@@ -63,7 +64,8 @@ impl Relay {
         F: Future<Output = Outcome> + 'a,
     {
         if !self.audit.is_on() {
-            return call(Arc::default()).await;
+            let outcome = call(Arc::default()).await;
+            return outcome.map_err(|refusal| self.limited(request, &refusal).unwrap_or(refusal));
         }
         let place = self.audit.place().map_err(refused)?;
         let seen = Arc::new(Seen::default());
@@ -73,10 +75,31 @@ impl Relay {
             seen: seen.clone(),
             place: Some(place),
             began: moment(),
+            too_often: false,
         };
-        let outcome = call(seen).await;
+        let mut outcome = call(seen).await;
+        if let Err(refusal) = &outcome
+            && let Some(limited) = self.limited(request, refusal)
+        {
+            under_way.too_often = true;
+            outcome = Err(limited);
+        }
         under_way.done(&outcome).await.map_err(refused)?;
         outcome
+    }
+
+    /// What an agent reads that was refused too often: neither why, nor whether there is such a tool.
+    fn limited(&self, request: &Request, refusal: &Refusal) -> Option<Refusal> {
+        let (ending, _) = Ending::of_refusal(refusal);
+        if request.caller.operator || !matches!(ending, Ending::Denied | Ending::Blocked) {
+            return None;
+        }
+        if let Refusal::Denied(denial) = refusal
+            && let Denial::RateLimited { .. } | Denial::OverQuota { .. } = &**denial
+        {
+            return None;
+        }
+        self.rates.refused(&request.caller.agent)
     }
 }
 
@@ -85,7 +108,7 @@ fn refused(NotWritten(why): NotWritten) -> Refusal {
         Refused::Full => Refusal::Overloaded {
             what: "the audit log".into(),
         },
-        Refused::Broken => Refusal::Broken(NotWritten(why).to_string()),
+        Refused::Broken | Refused::Late => Refusal::Broken(NotWritten(why).to_string()),
     }
 }
 
@@ -96,6 +119,8 @@ struct UnderWay<'a> {
     seen: Arc<Seen>,
     place: Option<Place>,
     began: Moment,
+    /// Its caller was refused too often: it is counted with others of it, whatever they were of.
+    too_often: bool,
 }
 
 impl UnderWay<'_> {
@@ -131,12 +156,14 @@ impl UnderWay<'_> {
                 .unwrap_or(&self.request.trace.id)
                 .clone(),
             caller: self.request.caller.clone(),
-            seen: self.seen.clone(),
-            kept: self
-                .seen
-                .arguments
-                .get()
-                .and_then(|text| self.audit.kept(text)),
+            seen: match self.too_often {
+                true => Arc::default(),
+                false => self.seen.clone(),
+            },
+            kept: match self.seen.arguments.get() {
+                Some(text) if !self.too_often => self.audit.kept(text),
+                Some(_) | None => None,
+            },
             lasted: moment().since(self.began),
             ending,
             failure,
@@ -288,7 +315,7 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
 
 /// Whether the tool itself says that it failed.
 fn says_error(result: &[u8]) -> bool {
-    memchr::memmem::find(result, b"\"isError\"").is_some()
+    may_mention(result, "\"isError\"")
         && serde_json::from_slice::<Called<'_>>(result).is_ok_and(|called| called.is_error)
 }
 

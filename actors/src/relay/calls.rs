@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_engine::access::Principal;
-use mgp_engine::catalog::View;
+use mgp_engine::catalog::{Kind, Named, Prompt, Tool, View};
+use mgp_engine::uris::WRAPPED;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
@@ -77,6 +78,7 @@ impl Relay {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
+        let token = token_in(call.meta)?;
         seen.asks_for(&name, request, call.arguments.map(RawValue::get));
         let arguments = call.arguments.map_or("{}", RawValue::get);
         if let Some(tool) = MetaTool::named(&name) {
@@ -92,17 +94,19 @@ impl Relay {
             let answer = self.discovery_by_tool(request, tool, call.arguments);
             return Box::pin(answer).await;
         }
-        let route = {
-            let shown = self.shown.load();
-            shown
-                .catalog
-                .tool(&request.caller.view, &name)
-                .cloned()
-                .ok_or_else(|| self.absent(&request.caller, name.clone()))?
+        let route = match self.tool(&request.caller.view, &name) {
+            Some(route) => route,
+            None => Box::pin(self.arriving(request, &name)).await?,
         };
         seen.is_of(&route);
         let (tool, unknown) = (Some(&*route.own_name), not_granted(&name));
-        let leave = self.admit(&request.caller, &route.server, tool, unknown)?;
+        let leave = match self.admit(&request.caller, &route.server, tool, unknown) {
+            Ok(leave) => leave,
+            Err(unknown) => {
+                let named = named(request, Kind::Tools, &name);
+                return Err(Box::pin(self.unseen(request, named, unknown)).await);
+            }
+        };
         admitted.store(true, Ordering::Relaxed);
         checks::arguments(&name, &route, call.arguments)?;
         let leave = self.permit(&request.caller, leave, &name, &route)?;
@@ -115,7 +119,7 @@ impl Relay {
             method: "tools/call",
             params,
             edit: (call.name.get(), &route.own_name_json),
-            token: token_in(call.meta),
+            token,
             mirrored: Mirrored {
                 name: Some(&route.own_name),
                 arguments: Some((&route.param_headers, arguments)),
@@ -128,6 +132,23 @@ impl Relay {
         };
         self.used(&request.caller, &route);
         Ok(answer)
+    }
+
+    /// The tool of that name, when a server comes that has it.
+    async fn arriving(&self, request: &Request, name: &str) -> Result<Arc<Tool>, Refusal> {
+        let look = || self.tool(&request.caller.view, name);
+        let named = named(request, Kind::Tools, name);
+        let found = self.arrived(request, named, look).await?;
+        found.ok_or_else(|| self.absent(&request.caller, name.to_owned()))
+    }
+
+    /// What is there and closed to the caller: it is told so when it would be told of a thing that is
+    /// nobody's.
+    async fn unseen(&self, request: &Request, named: Named<'_>, unknown: Refusal) -> Refusal {
+        match self.arrived(request, named, || None::<()>).await {
+            Ok(_) => unknown,
+            Err(stop) => stop,
+        }
     }
 
     /// A call of a tool that finds others. One that was found is called as if it had been listed: the
@@ -156,13 +177,7 @@ impl Relay {
         let params = required(request)?;
         let get: prompts::Get<'_> = mcp::read(Some(params))?;
         let name = text(get.name, "name")?;
-        let route = self
-            .shown
-            .load()
-            .catalog
-            .prompt(&request.caller.view, &name)
-            .cloned()
-            .ok_or_else(|| Refusal::UnknownPrompt(name.clone()))?;
+        let route = Box::pin(self.prompt(request, &name)).await?;
         let unknown = Refusal::UnknownPrompt(name);
         let leave = self.admit(&request.caller, &route.server, None, unknown)?;
         let outgoing = Outgoing {
@@ -172,7 +187,7 @@ impl Relay {
             method: "prompts/get",
             params,
             edit: (get.name.get(), &route.own_name_json),
-            token: progress_token(params),
+            token: progress_token(params)?,
             mirrored: Mirrored::named(&route.own_name),
         };
         self.forward(request, outgoing).await
@@ -189,7 +204,7 @@ impl Relay {
         if Self::is_own(&request.caller, &uri) {
             return Ok(self.read_own(&request.caller));
         }
-        let (server, own) = self.owner(request, &uri)?;
+        let (server, own) = Box::pin(self.owner(request, &uri)).await?;
         let unknown = Refusal::UnknownResource(uri.clone());
         let leave = self.admit(&request.caller, &server, None, unknown)?;
         let outgoing = Outgoing {
@@ -199,7 +214,7 @@ impl Relay {
             method: "resources/read",
             params,
             edit: (about.uri.get(), &quoted(&own)),
-            token: progress_token(params),
+            token: progress_token(params)?,
             mirrored: Mirrored::named(&own),
         };
         let result = self.forward(request, outgoing).await?;
@@ -216,7 +231,7 @@ impl Relay {
     pub async fn complete(&self, request: &Request) -> Outcome {
         let params = required(request)?;
         let complete: completion::Complete<'_> = mcp::read(Some(params))?;
-        let (server, part, own) = self.referred(request, &complete.reference)?;
+        let (server, part, own) = Box::pin(self.referred(request, &complete.reference)).await?;
         let gone = Refusal::BadParams("`ref` names nothing that is there".into());
         let leave = self.admit(&request.caller, &server, None, gone)?;
         let can = self
@@ -235,37 +250,100 @@ impl Relay {
             method: "completion/complete",
             params,
             edit: (part, &quoted(&own)),
-            token: progress_token(params),
+            token: progress_token(params)?,
             mirrored: Mirrored::default(),
         };
         self.forward(request, outgoing).await
     }
 
-    /// Whose resource a URI is, and under which URI its server knows it.
-    pub(super) fn owner(
+    /// The prompt of that name, of a server that is open to the caller.
+    async fn prompt(&self, request: &Request, name: &str) -> Result<Arc<Prompt>, Refusal> {
+        let caller = &request.caller;
+        let look = || {
+            let prompt = self
+                .shown
+                .load()
+                .catalog
+                .prompt(&caller.view, name)
+                .cloned();
+            prompt.filter(|prompt| self.opens(caller, &prompt.server))
+        };
+        if let Some(prompt) = look() {
+            return Ok(prompt);
+        }
+        let named = named(request, Kind::Prompts, name);
+        let found = self.arrived(request, named, look).await?;
+        found.ok_or_else(|| {
+            let away = self.standing(caller, named);
+            away.unwrap_or_else(|| Refusal::UnknownPrompt(name.to_owned()))
+        })
+    }
+
+    /// Whose resource a URI is, and under which URI its server knows it. A server that comes and may
+    /// have it is waited for.
+    pub(super) async fn owner(
         &self,
         request: &Request,
         uri: &str,
     ) -> Result<(ServerId, String), Refusal> {
-        self.owner_of(&request.caller, uri)
+        let look = || self.listed_owner(&request.caller, uri);
+        self.owner_by(request, named(request, Kind::Resources, uri), look)
+            .await
     }
 
-    /// The same, for a caller. A server that is not open to it owns nothing.
+    async fn owner_by(
+        &self,
+        request: &Request,
+        named: Named<'_>,
+        look: impl Fn() -> Option<(ServerId, String)>,
+    ) -> Result<(ServerId, String), Refusal> {
+        if let Some(owner) = look() {
+            return Ok(owner);
+        }
+        if let Some(owner) = Box::pin(self.arrived(request, named, look)).await? {
+            return Ok(owner);
+        }
+        match self.standing(&request.caller, named) {
+            Some(away) => Err(away),
+            None => self.unlisted_owner(&request.caller, named.name),
+        }
+    }
+
+    /// The same of what is known right now, of servers that are away as well. A server that is not
+    /// open to the caller owns nothing.
     pub(super) fn owner_of(
         &self,
         caller: &Caller,
         uri: &str,
     ) -> Result<(ServerId, String), Refusal> {
-        let view = &caller.view;
-        let shown = self.shown.load();
-        if let Some(route) = shown.catalog.resource(view, uri)
-            && self.opens(caller, route.server)
-        {
-            return Ok((route.server.clone(), route.uri.into_owned()));
+        let named = Named {
+            view: &caller.view,
+            kind: Kind::Resources,
+            name: uri,
+        };
+        let listed = self.listed_owner(caller, uri);
+        match listed.or_else(|| self.absent_owner(caller, named)) {
+            Some(owner) => Ok(owner),
+            None => self.unlisted_owner(caller, uri),
         }
-        // A server may know more than it lists; where it is clear which server is meant, it is asked.
+    }
+
+    fn listed_owner(&self, caller: &Caller, uri: &str) -> Option<(ServerId, String)> {
+        let shown = self.shown.load();
+        let route = shown.catalog.resource(&caller.view, uri);
+        let open = route.filter(|route| self.opens(caller, route.server))?;
+        Some((open.server.clone(), open.uri.into_owned()))
+    }
+
+    /// A server may know more than it lists; where it is clear which server is meant, it is asked.
+    fn unlisted_owner(&self, caller: &Caller, uri: &str) -> Result<(ServerId, String), Refusal> {
+        let shown = self.shown.load();
+        // A wrapped one names its server: no other one answers for it.
+        if caller.view == View::All && uri.starts_with(WRAPPED) {
+            return Err(Refusal::UnknownResource(uri.to_owned()));
+        }
         let mut can = shown.peers.iter().filter(|(id, peer)| {
-            peer.capabilities.resources && is_shown(view, id) && self.opens(caller, id)
+            peer.capabilities.resources && is_shown(&caller.view, id) && self.opens(caller, id)
         });
         match (can.next(), can.next()) {
             (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
@@ -274,40 +352,55 @@ impl Relay {
     }
 
     /// Server, the text in the frame that names the prompt or template, and its own name there.
-    fn referred<'a>(
+    async fn referred<'a>(
         &self,
         request: &Request,
         reference: &completion::Reference<'a>,
     ) -> Result<(ServerId, &'a str, String), Refusal> {
-        let view = &request.caller.view;
-        let shown = self.shown.load();
         let missing = |what: &str| Refusal::BadParams(format!("`ref.{what}` is missing"));
         match reference.kind.as_ref() {
             "ref/prompt" => {
                 let raw = reference.name.ok_or_else(|| missing("name"))?;
                 let name = text(raw, "ref.name")?;
-                let route = shown
-                    .catalog
-                    .prompt(view, &name)
-                    .filter(|prompt| self.opens(&request.caller, &prompt.server))
-                    .ok_or(Refusal::UnknownPrompt(name))?;
+                let route = self.prompt(request, &name).await?;
                 Ok((route.server.clone(), raw.get(), route.own_name.to_string()))
             }
             "ref/resource" => {
                 let raw = reference.uri.ok_or_else(|| missing("uri"))?;
                 let uri = text(raw, "ref.uri")?;
-                let template = shown.catalog.template(view, &uri);
-                let open = template.filter(|t| self.opens(&request.caller, &t.server));
-                let (server, own) = match open {
-                    Some(template) => (template.server.clone(), template.uri.to_string()),
-                    None => self.owner(request, &uri)?,
-                };
+                let (server, own) = self.template_owner(request, &uri).await?;
                 Ok((server, raw.get(), own))
             }
             other => Err(Refusal::BadParams(format!(
                 "`ref.type` must be ref/prompt or ref/resource, not {other:?}"
             ))),
         }
+    }
+
+    /// Whose template it is, or whose resource, and what its server calls it.
+    async fn template_owner(
+        &self,
+        request: &Request,
+        uri: &str,
+    ) -> Result<(ServerId, String), Refusal> {
+        let caller = &request.caller;
+        let template = || {
+            let shown = self.shown.load();
+            let template = shown.catalog.template(&caller.view, uri);
+            let open = template.filter(|template| self.opens(caller, &template.server))?;
+            Some((open.server.clone(), open.uri.to_string()))
+        };
+        let look = || template().or_else(|| self.listed_owner(caller, uri));
+        self.owner_by(request, named(request, Kind::Templates, uri), look)
+            .await
+    }
+}
+
+fn named<'a>(request: &'a Request, kind: Kind, name: &'a str) -> Named<'a> {
+    Named {
+        view: &request.caller.view,
+        kind,
+        name,
     }
 }
 

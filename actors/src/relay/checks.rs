@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use mgp_engine::catalog::Tool;
+use mgp_protocol::lookalike;
 use mgp_protocol::mcp::tools::Called;
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, quoted};
 use serde_json::value::RawValue;
@@ -31,11 +33,28 @@ pub(super) fn arguments(
 /// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for
 /// clients that do not read it.
 pub(super) fn result(tool: &str, route: &Tool, result: Bytes) -> Outcome {
-    if memchr::memmem::find(&result, b"\"structuredContent\"").is_none() {
+    let structured = may_mention(&result, "\"structuredContent\"");
+    // Where there is a schema, what others would take for structured content counts too.
+    if !structured && route.output.is_none() {
         return Ok(result);
     }
-    let Some((text, called)) = read(&result) else {
+    let Ok(text) = std::str::from_utf8(&result) else {
         return Ok(result);
+    };
+    let called: Called<'_> = match lookalike::from_str(text) {
+        Ok(called) => called,
+        Err(error) => {
+            return match lookalike::words(&error) {
+                None => Ok(result),
+                Some(message) => Err(Refusal::BadResult {
+                    server: route.server.clone(),
+                    tool: tool.to_owned(),
+                    path: String::new(),
+                    keyword: "member".into(),
+                    message,
+                }),
+            };
+        }
     };
     let Some(structured) = called.structured_content else {
         return Ok(result);
@@ -58,9 +77,4 @@ pub(super) fn result(tool: &str, route: &Tool, result: Bytes) -> Outcome {
     let content = format!(r#"[{{"type":"text","text":{}}}]"#, quoted(structured.get()));
     splice.insert_member(text, "content", &content);
     Ok(splice.finish().into_owned().into())
-}
-
-fn read(result: &Bytes) -> Option<(&str, Called<'_>)> {
-    let text = std::str::from_utf8(result).ok()?;
-    Some((text, serde_json::from_str(text).ok()?))
 }

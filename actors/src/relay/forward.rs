@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_engine::catalog::Tool;
+use mgp_engine::request_ids::WireId;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::mirror::{self, ParamHeader};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member};
@@ -62,10 +64,7 @@ impl Relay {
     /// had looked at the request.
     pub(super) async fn forward(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         match self.forward_once(request, outgoing).await {
-            Err(Refusal::NotReady {
-                retry_after_ms: Some(0),
-                ..
-            }) => self.forward_once(request, outgoing).await,
+            Err(refusal) if is_untaken(&refusal) => self.forward_once(request, outgoing).await,
             outcome => outcome,
         }
     }
@@ -89,6 +88,17 @@ impl Relay {
             }
         }
     }
+}
+
+/// The connection was gone before the server had looked at the request.
+pub(super) fn is_untaken(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NotReady {
+            retry_after_ms: Some(0),
+            ..
+        }
+    )
 }
 
 /// Caller and server speak the same era: the payload goes through as it is.
@@ -146,8 +156,7 @@ async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Ou
 }
 
 fn is_said(params: &str, name: &str) -> bool {
-    memchr::memmem::find(params.as_bytes(), name.as_bytes()).is_some()
-        && member(params, name).is_some()
+    may_mention(params.as_bytes(), name) && member(params, name).is_some()
 }
 
 /// What a legacy server answered, as a modern caller is shown it.
@@ -211,7 +220,7 @@ pub(super) async fn send(
     era: Era,
     params: &str,
 ) -> Outcome {
-    let token = progress_token(params);
+    let token = progress_token(params)?;
     let headers = outgoing.headers(era);
     let call = Call {
         caller: Some(&request.caller),
@@ -234,7 +243,7 @@ pub(super) async fn send(
 
 impl<'a> Outgoing<'a> {
     /// The params under the server's own name, and, with the id of the call, its progress token.
-    pub(super) fn spliced(&self, id: Option<u64>) -> Splice<'a> {
+    pub(super) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
         let mut splice = Splice::new(self.params);
         let (part, json) = self.edit;
         if part != json {
@@ -270,7 +279,7 @@ impl<'a> Outgoing<'a> {
 }
 
 /// Writes a request frame; the payload is copied once.
-fn frame(id: u64, method: &str, params: Splice<'_>) -> Vec<u8> {
+fn frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.size());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.to_string().as_bytes());

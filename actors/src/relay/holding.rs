@@ -11,6 +11,7 @@ use mgp_protocol::mgp::tools::session::{Evict, Evicted};
 use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
+use crate::agent::Agent;
 use crate::holding::{Holding, HoldingHandle, Names, Outside, priced};
 use crate::request::{Caller, Outcome};
 use crate::time::unix_ms;
@@ -25,14 +26,19 @@ impl Relay {
         if caller.operator || self.exposing.of(&caller.agent).exposure == Some(Exposure::All) {
             return;
         }
-        if let Some(holding) = self.holding(caller) {
+        let agent = caller.standing();
+        let holding = agent.as_ref().and_then(|agent| self.of(agent));
+        if let Some(holding) = holding {
             holding.used(tool);
         }
     }
 
     /// What the caller's session holds; `None` for who has no session.
-    pub(super) fn holding<'a>(&self, caller: &'a Caller) -> Option<&'a HoldingHandle> {
-        let agent = caller.standing()?;
+    pub(super) fn holding(&self, caller: &Caller) -> Option<HoldingHandle> {
+        self.of(&caller.standing()?).cloned()
+    }
+
+    fn of<'a>(&self, agent: &'a Arc<Agent>) -> Option<&'a HoldingHandle> {
         Holding::of(agent, self.exposing.budget, self.agents.get_cell())
     }
 

@@ -1,8 +1,9 @@
 //! `subscriptions/listen`: a stateless client hears of what it named until either side ends it (MCP
 //! 2026-07-28, subscriptions).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use futures_util::future::join_all;
 use mgp_engine::tasks::{Maker, Named};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
@@ -45,7 +46,7 @@ impl Relay {
         let attempts = request.exchange.attempts();
         let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
         let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
-        let (mut wanted, resources) = self.agreed(request, notifications);
+        let (mut wanted, resources) = self.agreed(request, notifications).await;
         let tasks = self.named(request, &mut wanted);
         let followed = self.follow_tasks(&tasks);
         let agent = Agent::listening(request, &wanted, &tag, tasks);
@@ -65,22 +66,19 @@ impl Relay {
         }
     }
 
-    /// What the client will hear of what it wants, and whose the resources are.
-    fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
-        let owned = |shown: &String| {
-            let (server, own) = self.followed(request, shown.clone()).ok()?;
+    /// What the client will hear of what it wants, and whose the resources are. All servers that come
+    /// are waited for at once.
+    async fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
+        let owned = async |shown: &String| {
+            let (server, own) = self.followed(request, shown.clone()).await.ok()?;
             self.tells_of_resources(&server).then(|| Resource {
                 shown: shown.clone(),
                 server,
                 own,
             })
         };
-        let resources: Vec<_> = wanted
-            .resource_subscriptions
-            .iter()
-            .filter_map(owned)
-            .collect();
-        (wanted, resources)
+        let resources = join_all(wanted.resource_subscriptions.iter().map(owned)).await;
+        (wanted, resources.into_iter().flatten().collect())
     }
 
     /// The tasks that are wanted; of names this client was not given it will not hear.
@@ -99,12 +97,14 @@ impl Relay {
         let servers = self.servers.load();
         let tasks = tasks.iter().map(|(named, _)| &named.task);
         let of_servers = tasks.filter_map(|task| match &task.maker {
-            Maker::Modern { task: own } => Some((servers.get(&task.server)?.link()?, own.clone())),
+            Maker::Modern { task: own } => {
+                let link = servers.get(&task.server)?.link()?;
+                link.follow_task(own);
+                Some((Arc::downgrade(&link), own.clone()))
+            }
             Maker::Legacy { .. } | Maker::Kernel { .. } => None,
         });
-        let tasks: Vec<_> = of_servers.collect();
-        tasks.iter().for_each(|(link, own)| link.follow_task(own));
-        Followed(tasks)
+        Followed(of_servers.collect())
     }
 
     /// Subscribes at the servers; what they refuse is not agreed to.
@@ -130,15 +130,21 @@ struct Resource {
     own: String,
 }
 
-/// Tasks of servers that somebody wants to hear of, until dropped.
-struct Followed(Vec<(Arc<Link>, String)>);
+/// Tasks of servers that somebody wants to hear of, until dropped. A connection that ends before is
+/// not held: who listens may do so for days.
+struct Followed(Vec<(Weak<Link>, String)>);
 
 impl Followed {
     /// Resolves when the servers have said whether they will tell. Who does not hear of a task can
     /// still ask.
     async fn agreed(self) -> Self {
-        let asked = self.0.iter().map(|(link, _)| link.agrees());
-        futures_util::future::join_all(asked).await;
+        let links: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(link, _)| link.upgrade())
+            .collect();
+        let asked = links.iter().map(|link| link.agrees());
+        join_all(asked).await;
         self
     }
 }
@@ -146,7 +152,9 @@ impl Followed {
 impl Drop for Followed {
     fn drop(&mut self) {
         for (link, own) in &self.0 {
-            link.unfollow_task(own);
+            if let Some(link) = link.upgrade() {
+                link.unfollow_task(own);
+            }
         }
     }
 }

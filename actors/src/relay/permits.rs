@@ -1,8 +1,7 @@
 //! What the server of a tool may do, and whether the tool is the one that was approved (MGP §3, §4.3).
 
-use mgp_engine::catalog::{Tool, View};
+use mgp_engine::catalog::{Kind, Named, Tool};
 use mgp_engine::permissions::Lacking;
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::Relay;
@@ -67,10 +66,16 @@ impl Relay {
         Ok(permitted)
     }
 
-    /// A tool that is not there.
+    /// A tool that is not there: it changed, or its server is away (MGP-193), as far as the caller may
+    /// know.
     pub(super) fn absent(&self, caller: &Caller, name: String) -> Refusal {
+        let named = Named {
+            view: &caller.view,
+            kind: Kind::Tools,
+            name: &name,
+        };
         let why = self.changed(caller, &name);
-        let why = why.or_else(|| self.away(caller, &name));
+        let why = why.or_else(|| self.standing(caller, named));
         why.unwrap_or(Refusal::UnknownTool(name))
     }
 
@@ -88,29 +93,6 @@ impl Relay {
                 "its definition is not the one that was approved; `mgp pending` shows the operator the change of server {server}"
             ),
         })))
-    }
-
-    /// A server that is not connected offers nothing, and who speaks MGP hears that it is so (MGP-193):
-    /// of servers it may know, and of tools that are not denied to it.
-    fn away(&self, caller: &Caller, name: &str) -> Option<Refusal> {
-        if !caller.mgp.says_codes() {
-            return None;
-        }
-        let servers = self.servers.load();
-        let of_it = |id: &ServerId| match &caller.view {
-            View::One(one) => (one == id).then_some(name),
-            View::All => {
-                let rest = name.strip_prefix(id.as_str())?;
-                rest.strip_prefix(':').or_else(|| rest.strip_prefix("__"))
-            }
-        };
-        let mut named = servers
-            .iter()
-            .filter_map(|(id, handle)| Some((id, handle, of_it(id)?)));
-        let (id, handle, own) = named.find(|(_, handle, _)| handle.link().is_none())?;
-        let unknown = Refusal::UnknownTool(name.to_owned());
-        self.admit(caller, id, Some(own), unknown).ok()?;
-        Some(handle.not_ready())
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::rates::{AGENTS_MAX, RateRules};
+use mgp_engine::rates::{AGENTS_MAX, RateRules, Refusals};
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{Denial, Refusal};
 
 use crate::time::moment;
 
@@ -13,6 +13,7 @@ use crate::time::moment;
 pub struct Rates {
     rules: RateRules,
     counted: Mutex<mgp_engine::rates::Rates>,
+    refused: Mutex<Refusals>,
 }
 
 impl Rates {
@@ -22,6 +23,7 @@ impl Rates {
         Self {
             rules,
             counted: Mutex::new(mgp_engine::rates::Rates::new(rules)),
+            refused: Mutex::new(Refusals::new(rules.refusals)),
         }
     }
 
@@ -39,5 +41,18 @@ impl Rates {
                 |denial| Refusal::Denied(Box::new(denial)),
             )
         })
+    }
+
+    /// A call of an agent was refused. What it reads instead of why, when that was once too often.
+    pub(super) fn refused(&self, agent: &AgentId) -> Option<Refusal> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = refused.refused(agent, moment()).err()?;
+        let limit = self.rules.refusals;
+        Some(Refusal::Denied(Box::new(Denial::RateLimited {
+            limit,
+            window_secs: 1,
+            current: limit.saturating_add(1),
+            retry_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1),
+        })))
     }
 }

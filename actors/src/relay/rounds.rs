@@ -1,6 +1,7 @@
 //! A legacy caller, a modern server: the kernel goes the rounds of `input_required` for a client that
 //! does not know them (MCP 2026-07-28, multi round-trip requests).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,8 +10,10 @@ use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
+use mgp_protocol::lookalike;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::meta::TASKS;
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;
@@ -36,7 +39,7 @@ const MAX_QUESTIONS: usize = 64;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Needs<'a> {
     #[serde(borrow, default)]
-    result_type: Option<&'a str>,
+    result_type: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub(crate) input_requests: BTreeMap<String, Input<'a>>,
     #[serde(borrow, default)]
@@ -117,9 +120,11 @@ impl Relay {
 
 /// What an answer needs; `None` when it needs nothing.
 pub(crate) fn needs(result: &str) -> Option<Needs<'_>> {
-    memchr::memmem::find(result.as_bytes(), b"\"input_required\"")?;
-    let needs: Needs<'_> = serde_json::from_str(result).ok()?;
-    (needs.result_type == Some("input_required")).then_some(needs)
+    if !may_mention(result.as_bytes(), "\"input_required\"") {
+        return None;
+    }
+    let needs: Needs<'_> = lookalike::from_object(result).ok()?;
+    (needs.result_type.as_deref() == Some("input_required")).then_some(needs)
 }
 
 /// Puts all questions of a round to the client at once; answers the `inputResponses` object, and its

@@ -25,7 +25,8 @@ impl Relay {
     /// Unknown resource, a full table, or the server's own error.
     pub async fn subscribe(&self, request: &Request) -> Outcome {
         let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
-        let (server, own) = self.followed(request, text(about.uri, "uri")?)?;
+        let uri = text(about.uri, "uri")?;
+        let (server, own) = self.followed(request, uri).await?;
         if !self.tells_of_resources(&server) {
             return Err(Refusal::UnknownMethod(format!(
                 "resources/subscribe (server {server} does not offer it)"
@@ -38,14 +39,14 @@ impl Relay {
     }
 
     /// Whose resource is followed under a URI, and what it is called there: the kernel has its own.
-    pub(super) fn followed(
+    pub(super) async fn followed(
         &self,
         request: &Request,
         uri: String,
     ) -> Result<(ServerId, String), Refusal> {
         match Self::is_own(&request.caller, &uri) {
             true => Ok((approvals::own(), uri)),
-            false => self.owner(request, &uri),
+            false => Box::pin(self.owner(request, &uri)).await,
         }
     }
 
@@ -61,7 +62,12 @@ impl Relay {
     /// Unknown resource.
     pub async fn unsubscribe(&self, request: &Request) -> Outcome {
         let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
-        let (server, own) = self.followed(request, text(about.uri, "uri")?)?;
+        let uri = text(about.uri, "uri")?;
+        let (server, own) = match Self::is_own(&request.caller, &uri) {
+            true => (approvals::own(), uri),
+            // Its server need not be there for that.
+            false => self.owner_of(&request.caller, &uri)?,
+        };
         self.subscriptions
             .unsubscribe(request.caller.connection, server, own)
             .await?;

@@ -8,12 +8,13 @@ use mgp_engine::catalog::Tool;
 use mgp_engine::tasks::{Maker, Named, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, tasks as words};
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
 use super::access::Admitted;
-use super::forward::{Mirrored, Outgoing, along};
+use super::forward::{Mirrored, Outgoing, along, is_untaken};
 use super::{Relay, required, text};
 use crate::link::Link;
 use crate::request::{Caller, Outcome, Request};
@@ -112,8 +113,16 @@ impl Relay {
         self.admit(caller, &named.task.server, Some(&named.tool), unknown)
     }
 
-    /// Asks the server that made a task, under its own name for it.
+    /// Asks the server that made a task, under its own name for it; over its next connection, when
+    /// this one is just being given up.
     async fn pass_task(&self, request: &Request, named: &Named, id: &RawValue) -> Outcome {
+        match self.pass_task_once(request, named, id).await {
+            Err(refusal) if is_untaken(&refusal) => self.pass_task_once(request, named, id).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn pass_task_once(&self, request: &Request, named: &Named, id: &RawValue) -> Outcome {
         let leave = self.about(&request.caller, named, unknown(id))?;
         let task = &named.task;
         let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
@@ -155,7 +164,7 @@ impl Relay {
         tool: &Tool,
         result: &[u8],
     ) -> Result<Option<bytes::Bytes>, Refusal> {
-        if memchr::memmem::find(result, b"\"taskId\"").is_none() {
+        if !may_mention(result, "\"taskId\"") {
             return Ok(None);
         }
         if request.caller.version.era() == Era::Legacy {
@@ -220,7 +229,8 @@ fn makes_tasks(link: &Link) -> bool {
 
 /// A result that announces a task, and the server's own name in it.
 fn own_id(result: &str) -> Option<(&str, &str)> {
-    let announces = member(result, "resultType") == Some("\"task\"");
+    let kind = serde_json::from_str::<String>(member(result, "resultType")?);
+    let announces = kind.is_ok_and(|kind| kind == "task");
     let own = member(result, "taskId").filter(|_| announces)?;
     Some((result, own))
 }

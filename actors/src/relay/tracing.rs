@@ -2,6 +2,7 @@
 //! any other, and to that one only when the caller itself said it.
 
 use mgp_protocol::dialect::Era;
+use mgp_protocol::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, quoted};
 
 use crate::link::Link;
@@ -51,6 +52,5 @@ fn in_meta(trace: &Trace, params: &str, splice: &mut Splice<'_>) {
 }
 
 fn has(object: &str, name: &str) -> bool {
-    memchr::memmem::find(object.as_bytes(), name.as_bytes()).is_some()
-        && member(object, name).is_some()
+    may_mention(object.as_bytes(), name) && member(object, name).is_some()
 }

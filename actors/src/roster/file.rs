@@ -78,6 +78,14 @@ pub fn load(path: &Path) -> Result<Roster, Damaged> {
     Roster::of(kept).map_err(|twice: Refused| content(twice.to_string()))
 }
 
+/// Writes a roster without agents.
+///
+/// # Errors
+/// The disk's own words.
+pub fn begin(path: &Path) -> io::Result<()> {
+    write(path, &[])
+}
+
 /// Writes it for good: after this it survives the end of the machine, whole or as it was before.
 pub(super) fn write(path: &Path, kept: &[Kept]) -> io::Result<()> {
     let agents = serde_json::to_string(kept)?;

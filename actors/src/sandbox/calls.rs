@@ -4,6 +4,8 @@
 //! There is no socket for talking to other programs of the user, whatever is permitted: the kernel's
 //! own door and the agent that holds keys are such sockets.
 
+mod others;
+
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
@@ -66,9 +68,10 @@ const NEVER: &[i64] = &[
 ];
 
 /// Programs do without these when the system does not know them. `clone3` hides its flags behind a
-/// pointer, and rings make sockets past every filter.
+/// pointer, `openat2` the mode of a file it makes, and rings make sockets past every filter.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
+    libc::SYS_openat2,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
@@ -101,12 +104,38 @@ const X32_OTHER: &[(i64, i64)] = &[
     (libc::SYS_process_vm_writev, 540),
 ];
 
+/// What is left open beside what is always.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools)]
+pub(super) struct Open {
+    /// Starting programs.
+    pub(super) programs: bool,
+    /// Connecting.
+    pub(super) outbound: bool,
+    /// Listening.
+    pub(super) listen: bool,
+    /// Changing modes, owners, times and attributes of files.
+    pub(super) modes: bool,
+    /// Changing limits and priorities of processes by their numbers.
+    pub(super) others: bool,
+    /// System V IPC and POSIX queues.
+    pub(super) ipc: bool,
+}
+
 /// Refuses them to this thread for good, and to whatever it becomes.
-pub(super) fn confine(programs: bool, outbound: bool, listen: bool) -> Result<(), String> {
+pub(super) fn confine(open: Open) -> Result<(), String> {
+    let mut never = never(open.programs)?;
+    others::modes(&mut never, open.modes)?;
+    if !open.others {
+        others::processes(&mut never)?;
+    }
+    if !open.ipc {
+        others::ipc(&mut never);
+    }
     let refusals = [
-        (never(programs)?, libc::EPERM),
+        (never, libc::EPERM),
         (all(UNKNOWN), libc::ENOSYS),
-        (sockets(outbound, listen)?, libc::EACCES),
+        (sockets(open.outbound, open.listen)?, libc::EACCES),
     ];
     let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
     for (rules, errno) in refusals {

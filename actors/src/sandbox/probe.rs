@@ -1,14 +1,16 @@
 //! What this machine can hold a process to: tried out, in a process that ends.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
 
 use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated};
-use mgp_engine::sandbox::Machine;
+use mgp_engine::sandbox::{Machine, Place, Policy, Rules};
 use tokio::process::Command;
 
-use super::{LAUNCH, calls};
+use super::roads::Roads;
+use super::{LAUNCH, POLICY, calls, users};
 
 /// Asks a process of this program, which is held to what it tried from then on.
 pub(super) async fn ask(exe: &Path) -> io::Result<Machine> {
@@ -21,12 +23,49 @@ pub(super) async fn ask(exe: &Path) -> io::Result<Machine> {
 /// Tries everything out, and says what worked. Nothing can be run in this process afterwards.
 #[must_use]
 pub fn probe() -> String {
+    let root = nix::unistd::geteuid().is_root();
+    // First, for what is given up below is given up by whatever this process starts.
+    let namespaces = namespaces(root);
+    let open = calls::Open {
+        programs: true,
+        outbound: true,
+        listen: true,
+        modes: true,
+        others: true,
+        ipc: true,
+    };
     let machine = Machine {
         landlock: landlock(),
-        seccomp: calls::confine(true, true, true).is_ok(),
-        root: nix::unistd::geteuid().is_root(),
+        seccomp: calls::confine(open).is_ok(),
+        root,
+        namespaces,
     };
     serde_json::to_string(&machine).expect("it is always JSON")
+}
+
+/// Whether a whole launch comes to its end with a namespace of every kind, without a program.
+fn namespaces(root: bool) -> bool {
+    let machine = Machine {
+        namespaces: true,
+        ..Machine::default()
+    };
+    let mut policy = Policy::of(
+        &BTreeSet::new(),
+        &Rules::default(),
+        &Place::default(),
+        machine,
+    );
+    // No server writes anything yet.
+    Roads::default().settle(&mut policy);
+    policy.user = root.then_some(*users::RANGE.end());
+    let policy = serde_json::to_string(&policy).expect("a policy is always JSON");
+    let mut launch = std::process::Command::new("/proc/self/exe");
+    launch.args([LAUNCH, "--", "", ""]).env(POLICY, policy);
+    launch
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    launch.status().is_ok_and(|status| status.success())
 }
 
 /// The version of Landlock that holds this process.

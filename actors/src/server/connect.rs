@@ -7,6 +7,7 @@ use std::time::Duration;
 use mgp_engine::health::HealthRules;
 use mgp_transports::http::client::Client;
 
+use super::Starts;
 use crate::sandbox::Sandboxes;
 
 /// Shared means of connecting.
@@ -28,6 +29,8 @@ pub struct Connector {
     pub health: HealthRules,
     /// Where servers are that are trusted least.
     pub sandboxes: Sandboxes,
+    /// Where processes are started.
+    pub starts: Starts,
 }
 
 impl Connector {

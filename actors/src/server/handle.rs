@@ -1,15 +1,17 @@
 //! The public face of one server: what calls and reports read without asking its supervisor.
 
+mod arrival;
+
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_engine::catalog::Counts;
+use mgp_engine::catalog::{Counts, Offer};
 use mgp_engine::lifecycle::State;
 use mgp_engine::moment::Moment;
 use mgp_engine::risk;
-use mgp_engine::spec::{MgpDeclaration, TrustLevel};
+use mgp_engine::spec::{MgpDeclaration, ServerLimits, TrustLevel};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
@@ -23,13 +25,9 @@ use tokio::sync::watch;
 
 use super::ServerMsg;
 use super::handshake::Spoken;
-use crate::exchange::Exchange;
 use crate::link::{Link, List};
 use crate::mailbox::{AskError, Mailbox};
 use crate::time::moment;
-
-/// How long a call waits for a server that is just being started.
-const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// All servers, by id.
 pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;
@@ -50,6 +48,10 @@ pub struct ServerHandle {
     health: Mutex<Option<Health>>,
     /// Its own names of the tools it last offered.
     tools: Mutex<Arc<[Arc<str>]>>,
+    /// All that it last offered, in any of its lives under the same entry.
+    last: Mutex<Option<Offer>>,
+    /// Calls that wait until it is connected.
+    waiters: AtomicUsize,
     life: tokio::sync::Mutex<()>,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
@@ -84,6 +86,10 @@ pub struct Status {
     pub declared: Arc<MgpDeclaration>,
     /// It waits for the operator, and nobody waits for it meanwhile.
     pub waiting: bool,
+    /// It is to be started without anybody's doing: for the first time, or again once it has stopped.
+    pub due: bool,
+    /// How many calls may wait for it.
+    pub places: usize,
 }
 
 impl ServerHandle {
@@ -101,6 +107,8 @@ impl ServerHandle {
             trust: TrustLevel::default(),
             declared: Arc::default(),
             waiting: false,
+            due: false,
+            places: ServerLimits::default().max_in_flight,
         };
         Arc::new(Self {
             id,
@@ -111,12 +119,25 @@ impl ServerHandle {
             status: watch::Sender::new(status),
             health: Mutex::new(None),
             tools: Mutex::new(Arc::new([])),
+            last: Mutex::new(None),
+            waiters: AtomicUsize::new(0),
             life: tokio::sync::Mutex::new(()),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
             lowered: AtomicBool::new(false),
             sandbox: Mutex::new(None),
         })
+    }
+
+    /// The face of a server that is started as soon as its name is free.
+    #[must_use]
+    pub fn due(id: ServerId, log: ServerLog) -> Arc<Self> {
+        let handle = Self::new(id, log);
+        handle.publish(Status {
+            due: true,
+            ..handle.status()
+        });
+        handle
     }
 
     /// The face of a server that cannot be run as it is configured.
@@ -143,29 +164,6 @@ impl ServerHandle {
             ..handle.status()
         });
         handle
-    }
-
-    /// The connection for a call; waits a little for a server that is just being started.
-    ///
-    /// # Errors
-    /// [`Refusal::NotReady`] with state, reason and the time of the next try.
-    pub async fn connection(&self, exchange: &Exchange) -> Result<Arc<Link>, Refusal> {
-        if let Some(link) = self.link.get() {
-            return Ok(link);
-        }
-        let comes = |status: &Status| comes_up(status.state) && !status.waiting;
-        if !comes(&self.status()) {
-            return Err(self.not_ready());
-        }
-        let mut status = self.status.subscribe();
-        let settled = status.wait_for(|status| !comes(status));
-        tokio::select! {
-            biased;
-            link = self.link.filled() => Ok(link),
-            _ = settled => self.link.get().ok_or_else(|| self.not_ready()),
-            () = exchange.cancelled() => Err(Refusal::Cancelled),
-            () = tokio::time::sleep(START_PATIENCE) => Err(self.not_ready()),
-        }
     }
 
     /// The connection, when there is one right now.
@@ -246,9 +244,27 @@ impl ServerHandle {
         tools.clone()
     }
 
-    pub(super) fn offers(&self, tools: impl Iterator<Item = Arc<str>>) {
-        let tools = tools.collect();
+    pub(super) fn offers(&self, offer: &Offer) {
+        let tools = offer.tools().iter();
+        let tools = tools.map(|tool| tool.own_name.clone()).collect();
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
+        self.set_last(Some(offer.clone()));
+    }
+
+    /// It is another server from now on: what it offered before says nothing of it.
+    pub(super) fn offered_nothing(&self) {
+        self.set_last(None);
+    }
+
+    fn set_last(&self, offer: Option<Offer>) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = offer;
+    }
+
+    /// What it last offered, whether it is connected or not; `None` while it has offered nothing yet.
+    #[must_use]
+    pub fn last(&self) -> Option<Offer> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
     }
 
     pub(super) fn is_well(&self, health: Health) {
@@ -280,7 +296,8 @@ impl ServerHandle {
         let status = self.status();
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
-        let (noise_lines, oversized) = link.as_ref().map_or((0, 0), |l| l.oddities());
+        let (noise_lines, oversized, dropped_notifications) =
+            link.as_ref().map_or((0, 0, 0), |l| l.oddities());
         Server {
             id: self.id.to_string(),
             state: status.state.to_string(),
@@ -306,6 +323,7 @@ impl ServerHandle {
             in_flight: link.as_ref().map_or(0, |l| l.in_flight() as u64),
             noise_lines,
             oversized,
+            dropped_notifications,
             rejected: status.rejected,
             trust_level: self.trust().as_str().to_owned(),
             mgp: link
@@ -420,15 +438,6 @@ impl ServerHandle {
     pub(super) fn publish(&self, status: Status) {
         self.status.send_replace(status);
     }
-}
-
-/// A connection is there or may soon be. One that is `connected` without it has just lost it, and
-/// will be told what comes next.
-fn comes_up(state: State) -> bool {
-    matches!(
-        state,
-        State::Connecting | State::Connected | State::Restarting
-    )
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::lookalike;
 use mgp_protocol::mcp::server::{Discover, Discovered};
 use mgp_protocol::mcp::{self, Initialization, Method, ServerCapabilities};
 use mgp_protocol::mgp::negotiation::Negotiated;
@@ -286,7 +287,7 @@ pub(super) fn judge(answer: Outcome) -> Found {
     match answer {
         Ok(result) => discovered(&result),
         Err(Refusal::Peer(error)) => {
-            let said: Option<Said> = serde_json::from_str(error.get()).ok();
+            let said: Option<Said> = lookalike::from_object(error.get()).ok();
             let modern = said.filter(|said| MODERN_ERRORS.contains(&said.code));
             Found::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
         }
@@ -316,7 +317,7 @@ pub(super) fn offer(answer: &Outcome) -> Option<Offer> {
     let Err(Refusal::Peer(error)) = answer else {
         return None;
     };
-    let said: Said = serde_json::from_str(error.get()).ok()?;
+    let said: Said = lookalike::from_object(error.get()).ok()?;
     if said.code != UNSUPPORTED_VERSION {
         return None;
     }

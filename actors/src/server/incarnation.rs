@@ -193,9 +193,9 @@ impl Life {
             Ok(spec) => spec,
             Err(end) => return end,
         };
-        let mut child = match child::spawn(&spec, &self.log) {
+        let mut child = match self.connector.starts.spawn(spec, &self.log).await {
             Ok(child) => child,
-            Err(error) => return End::Failed(error.to_string()),
+            Err(error) => return End::Failed(error),
         };
         let pid = child.pid();
         self.orders.pid.store(pid, Ordering::Relaxed);
@@ -223,6 +223,10 @@ impl Life {
         self.lose(&link, &why);
         let exit = child.stop(self.spec.limits.stop_grace).await;
         self.guard.unwatch(pid);
+        if exit.left {
+            self.log.note(&exit.to_string());
+            tracing::warn!(server = %self.spec.id, %exit, "not all of it has ended");
+        }
         writing.abort();
         reading.abort();
         match (why, fragile.get()) {

@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
 
 use mgp_engine::risk;
-use mgp_engine::sandbox::widening;
+use mgp_engine::sandbox::{Program, widening};
 use mgp_engine::spec::{Reach, TrustLevel};
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
@@ -18,6 +19,7 @@ use mgp_transports::child::ChildSpec;
 
 use super::incarnation::{End, Life};
 use crate::link::Link;
+use crate::registrar::{changed, pinned};
 
 /// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
 pub(super) type Walls = Option<BTreeSet<Standard>>;
@@ -25,6 +27,7 @@ pub(super) type Walls = Option<BTreeSet<Standard>>;
 impl Life {
     /// The process to start, in its sandbox where it belongs into one.
     pub(super) async fn confined(&self) -> Result<ChildSpec, End> {
+        self.as_looked_at().await?;
         let (spec, walls) = (self.with_program().await?, self.walls());
         self.stands_in(walls.clone());
         let Some(granted) = walls else {
@@ -48,29 +51,36 @@ impl Life {
         Ok(ready.spec)
     }
 
-    /// The process to start, its program written anew where that came with its registration: what ran
-    /// before may have changed the file.
+    /// What a person allowed by its hash is started from nothing else.
+    async fn as_looked_at(&self) -> Result<(), End> {
+        let before = self.spec.sandbox.pinned.clone();
+        if before.is_empty() {
+            return Ok(());
+        }
+        let spec = self.child_spec();
+        let looking = tokio::task::spawn_blocking(move || changed(&before, &pinned(&spec)));
+        match looking.await.map_err(|e| End::Failed(e.to_string()))? {
+            None => Ok(()),
+            Some(path) => Err(End::Rejected(format!(
+                "{path} has changed since it was allowed: register the server again, or start the kernel again to be asked about it"
+            ))),
+        }
+    }
+
+    /// The process to start, its program written anew where that came with its registration: what runs
+    /// is what was judged, and nothing beside it.
     async fn with_program(&self) -> Result<ChildSpec, End> {
         let mut spec = self.child_spec();
         let Some(program) = self.spec.sandbox.program.clone() else {
             return Ok(spec);
         };
-        let own = self.connector.sandboxes.own_folder(&spec.id);
-        let file = own.join(&program.file);
+        let folder = self.connector.sandboxes.code_folder(&spec.id);
+        let file = folder.join(&program.file).display().to_string();
+        let options = program.isolation(&spec.env).iter();
+        let words = options.map(|option| (*option).to_owned()).chain([file]);
         let at = program.at.min(spec.args.len());
-        spec.args.insert(at, file.display().to_string());
-        let written = tokio::task::spawn_blocking(move || {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&own)?;
-            // What is there may be a link to what is not the server's.
-            match fs::remove_file(&file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-            fs::File::create_new(&file)?.write_all(program.text.as_bytes())
-        });
+        spec.args.splice(at..at, words);
+        let written = tokio::task::spawn_blocking(move || write_anew(&folder, &program));
         let written = written.await.map_err(|e| End::Failed(e.to_string()))?;
         written.map_err(|e| End::Failed(format!("its program cannot be written: {e}")))?;
         Ok(spec)
@@ -101,6 +111,21 @@ impl Life {
         let needs = &self.spec.mgp.permissions_required;
         low.then(|| widening(&self.keeper().map(|k| k.has(needs)).unwrap_or_default()))
     }
+}
+
+/// Makes a folder that holds this program and nothing else. The group may read both, whatever the
+/// kernel's umask says: it is the server's where that runs as a user of its own.
+fn write_anew(folder: &Path, program: &Program) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut private = fs::DirBuilder::new();
+    private.recursive(true).mode(0o700).create(folder)?;
+    let mut file = fs::File::create_new(folder.join(&program.file))?;
+    file.set_permissions(fs::Permissions::from_mode(0o640))?;
+    file.write_all(program.text.as_bytes())?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o750))
 }
 
 /// The report on a server that is no process of this machine's.

@@ -13,20 +13,23 @@ use crate::errand::Errand;
 use crate::request::Outcome;
 use crate::time::unix_ms;
 
-/// Ends when the task's time is over.
+/// Ends when the task's time is over, or it is forgotten before.
 pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
     let left = kept.expires_ms().saturating_sub(unix_ms());
     let mut time = std::pin::pin!(tokio::time::sleep(Duration::from_millis(left)));
-    if let (Some(errand), Some(again)) = (&kept.errand, &again) {
+    if let (Some(errand), Some(again)) = (kept.errand(), again) {
         tokio::select! {
-            outcome = follow(&tasks, &kept, errand, again) => {
-                tasks.end(&kept, step(errand, outcome, again.caller.dialect())).await;
+            outcome = follow(&tasks, &kept, &errand, &again) => {
+                tasks.end(&kept, step(&errand, outcome, again.caller.dialect())).await;
             }
             () = &mut time => errand.exchange.cancel(),
         }
+        kept.let_go();
     }
-    time.await;
-    tasks.forget(&kept).await;
+    tokio::select! {
+        () = time => tasks.forget(&kept).await,
+        () = kept.forgotten.raised() => {}
+    }
 }
 
 /// Says what the server asks meanwhile; resolves with the call's outcome.

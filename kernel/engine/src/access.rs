@@ -290,6 +290,21 @@ impl Table {
             })
     }
 
+    /// The tools of a server that this agent has entries for, by the server's own names.
+    pub fn named<'a>(
+        &'a self,
+        principal: &Principal,
+        server: &ServerId,
+    ) -> impl Iterator<Item = &'a str> + use<'a> {
+        let held = match principal {
+            Principal::Agent(agent) => self.agents.get(agent),
+            Principal::Operator(_) => None,
+        };
+        let rules = held.and_then(|held| held.servers.get(server));
+        let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        tools.map(|tool| &**tool)
+    }
+
     /// Agents who have an entry that ended by `now_ms`, though it was in force when the table was made.
     #[must_use]
     pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {

@@ -3,6 +3,7 @@
 //! A catalog never changes; a change makes the next one, which shares with it whatever stayed. So a
 //! list is put together once, and a call costs one look-up.
 
+mod claims;
 mod front;
 mod item;
 mod list;
@@ -24,6 +25,7 @@ use crate::uris::{self, WRAPPED};
 use front::Front;
 use list::{Edition, List};
 
+pub use claims::{Claim, Named, Outlook, Prospect};
 pub use item::{BadItem, DEFINITION_MAX, NAME_MAX, Prompt, Resource, ResourceTemplate, Tool};
 pub use list::Paging;
 pub use offer::{Counts, ITEMS_MAX, LIST_MAX, Offer, Rejected, TEMPLATES_MAX};
@@ -128,7 +130,7 @@ impl Catalog {
     }
 
     /// The tool of that name. Among all servers that is the shown name, `server:tool`, or the bare
-    /// name when only one server has it.
+    /// name when only one server has it and no other name has its form.
     #[must_use]
     pub fn tool(&self, view: &View, name: &str) -> Option<&Arc<Tool>> {
         self.front(view)?.tools.get(name)

@@ -46,6 +46,8 @@ pub struct Duties {
     side_effects: Vec<String>,
     read_only_hint: Option<bool>,
     code_arguments: Vec<String>,
+    /// Arguments whose names say what they are, and those that are code.
+    declared: Vec<String>,
     rules: Arc<ToolRules>,
 }
 
@@ -100,6 +102,7 @@ impl Duties {
             side_effects: said.side_effects,
             read_only_hint: read_only_hint(definition),
             code_arguments: arguments.formatted,
+            declared: arguments.telling,
             rules: Arc::clone(&terms.rules),
         }
     }
@@ -128,6 +131,7 @@ impl Duties {
             read_only_hint: self.read_only_hint,
             roots: &self.rules.roots,
             code_arguments: &self.code_arguments,
+            declared: &self.declared,
             args,
         };
         self.validators.judge(&call, code)
@@ -226,6 +230,8 @@ struct CodeArguments {
     formatted: Vec<String>,
     /// One is named as code is.
     named: bool,
+    /// Those, and those whose names say what they are.
+    telling: Vec<String>,
 }
 
 impl CodeArguments {
@@ -246,6 +252,10 @@ impl CodeArguments {
                 for (name, property) in own.into_iter().flatten() {
                     self.named |= validators::is_code(name);
                     let format = property.get("format").and_then(Value::as_str);
+                    let tells = format == Some("code") || validators::is_telling(name);
+                    if tells && !self.telling.contains(name) {
+                        self.telling.push(name.clone());
+                    }
                     if format == Some("code") && !self.formatted.contains(name) {
                         self.formatted.push(name.clone());
                     }

@@ -35,6 +35,7 @@ pub mod questions;
 pub mod rates;
 pub mod registration;
 pub mod reload;
+pub mod request_ids;
 pub mod restart;
 pub mod retries;
 pub mod risk;

@@ -59,6 +59,17 @@ impl State {
     pub const fn takes_calls(self) -> bool {
         matches!(self, Self::Connected)
     }
+
+    /// It takes calls or may soon do so without anybody's doing, so that calls wait. One that is
+    /// `connected` without a connection has just lost it, and it shows in a moment what comes next.
+    /// `due` says that it is to be started: for the first time, or again when it has stopped.
+    #[must_use]
+    pub const fn comes_up(self, due: bool) -> bool {
+        match self {
+            Self::Connecting | Self::Connected | Self::Restarting => true,
+            Self::Registered | Self::Draining | Self::Disconnected | Self::Error => due,
+        }
+    }
 }
 
 impl fmt::Display for State {
@@ -378,6 +389,15 @@ mod tests {
             "{taken:?}"
         );
         assert!(ARROWS.iter().all(|arrow| taken.contains(arrow)));
+    }
+
+    #[test]
+    fn calls_wait_for_a_server_that_comes_and_for_no_other() {
+        for state in State::ALL {
+            let comes = matches!(state, Connecting | Connected | Restarting);
+            assert_eq!(state.comes_up(false), comes, "{state}");
+            assert!(state.comes_up(true), "{state}");
+        }
     }
 
     /// MGP-115..121: the words, on the wire and in print.

@@ -36,6 +36,38 @@ pub fn shown(server: &ServerId, name: &str) -> String {
     shown
 }
 
+/// What a name says of a server it has the form of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// The server's own name.
+    Own(&'a str),
+    /// Closed with a hash: only what the server offers says which of its things is meant.
+    Closed,
+}
+
+/// Reads a name that has the form of this server's; `None` for every other one. Servers whose ids are
+/// presented alike share the closed form.
+#[must_use]
+pub fn read<'a>(server: &ServerId, name: &'a str) -> Option<Reading<'a>> {
+    let id = server.as_str();
+    let after = |separator| name.strip_prefix(id)?.strip_prefix(separator);
+    let own = after(":").or_else(|| after(SEPARATOR).filter(|own| shown(server, own) == name));
+    if let Some(own) = own.filter(|own| !own.is_empty()) {
+        return Some(Reading::Own(own));
+    }
+    let start: String = id.chars().map(presentable).collect();
+    let rest = name.strip_prefix(&start)?.strip_prefix(SEPARATOR)?;
+    ends_like_a_hash(rest).then_some(Reading::Closed)
+}
+
+/// True for a name that could be the canonical or the shown one of some server's tool: all of those
+/// have a separator. Whether there is such a server, and whether it runs, makes no difference, so that
+/// what a name means never depends on it.
+#[must_use]
+pub fn is_qualified(name: &str) -> bool {
+    name.contains(':') || name.contains(SEPARATOR)
+}
+
 fn presentable(c: char) -> char {
     if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
         c
@@ -114,13 +146,37 @@ mod tests {
         assert_ne!(show("a", imitation), taken);
     }
 
+    #[test]
+    fn a_name_reads_as_that_of_the_server_whose_form_it_has() {
+        let reads = |server: &str, name| read(&ServerId::new(server), name);
+        assert_eq!(reads("it", "it__echo"), Some(Reading::Own("echo")));
+        assert_eq!(reads("it", "it:a:b"), Some(Reading::Own("a:b")));
+        assert_eq!(reads("a.b", "a_b__run_3x4z5r5s"), Some(Reading::Closed));
+        for other in ["it", "it__", "it:", "it_echo", "items__echo", "echo", ""] {
+            assert_eq!(reads("it", other), None, "{other}");
+        }
+        assert_eq!(reads("a.b", "a_b__run"), None, "it would be closed");
+    }
+
     proptest! {
+        #[test]
+        fn every_name_is_read_as_its_own_servers(server in "[A-Za-z0-9._-]{1,48}", name in "\\PC{1,90}") {
+            let id = ServerId::new(server.clone());
+            let whole = canonical(&id, &name);
+            prop_assert_eq!(read(&id, &whole), Some(Reading::Own(&name)));
+            let shown = show(&server, &name);
+            let reading = read(&id, &shown);
+            prop_assert!(reading == Some(Reading::Own(&name)) || reading == Some(Reading::Closed));
+        }
+
         #[test]
         fn shown_names_fit_every_model_api(server in "[A-Za-z0-9._-]{1,48}", name in "\\PC{1,90}") {
             let shown = show(&server, &name);
             prop_assert!(shown.len() <= SHOWN_MAX);
             prop_assert!(shown.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
             prop_assert_eq!(&shown, &show(&server, &name));
+            prop_assert!(is_qualified(&shown));
+            prop_assert!(is_qualified(&canonical(&ServerId::new(server.as_str()), &name)));
         }
 
         #[test]

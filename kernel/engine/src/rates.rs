@@ -1,6 +1,9 @@
 //! How many calls an agent may make (MGP §14.3: 3000 and 3002): so many a minute, so many a day.
 //!
 //! Windows begin with the first call and end after their time; the next call begins another.
+//!
+//! [`Refusals`] bounds how often an agent is told why a call is refused: each time costs the kernel a
+//! record, and an agent that is refused has nothing to lose by asking again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,13 +20,30 @@ pub const AGENTS_MAX: usize = 4096;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
+/// Refused calls a second where nothing else is set: far more than a model that mends its arguments makes.
+pub const REFUSALS: u64 = 50;
+/// Refusals that may come at once, in seconds of their rate: who lists what it may call tries it once.
+const AT_ONCE: u32 = 20;
+
 /// What each agent may do; 0 sets no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateRules {
     /// Calls of tools a minute.
     pub per_minute: u64,
     /// Calls of tools a day.
     pub per_day: u64,
+    /// Refused calls a second.
+    pub refusals: u64,
+}
+
+impl Default for RateRules {
+    fn default() -> Self {
+        Self {
+            per_minute: 0,
+            per_day: 0,
+            refusals: REFUSALS,
+        }
+    }
 }
 
 impl RateRules {
@@ -32,6 +52,57 @@ impl RateRules {
     pub fn is_off(self) -> bool {
         self.per_minute == 0 && self.per_day == 0
     }
+}
+
+/// The refusals of all agents, as a token bucket each: twenty seconds' worth at once.
+#[derive(Debug)]
+pub struct Refusals {
+    per_second: u64,
+    /// When the bucket of an agent is full again. Who is not in here has a full one.
+    full_at: HashMap<AgentId, Moment>,
+}
+
+impl Refusals {
+    /// Nobody was refused yet. 0 sets no limit.
+    #[must_use]
+    pub fn new(per_second: u64) -> Self {
+        Self {
+            per_second,
+            full_at: HashMap::new(),
+        }
+    }
+
+    /// An agent was refused once more. Past [`AGENTS_MAX`] agents that were refused just now, one more
+    /// has no refusals left.
+    ///
+    /// # Errors
+    /// How long until it has one left: then it is not told why.
+    pub fn refused(&mut self, agent: &AgentId, now: Moment) -> Result<(), Duration> {
+        let Some(each) = Duration::from_secs(1).checked_div(limit(self.per_second)) else {
+            return Ok(());
+        };
+        if !self.full_at.contains_key(agent) && self.full_at.len() >= AGENTS_MAX {
+            self.full_at.retain(|_, full_at| *full_at > now);
+            if self.full_at.len() >= AGENTS_MAX {
+                return Err(each);
+            }
+        }
+        let full_at = self.full_at.entry(agent.clone()).or_insert(now);
+        let next = now.max(*full_at) + each;
+        let most = each * limit(self.per_second) * AT_ONCE;
+        match next.since(now) {
+            filled if filled > most => Err(filled.saturating_sub(most)),
+            _ => {
+                *full_at = next;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// More than a nanosecond each is no limit.
+fn limit(per_second: u64) -> u32 {
+    u32::try_from(per_second).unwrap_or(u32::MAX).min(1_000_000)
 }
 
 /// Why a call is not made.
@@ -180,6 +251,7 @@ mod tests {
         Rates::new(RateRules {
             per_minute,
             per_day,
+            refusals: 0,
         })
     }
 
@@ -219,5 +291,32 @@ mod tests {
         assert_eq!(rates.call(&late, at(59)), Err(TooMany::Agents));
         assert_eq!(rates.call(&late, at(60)), Ok(()));
         assert_eq!(rates.agents.len(), 1);
+    }
+
+    /// So many at once, then so many a second; each agent has its own, and the table has a bound.
+    #[test]
+    fn refusals_are_many_at_once_and_then_few() {
+        let (mut refusals, agent) = (Refusals::new(50), AgentId::new("a"));
+        let at = |ms: u64| Moment::new(Duration::from_millis(ms));
+        let at_once = (0..2_400).filter(|_| refusals.refused(&agent, at(0)).is_ok());
+        assert_eq!(at_once.count(), 1_000);
+        assert_eq!(
+            refusals.refused(&agent, at(19)),
+            Err(Duration::from_millis(1))
+        );
+        assert_eq!(refusals.refused(&agent, at(20)), Ok(()));
+        assert!(refusals.refused(&agent, at(20)).is_err());
+        assert_eq!(refusals.refused(&AgentId::new("b"), at(20)), Ok(()));
+        let later = (0..2_400).filter(|_| refusals.refused(&agent, at(1_020)).is_ok());
+        assert_eq!(later.count(), 50);
+        for n in 0..2 * AGENTS_MAX {
+            let _ = refusals.refused(&AgentId::new(format!("a{n}")), at(1_020));
+        }
+        assert!(refusals.full_at.len() <= AGENTS_MAX);
+        let late = AgentId::new("late");
+        assert!(refusals.refused(&late, at(1_020)).is_err());
+        assert_eq!(refusals.refused(&late, at(1_040)), Ok(()));
+        let mut off = Refusals::new(0);
+        assert!((0..9_999).all(|_| off.refused(&agent, at(0)).is_ok()));
     }
 }

@@ -39,6 +39,18 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// True of a server that failed more than once within the window.
+    #[must_use]
+    pub fn keeps_failing(&self) -> bool {
+        match self {
+            Self::Restart { attempt, .. } => *attempt > 1,
+            Self::Park { .. } => true,
+            Self::Stay => false,
+        }
+    }
+}
+
 /// The restarts of one server within the sliding window.
 #[derive(Clone, Debug)]
 pub struct Restarts {
@@ -140,6 +152,30 @@ impl Restarts {
     }
 }
 
+/// Servers that keep failing may start this many at once, after a while without any.
+const AT_ONCE: u32 = 8;
+
+/// And then one each such time. A start costs some 20 ms of one core, most of it the server's own: so the
+/// starts of any number of them take a fiftieth of a machine with two.
+const GAP: Duration = Duration::from_millis(500);
+
+/// Whose turn it is among those that keep failing: a few at once, then one after the other, however many
+/// there are. What fails for the first time waits for nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// When all turns that were given will have been paid for.
+    paid: Moment,
+}
+
+impl Turns {
+    /// Gives one turn: when it is, which is not before `now`.
+    pub fn take(&mut self, now: Moment) -> Moment {
+        let wait = self.paid.since(now).saturating_sub(GAP * (AT_ONCE - 1));
+        self.paid = self.paid.max(now) + GAP;
+        now + wait
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +254,21 @@ mod tests {
         let after = Duration::from_secs(1);
         let verdict = restarts.exited(&failed(), false, at(0));
         assert_eq!(verdict, Verdict::Restart { after, attempt: 1 });
+    }
+
+    /// Of fifty that fail together a few start at once, the others each at its turn; after a while without
+    /// any a few start at once again.
+    #[test]
+    fn those_that_keep_failing_take_turns() {
+        let mut turns = Turns::default();
+        let given: Vec<_> = (0..50).map(|_| turns.take(at(1000))).collect();
+        let at_once = given.iter().filter(|turn| **turn == at(1000)).count();
+        assert_eq!(at_once, AT_ONCE as usize);
+        let gaps = given[AT_ONCE as usize - 1..].windows(2);
+        assert!(gaps.clone().all(|pair| pair[1].since(pair[0]) == GAP));
+        let later = *given.last().unwrap() + GAP * AT_ONCE;
+        assert!((0..AT_ONCE).all(|_| turns.take(later) == later));
+        assert!(turns.take(later) > later);
     }
 
     #[test]

@@ -7,14 +7,14 @@ mod paths;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use mgp_protocol::mgp::permission::{PermissionType, Standard};
 use mgp_protocol::mgp::servers::Sandbox;
 use serde::{Deserialize, Serialize};
 
-use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE, SYSTEM};
+use paths::{DEVICES, KERNEL_FILES, LOADERS, READABLE, SHARED_MEMORY, SYSTEM};
 
 /// The first Landlock version that bounds truncation, and with it every way to change a file.
 const WHOLE_FILES: u32 = 3;
@@ -42,18 +42,44 @@ pub struct Rules {
     pub chosen: bool,
     /// Its program, where that came with its registration.
     pub program: Option<Program>,
+    /// What it is run from, where a person looked at that: it is started from nothing else.
+    pub pinned: Vec<Pinned>,
+}
+
+/// A file as a person looked at it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// Where it was found.
+    pub path: PathBuf,
+    /// BLAKE3 of what is in it, as hexadecimal digits; or why it could not be read.
+    pub hash: String,
 }
 
 /// A program that came with its registration. It is written anew before each start, so that what runs
 /// is what was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The name of its file in the server's own folder.
+    /// The name of its file in a folder that the server may read.
     pub file: String,
     /// All of it.
     pub text: String,
     /// Which of the arguments its path becomes.
     pub at: usize,
+}
+
+impl Program {
+    /// What its interpreter is told before it, so that it loads nothing the server has written or was
+    /// given a variable for: modules come from where the interpreter was installed.
+    #[must_use]
+    pub fn isolation(&self, env: &BTreeMap<String, String>) -> &'static [&'static str] {
+        let python = Path::new(&self.file).extension() == Some("py".as_ref());
+        // The one harmless variable without which a server that does not flush is never heard.
+        match (python, env.contains_key("PYTHONUNBUFFERED")) {
+            (true, true) => &["-I", "-u"],
+            (true, false) => &["-I"],
+            (false, _) => &[],
+        }
+    }
 }
 
 /// Bounds on a sandboxed server.
@@ -89,8 +115,11 @@ pub struct Machine {
     pub landlock: u32,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
-    /// Whether servers run as root.
+    /// Whether the kernel runs as root. Its sandboxed servers do not.
     pub root: bool,
+    /// Whether a server can be given files, processes and messages of its own: mount, process and IPC
+    /// namespaces, in a user namespace where the kernel is not root's.
+    pub namespaces: bool,
 }
 
 /// Where the server is.
@@ -110,7 +139,9 @@ pub struct Place {
     pub usual: bool,
     /// The one folder that is its own: home and temporary files.
     pub own: PathBuf,
-    /// The kernel's configuration, data and socket: never opened, but for `own`.
+    /// The folder of the program that came with its registration: it reads that, and never writes it.
+    pub code: Option<PathBuf>,
+    /// The kernel's configuration, data and socket: never opened, but for `own` and `code`.
     pub kernels: Vec<PathBuf>,
     /// The home of the kernel's user: never opened as a whole.
     pub home: Option<PathBuf>,
@@ -135,6 +166,16 @@ pub struct Policy {
     pub limits: Limits,
     /// What the machine is believed to do. A process that finds less is not started.
     pub machine: Machine,
+    /// Links that were followed on the way to all of these, which hold none.
+    pub links: BTreeMap<PathBuf, PathBuf>,
+    /// The user it becomes, where it is started by root; its group has the same number.
+    pub user: Option<u32>,
+}
+
+/// Whether every server reads this path, for it is the system's.
+#[must_use]
+pub fn is_systems(path: &Path) -> bool {
+    SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Permissions that make a difference to the sandbox.
@@ -185,10 +226,16 @@ impl Policy {
             programs,
             limits: rules.limits,
             machine,
+            links: BTreeMap::new(),
+            user: None,
         };
+        if machine.namespaces {
+            policy.write.push(SHARED_MEMORY.into());
+        }
         policy.execute.push(place.program.clone());
         policy.execute.extend(place.interpreters.iter().cloned());
         policy.write.push(place.own.clone());
+        policy.read.extend(place.code.clone());
         // Else any folder could be opened by calling it a program's.
         let known = rules.vouched || rules.chosen || place.usual;
         if known {
@@ -230,18 +277,50 @@ impl Policy {
             "limits: {} of private memory and {open_files} open files for each process, {} for a file",
             size(memory), size(file_size)
         ));
-        report.notes = notes(granted, rules, place);
+        report.notes.extend(notes(granted, rules, place));
         report
     }
 
     fn report_files(&self, report: &mut Sandbox, place: &Place) {
-        let Machine { landlock, .. } = self.machine;
-        if landlock == 0 {
+        let Machine {
+            landlock,
+            namespaces,
+            seccomp,
+            ..
+        } = self.machine;
+        if landlock == 0 && !namespaces {
             let missing =
                 "files: this kernel has no Landlock, so it reads and writes what its user may";
             report.missing.push(missing.into());
-            return;
+        } else {
+            self.report_opened(report, place);
         }
+        match (namespaces, seccomp) {
+            (true, true) => report.enforced.push(
+                "files: nothing else is there, what it reads never changes, and what it writes gives nobody its rights"
+                    .into(),
+            ),
+            (false, true) => {
+                report.enforced.push(
+                    "files: changes no mode, owner, time or attribute, not of its own either".into(),
+                );
+                report.notes.push(
+                    "package managers do not work in it: without namespaces modes and times of its own files cannot \
+                     be told from those of others"
+                        .into(),
+                );
+            }
+            (_, false) => report.missing.push(
+                "files: modes that give others its rights, for want of seccomp".into(),
+            ),
+        }
+        if (1..WHOLE_FILES).contains(&landlock) && !namespaces {
+            let missing = "files: this kernel's Landlock does not keep files from being cut short";
+            report.missing.push(missing.into());
+        }
+    }
+
+    fn report_opened(&self, report: &mut Sandbox, place: &Place) {
         let given = |all: &[PathBuf], usual: &[&str]| {
             let own = all
                 .iter()
@@ -261,19 +340,18 @@ impl Policy {
         report
             .enforced
             .push(format!("files: reads the system's and {}", list(read)));
-        report.enforced.push(format!(
-            "files: writes {}",
-            list(given(&self.write, DEVICES))
-        ));
-        if landlock < WHOLE_FILES {
-            let missing = "files: this kernel's Landlock does not keep files from being cut short";
-            report.missing.push(missing.into());
-        }
+        let written = given(&self.write, &[DEVICES, &[SHARED_MEMORY]].concat());
+        report
+            .enforced
+            .push(format!("files: writes {}", list(written)));
     }
 
     fn report_network(&self, report: &mut Sandbox) {
         let Machine {
-            landlock, seccomp, ..
+            landlock,
+            seccomp,
+            namespaces,
+            ..
         } = self.machine;
         let words = match (self.outbound, self.listen) {
             (false, false) => "network: none, no sockets of other programs either",
@@ -295,7 +373,7 @@ impl Policy {
                     .push("network: all of it, for want of seccomp and of Landlock 4".into());
             }
         }
-        if landlock < SCOPES {
+        if landlock < SCOPES && !namespaces {
             report
                 .missing
                 .push("signals to other processes of its user, for want of Landlock 6".into());
@@ -306,7 +384,15 @@ impl Policy {
         report
             .enforced
             .push("privileges: never more than it started with, and none of root's".into());
-        let Machine { seccomp, root, .. } = self.machine;
+        if let Some(user) = self.user {
+            let words = format!("user: {user}, which is no other server's, instead of root");
+            report.enforced.push(words);
+        }
+        let Machine {
+            seccomp,
+            namespaces,
+            ..
+        } = self.machine;
         match (seccomp, self.programs) {
             (true, false) => report.enforced.push("processes: starts none".into()),
             (true, true) => report
@@ -317,22 +403,39 @@ impl Policy {
                     .into(),
             ),
         }
-        let bound = format!(
-            "{} processes and threads more than its user has",
-            self.limits.processes
-        );
-        match root {
-            false => report.enforced.push(format!("limits: {bound}")),
-            true => report
-                .missing
-                .push(format!("limits: {bound}, to which root is not held")),
+        match (namespaces, seccomp) {
+            (true, _) => report.enforced.push(
+                "processes: sees no others, and all it starts ends with it; messages and shared memory are its own"
+                    .into(),
+            ),
+            (false, true) => {
+                report.enforced.push(
+                    "processes: changes no limits or priorities of others, has no System V IPC; a process above it \
+                     ends all it starts"
+                        .into(),
+                );
+                report.notes.push(
+                    "threads are pinned to processors only by themselves: without namespaces a thread of its own \
+                     cannot be told from those of others"
+                        .into(),
+                );
+            }
+            (false, false) => report.missing.push(
+                "limits, priorities and System V IPC of others, for want of namespaces and seccomp"
+                    .into(),
+            ),
         }
+        report.enforced.push(format!(
+            "limits: {} processes and threads more than its user has",
+            self.limits.processes
+        ));
     }
 }
 
 impl Place {
     /// Whether opening a path would open what is the kernel's, or a whole home.
-    fn shuts(&self, path: &Path) -> bool {
+    #[must_use]
+    pub fn shuts(&self, path: &Path) -> bool {
         let above = self.kernels.iter().chain(&self.home);
         let mut above = above.filter(|guarded| guarded.starts_with(path));
         above.next().is_some() || self.kernels.iter().any(|guarded| path.starts_with(guarded))

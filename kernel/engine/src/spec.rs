@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_protocol::address;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 
@@ -90,7 +91,7 @@ impl fmt::Debug for Reach {
                 .finish_non_exhaustive(),
             Self::Http { url, headers } => f
                 .debug_struct("Http")
-                .field("url", url)
+                .field("url", &address::shown(url))
                 .field("headers", &headers.keys())
                 .finish(),
         }

@@ -74,6 +74,12 @@ pub fn is_code(argument: &str) -> bool {
     roles::of_key(argument) == Role::Code
 }
 
+/// True for the names that say what an argument is.
+#[must_use]
+pub fn is_telling(argument: &str) -> bool {
+    roles::of_key(argument) != Role::Other
+}
+
 /// Whether a variable of this name decides which code a program runs.
 #[must_use]
 pub fn chooses_code(variable: &str) -> bool {
@@ -187,7 +193,7 @@ impl Validators {
         let Some(first) = self.chosen.first() else {
             return Ok(());
         };
-        let args = match Arguments::read(call.args) {
+        let args = match Arguments::read(call.args, call.declared) {
             Ok(args) => args,
             Err(finding) => return Err(No::Blocked(Blocked::new(*first, "", "", finding))),
         };
@@ -219,6 +225,8 @@ pub struct Call<'a> {
     pub roots: &'a [String],
     /// Properties whose schema has `format: "code"`, by name.
     pub code_arguments: &'a [String],
+    /// Properties whose names say what they are, as the schema spells them.
+    pub declared: &'a [String],
     /// The `arguments` of the call, as JSON text.
     pub args: &'a str,
 }

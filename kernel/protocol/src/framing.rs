@@ -1,6 +1,10 @@
 //! Newline-delimited frames out of a byte stream, with a limit (MCP stdio transport; CMCP-015).
 
+mod line;
+
 use bytes::{Buf, Bytes, BytesMut};
+
+pub use line::{on_one_line, one_line};
 
 /// What the stream held next.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +35,7 @@ pub const KEPT: usize = 256;
 pub struct Framer {
     limit: usize,
     scanned: usize,
+    refused: bool,
     dropping: Option<Dropping>,
 }
 
@@ -47,6 +52,7 @@ impl Framer {
         Self {
             limit,
             scanned: 0,
+            refused: false,
             dropping: None,
         }
     }
@@ -57,12 +63,18 @@ impl Framer {
         self.dropping.as_ref().map_or(0, |d| d.len)
     }
 
+    /// The line that has begun is thrown away as one over the limit is: there is no room for it.
+    pub fn refuse(&mut self) {
+        self.refused = true;
+    }
+
     /// Takes the next frame out of `buffer`; `None` when more bytes are needed.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
         loop {
             let newline =
                 memchr::memchr(b'\n', &buffer[self.scanned..]).map(|at| at + self.scanned);
-            if self.dropping.is_some() || newline.unwrap_or(buffer.len()) > self.limit {
+            let too_long = newline.unwrap_or(buffer.len()) > self.limit;
+            if self.dropping.is_some() || self.refused || too_long {
                 self.scanned = 0;
                 return self.throw_away(buffer, newline);
             }
@@ -86,6 +98,7 @@ impl Framer {
     fn throw_away(&mut self, buffer: &mut BytesMut, newline: Option<usize>) -> Option<Frame> {
         let Some(mut drop) = self.dropping.take() else {
             self.dropping = Some(Dropping::default());
+            self.refused = false;
             let head = Bytes::copy_from_slice(&buffer[..buffer.len().min(KEPT)]);
             return Some(Frame::Overrun { head });
         };
@@ -156,6 +169,20 @@ mod tests {
         let frames = cut(64, &[&[b'x'; 65], &[b'x'; 9999]]);
         let head = Bytes::from_static(&[b'x'; 65]);
         assert_eq!(frames, [Frame::Overrun { head }]);
+    }
+
+    #[test]
+    fn a_refused_line_is_dropped_and_the_next_one_survives() {
+        let (mut framer, mut buffer) = (Framer::new(64), BytesMut::from("ha"));
+        assert_eq!(framer.next(&mut buffer), None);
+        framer.refuse();
+        let overrun = framer.next(&mut buffer);
+        assert!(matches!(overrun, Some(Frame::Overrun { head }) if head == "ha"));
+        assert_eq!(framer.next(&mut buffer), None);
+        buffer.extend_from_slice(b"lf\n{}\n");
+        let ended = framer.next(&mut buffer);
+        assert!(matches!(ended, Some(Frame::Oversized { tail, len: 4 }) if tail == "half"));
+        assert_eq!(framer.next(&mut buffer), Some(Frame::Line("{}".into())));
     }
 
     #[test]

@@ -1,15 +1,39 @@
 //! JSON-RPC 2.0 envelopes, parsed once and borrowed from the frame (MGP §1.5, MCP base protocol).
 
+pub mod torn;
+
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use self::torn::Glance;
+use crate::lookalike;
+
 /// A request id as its sender wrote it: a string or an integer, kept as JSON text so that the answer
-/// carries exactly what was asked with.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(Box<str>);
+/// carries exactly what was asked with. Two are one when they mean the same string, however written.
+#[derive(Clone, Debug)]
+pub struct RequestId {
+    text: Box<str>,
+    /// The string as the kernel writes it, where there is more than one way.
+    meant: Option<Box<str>>,
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        self.meant() == other.meant()
+    }
+}
+
+impl Eq for RequestId {}
+
+impl Hash for RequestId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.meant().hash(state);
+    }
+}
 
 impl RequestId {
     /// Reads an id from its JSON text; `None` when it is neither a string nor an integer.
@@ -19,31 +43,47 @@ impl RequestId {
             let digits = text.strip_prefix('-').unwrap_or(text);
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         };
-        (text.starts_with('"') || integer()).then(|| Self(text.into()))
+        let is_string = text.starts_with('"');
+        let escaped = is_string && memchr::memchr(b'\\', text.as_bytes()).is_some();
+        let meant = || {
+            let string: String = serde_json::from_str(text).ok()?;
+            Some(crate::splice::quoted(&string).into())
+        };
+        (is_string || integer()).then(|| Self {
+            text: text.into(),
+            meant: escaped.then(meant).flatten(),
+        })
+    }
+
+    fn meant(&self) -> &str {
+        self.meant.as_deref().unwrap_or(&self.text)
     }
 
     /// The JSON text.
     #[must_use]
     pub fn as_json(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// The id as the kernel's own number, when it is one.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
-        self.0.parse().ok()
+        self.text.parse().ok()
     }
 }
 
 impl From<u64> for RequestId {
     fn from(n: u64) -> Self {
-        Self(n.to_string().into())
+        Self {
+            text: n.to_string().into(),
+            meant: None,
+        }
     }
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -130,8 +170,18 @@ pub enum Malformed {
         /// The id, as far as one could be read.
         id: Option<RequestId>,
         /// What is wrong, in words.
-        why: &'static str,
+        why: Cow<'static, str>,
     },
+    /// A request whose `params` are no object, which MCP wants: -32602. Some readers take the elements
+    /// of an array for members.
+    #[error("Invalid params: `params` must be an object")]
+    BadParams {
+        /// Its id.
+        id: RequestId,
+    },
+    /// A notification of that kind: nobody is answered.
+    #[error("`params` of a notification must be an object")]
+    BadNotice,
 }
 
 impl Malformed {
@@ -141,19 +191,31 @@ impl Malformed {
         match self {
             Self::NotJson(_) => PARSE_ERROR,
             Self::Batch | Self::NotAMessage { .. } => INVALID_REQUEST,
+            Self::BadParams { .. } | Self::BadNotice => INVALID_PARAMS,
         }
     }
 
-    /// The whole error answer; its id is null where none could be read.
+    /// The whole error answer; its id is null where none could be read. A notification has none.
     #[must_use]
-    pub fn to_frame(&self) -> Vec<u8> {
+    pub fn to_frame(&self) -> Option<Vec<u8>> {
         let id = match self {
-            Self::NotAMessage { id: Some(id), .. } => id.as_json(),
+            Self::BadNotice => return None,
+            Self::NotAMessage { id: Some(id), .. } | Self::BadParams { id } => id.as_json(),
             Self::NotAMessage { id: None, .. } | Self::NotJson(_) | Self::Batch => "null",
         };
-        let error = ErrorObject::new(self.code(), self.to_string());
-        let error = serde_json::to_string(&error).expect("an error object is always JSON");
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into_bytes()
+        Some(self.under(id))
+    }
+
+    /// The error answer without the id: to what is an answer itself.
+    #[must_use]
+    pub fn to_nobody(&self) -> Vec<u8> {
+        self.under("null")
+    }
+
+    fn under(&self, id: &str) -> Vec<u8> {
+        let error_object = ErrorObject::new(self.code(), self.to_string());
+        let text = serde_json::to_string(&error_object).expect("an error object is always JSON");
+        error(id, &text)
     }
 }
 
@@ -217,7 +279,7 @@ pub fn parse_text(text: &str) -> Result<Message<'_>, Malformed> {
         Some(b'[') => return batch_or_noise(text),
         _ => return Err(not_an_object(text)),
     }
-    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|e| classify(text, &e))?;
+    let envelope: Envelope<'_> = lookalike::from_str(text).map_err(|e| classify(text, &e))?;
     envelope.judge()
 }
 
@@ -238,7 +300,7 @@ fn not_an_object(text: &str) -> Malformed {
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) => Malformed::NotAMessage {
             id: None,
-            why: "a message is a JSON object",
+            why: "a message is a JSON object".into(),
         },
         Err(e) => Malformed::NotJson(e.to_string()),
     }
@@ -249,17 +311,12 @@ fn classify(text: &str, error: &serde_json::Error) -> Malformed {
     if !error.is_data() {
         return Malformed::NotJson(error.to_string());
     }
-    #[derive(Deserialize)]
-    struct OnlyId<'a> {
-        #[serde(borrow, default)]
-        id: Option<&'a RawValue>,
-    }
     Malformed::NotAMessage {
-        id: serde_json::from_str::<OnlyId<'_>>(text)
-            .ok()
-            .and_then(|e| e.id)
-            .and_then(|id| RequestId::from_json(id.get())),
-        why: "`jsonrpc` and `method` are strings, and each member stands once",
+        id: Glance::at(text.as_bytes()).id(),
+        why: lookalike::words(error).map_or(
+            Cow::Borrowed("`jsonrpc` and `method` are strings, and each member stands once"),
+            Cow::Owned,
+        ),
     }
 }
 
@@ -269,15 +326,20 @@ impl<'a> Envelope<'a> {
             .id
             .map(|raw| (RequestId::from_json(raw.get()), raw.get()));
         let known = id.as_ref().and_then(|(id, _)| id.clone());
-        let wrong = |why| Malformed::NotAMessage {
+        let wrong = |why: &'static str| Malformed::NotAMessage {
             id: known.clone(),
-            why,
+            why: why.into(),
         };
         if self.jsonrpc.as_deref() != Some("2.0") {
             return Err(wrong("`jsonrpc` must be \"2.0\""));
         }
+        let object = self
+            .params
+            .is_none_or(|params| params.get().starts_with('{'));
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => match id {
+                None if !object => Err(Malformed::BadNotice),
+                Some((Some(id), _)) if !object => Err(Malformed::BadParams { id }),
                 None => Ok(Message::Notification {
                     method,
                     params: self.params,
@@ -375,6 +437,28 @@ mod tests {
         }
     }
 
+    /// MCP-004: a string may be written in many ways; a number is no string.
+    #[test]
+    fn ids_are_compared_by_what_they_mean() {
+        let id = |text| RequestId::from_json(text).unwrap();
+        for (one, other) in [
+            (r#""\u0061""#, r#""a""#),
+            (r#""\/""#, r#""/""#),
+            (r#""\u00E9\u000a""#, r#""é\n""#),
+        ] {
+            assert_eq!(id(one), id(other));
+            assert_eq!(id(one).as_json(), one);
+            assert!(std::collections::HashSet::from([id(one)]).contains(&id(other)));
+        }
+        for (one, other) in [
+            ("5", r#""5""#),
+            (r#""k""#, r#""K""#),
+            (r#""\\u0061""#, r#""a""#),
+        ] {
+            assert_ne!(id(one), id(other));
+        }
+    }
+
     /// MCP-005, MCP-006, MCP-009, MCP-010: each kind of bad frame has its code.
     #[test]
     fn bad_frames_are_told_apart() {
@@ -395,6 +479,41 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
         ] {
             assert_eq!(code(bad), Err(INVALID_REQUEST), "{bad}");
+        }
+    }
+
+    /// Go's encoding/json takes the one for the other.
+    #[test]
+    fn an_envelope_has_no_lookalikes() {
+        let bad =
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call","PARAM\u017f":{}}"#;
+        let no = parse(bad.as_bytes()).unwrap_err();
+        assert_eq!(no.code(), INVALID_REQUEST);
+        let words = no.to_string();
+        assert!(
+            words.contains(r#"member "Method" is not "method""#),
+            "{words}"
+        );
+        let answer = String::from_utf8(no.to_frame().unwrap()).unwrap();
+        assert!(answer.contains(r#""id":7"#), "{answer}");
+    }
+
+    /// MCP-012: JSON-RPC knows params by position, MCP does not.
+    #[test]
+    fn params_are_an_object() {
+        for bad in [r#"["echo",{"k":1}]"#, "[]", "7", "\"a\"", "true"] {
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x","params":{bad}}}"#);
+            let no = parse(frame.as_bytes()).unwrap_err();
+            assert_eq!(no.code(), INVALID_PARAMS, "{bad}");
+            let answer = String::from_utf8(no.to_frame().unwrap()).unwrap();
+            assert!(answer.contains(r#""id":7,"#), "{answer}");
+            let frame = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{bad}}}"#);
+            let no = parse(frame.as_bytes()).unwrap_err();
+            assert_eq!(no.to_frame(), None, "{bad}");
+        }
+        for good in ["{}", " {\"a\":[]}", "null"] {
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x","params":{good}}}"#);
+            assert!(parse(frame.as_bytes()).is_ok(), "{good}");
         }
     }
 

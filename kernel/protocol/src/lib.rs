@@ -4,12 +4,15 @@
 //! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed
 //! once, to its envelope, and edited by [`splice`] where a name or a token must change.
 
+pub mod address;
 pub mod dialect;
 pub mod era;
 pub mod framing;
 pub mod ids;
 pub mod jsonrpc;
+pub mod lookalike;
 pub mod mcp;
+pub mod mention;
 pub mod mgp;
 pub mod mirror;
 pub mod refusal;

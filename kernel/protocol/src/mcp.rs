@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
+use crate::lookalike::{self, Unread};
 use crate::refusal::Refusal;
 
 /// A method or notification: its name on the wire is its address in this crate.
@@ -54,10 +55,10 @@ pub struct Initialize<'a> {
     #[serde(borrow)]
     pub protocol_version: Cow<'a, str>,
     /// What the client can be asked for.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub capabilities: Option<&'a RawValue>,
     /// Who the client says it is: a claim, shown to people.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub client_info: Option<&'a RawValue>,
 }
 
@@ -106,6 +107,18 @@ pub struct Progress<'a> {
     /// The token of the request it is about.
     #[serde(borrow)]
     pub progress_token: &'a RawValue,
+    /// Relayed verbatim, like all that follows.
+    #[serde(default)]
+    pub progress: Option<Unread>,
+    /// How much there is to do.
+    #[serde(default)]
+    pub total: Option<Unread>,
+    /// For people.
+    #[serde(default)]
+    pub message: Option<Unread>,
+    /// Relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
 }
 
 /// `notifications/message`: a log record of a server.
@@ -131,21 +144,14 @@ pub struct Listing<'a> {
     pub cursor: Option<Cow<'a, str>>,
 }
 
-/// Reads `params` as `T`.
+/// Reads `params` as `T`. A member that some readers take for one of `T`, and the kernel does not, is
+/// refused: else it would pass what the server reads unseen.
 ///
 /// # Errors
 /// [`Refusal::BadParams`] with serde's words, which name the member that is missing or wrong.
 pub fn read<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, Refusal> {
-    serde_json::from_str(params.unwrap_or("{}")).map_err(|e| Refusal::BadParams(plain(&e)))
-}
-
-/// Serde's words without its position: params are one line of a frame, a column means nothing there.
-fn plain(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(at) => text[..at].to_owned(),
-        None => text,
-    }
+    lookalike::from_str(params.unwrap_or("{}"))
+        .map_err(|e| Refusal::BadParams(lookalike::plain(&e)))
 }
 
 #[cfg(test)]
@@ -157,5 +163,95 @@ mod tests {
     fn bad_params_name_the_member() {
         let error = read::<tools::Call<'_>>(Some("{}")).unwrap_err();
         assert_eq!(error.to_string(), "Invalid params: missing field `name`");
+    }
+
+    /// What MCP has as an object is one, at every depth that the kernel reads.
+    #[test]
+    fn an_array_is_never_an_object() {
+        assert!(read::<tools::Call<'_>>(Some(r#"["a",{}]"#)).is_err());
+        for params in [
+            r#"{"ref":["ref/prompt","p"]}"#,
+            r#"{"ref":{"type":"ref/prompt"},"argument":["a",""]}"#,
+            r#"{"ref":{"type":"ref/prompt"},"context":[{}]}"#,
+        ] {
+            let error = read::<completion::Complete<'_>>(Some(params)).unwrap_err();
+            assert!(error.to_string().contains("expected an object"), "{error}");
+        }
+        for member in ["clientInfo", "capabilities"] {
+            let params = format!(r#"{{"protocolVersion":"1","{member}":["x"]}}"#);
+            let error = read::<Initialize<'_>>(Some(&params)).unwrap_err();
+            assert!(error.to_string().contains("expected an object"), "{error}");
+        }
+        let null = r#"{"protocolVersion":"1","clientInfo":null,"capabilities":{}}"#;
+        assert!(read::<Initialize<'_>>(Some(null)).is_ok());
+    }
+
+    /// Every member that MCP gives these params has no lookalike; what is within them may.
+    #[test]
+    fn no_member_that_a_server_reads_has_a_lookalike() {
+        let refused = |error: Refusal, member: &str| {
+            let words = error.to_string();
+            assert!(
+                words.starts_with(&format!("Invalid params: member {member:?}")),
+                "{words}"
+            );
+        };
+        for member in [
+            "Name",
+            "Arguments",
+            "_META",
+            "Task",
+            "InputResponses",
+            "requeststate",
+        ] {
+            let params = format!(r#"{{"name":"a","{member}":1}}"#);
+            refused(read::<tools::Call<'_>>(Some(&params)).unwrap_err(), member);
+        }
+        for member in ["Name", "argument\u{17f}", "_Meta"] {
+            let params = format!(r#"{{"name":"a","{member}":1}}"#);
+            refused(read::<prompts::Get<'_>>(Some(&params)).unwrap_err(), member);
+        }
+        for member in ["URI", "_Meta"] {
+            let params = format!(r#"{{"uri":"a:b","{member}":1}}"#);
+            refused(
+                read::<resources::Read<'_>>(Some(&params)).unwrap_err(),
+                member,
+            );
+        }
+        for member in ["Ref", "Argument", "conteXt"] {
+            let params = format!(r#"{{"ref":{{"type":"ref/prompt"}},"{member}":1}}"#);
+            refused(
+                read::<completion::Complete<'_>>(Some(&params)).unwrap_err(),
+                member,
+            );
+        }
+        let params = r#"{"ref":{"type":"ref/prompt","Name":1}}"#;
+        refused(
+            read::<completion::Complete<'_>>(Some(params)).unwrap_err(),
+            "Name",
+        );
+        for (member, inside) in [
+            ("Name", r#""argument":{"name":"a","value":"","Name":"q"}"#),
+            ("VALUE", r#""argument":{"VALUE":"q"}"#),
+            ("Arguments", r#""context":{"arguments":{},"Arguments":{}}"#),
+        ] {
+            let params = format!(r#"{{"ref":{{"type":"ref/prompt"}},{inside}}}"#);
+            refused(
+                read::<completion::Complete<'_>>(Some(&params)).unwrap_err(),
+                member,
+            );
+        }
+        let inside = r#"{"ref":{"type":"ref/prompt"},"argument":{"name":"a","value":""},
+            "context":{"arguments":{"Name":"x","name":"y"}}}"#;
+        assert!(read::<completion::Complete<'_>>(Some(inside)).is_ok());
+        let params = r#"{"taskId":"a","TaskID":1}"#;
+        refused(read::<tasks::Get<'_>>(Some(params)).unwrap_err(), "TaskID");
+        let params = r#"{"progressToken":1,"ProgressToken":2}"#;
+        refused(
+            read::<Progress<'_>>(Some(params)).unwrap_err(),
+            "ProgressToken",
+        );
+        let inside = r#"{"name":"a","arguments":{"Name":1},"_meta":{"ProgressToken":1}}"#;
+        assert!(read::<tools::Call<'_>>(Some(inside)).is_ok());
     }
 }

@@ -103,9 +103,81 @@ pub fn spells(method: &str, name: &str) -> bool {
     method.starts_with(PREFIX) && ['/', '.', '_'].into_iter().any(spelled)
 }
 
+/// Prefixes of what MGP and MCPL say unasked (MGP §1.5, MCPL §3).
+const PREFIXES: [&str; 8] = [
+    "mgp/",
+    "mgp.",
+    "notifications/mgp.",
+    "notifications/mgp/",
+    "mcpl/",
+    "notifications/mcpl",
+    "featureSets/",
+    "notifications/featureSets/",
+];
+/// The methods of MCPL that have no prefix of their own.
+const OF_MCPL: [&str; 17] = [
+    "channels/changed",
+    "channels/close",
+    "channels/incoming",
+    "channels/list",
+    "channels/open",
+    "channels/outgoing/chunk",
+    "channels/outgoing/complete",
+    "channels/publish",
+    "channels/register",
+    "context/afterInference",
+    "context/beforeInference",
+    "inference/chunk",
+    "inference/request",
+    "model/info",
+    "push/event",
+    "scope/elevate",
+    "state/rollback",
+];
+
+/// True for a method that means something only to peers that agreed to MGP or MCPL. However it is
+/// spelled: a peer that does not regard case would read it as that.
+#[must_use]
+pub fn is_of_extension(method: &str) -> bool {
+    let begins = |prefix: &&str| {
+        let head = method.get(..prefix.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
+    };
+    let bare = method.strip_prefix("notifications/").unwrap_or(method);
+    PREFIXES.iter().any(begins) || OF_MCPL.iter().any(|own| bare.eq_ignore_ascii_case(own))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_belongs_to_an_extension_is_known_by_its_name() {
+        for method in [
+            "notifications/mgp.stream.chunk",
+            "notifications/MGP.event",
+            "notifications/mgp.anything",
+            "notifications/mcpl.x",
+            "featureSets/changed",
+            "notifications/featureSets/changed",
+            "channels/incoming",
+            "notifications/channels/incoming",
+            "push/event",
+            "mgp/stream/cancel",
+        ] {
+            assert!(is_of_extension(method), "{method}");
+        }
+        for method in [
+            "notifications/acme/mgp.chunk",
+            "notifications/mgpx",
+            "notifications/state/changed",
+            "push/events",
+            "notifications/message",
+            "",
+        ] {
+            assert!(!is_of_extension(method), "{method}");
+        }
+    }
 
     /// MGP-084: the event goes out as it stands in the log, with its number for who watches for gaps.
     #[test]

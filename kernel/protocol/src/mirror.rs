@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 pub use values::{BadValue, decode, encode};
 
+use crate::lookalike;
 use crate::mcp::{Method as _, prompts, resources, tasks, tools};
 use crate::refusal::Refusal;
 
@@ -88,7 +89,7 @@ impl<'a> Mirrored<'a> {
     #[must_use]
     pub fn of(method: &'a str, params: Option<&'a str>) -> Self {
         let name = subject(method).zip(params).and_then(|(subject, params)| {
-            let named: Named<'a> = serde_json::from_str(params).ok()?;
+            let named: Named<'a> = lookalike::from_object(params).ok()?;
             let members = [
                 ("name", named.name),
                 ("uri", named.uri),

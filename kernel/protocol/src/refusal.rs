@@ -107,7 +107,7 @@ pub enum Refusal {
         message: String,
     },
     /// The server is not connected.
-    #[error("Server {server} is {state}{}", because(.reason.as_deref()))]
+    #[error("Server {server} is {state}{}{}", because(.reason.as_deref()), again(*.retry_after_ms))]
     NotReady {
         /// Whose tool it is.
         server: ServerId,
@@ -182,6 +182,13 @@ fn at(path: &str) -> String {
 
 fn because(reason: Option<&str>) -> String {
     reason.map(|r| format!(": {r}")).unwrap_or_default()
+}
+
+fn again(retry_after_ms: Option<u64>) -> String {
+    match retry_after_ms {
+        None | Some(0) => String::new(),
+        Some(ms) => format!("; next try in {} s", ms.div_ceil(1000)),
+    }
 }
 
 /// A reserved code for a caller of this version: a legacy one knows only those of JSON-RPC.
@@ -432,6 +439,24 @@ mod tests {
         let refusal = Refusal::UnknownResource("x://y".into());
         assert_eq!(refusal.code(Version::V2025_11_25), -32002);
         assert_eq!(refusal.code(Version::V2026_07_28), -32602);
+    }
+
+    /// Who reads only the words reads when the server is tried again.
+    #[test]
+    fn a_server_that_is_away_is_told_in_words_with_its_next_try() {
+        let told = |retry_after_ms| {
+            let refusal = Refusal::NotReady {
+                server: ServerId::new("it"),
+                state: "error",
+                reason: Some("exited with code 1".into()),
+                retry_after_ms,
+            };
+            refusal.to_string()
+        };
+        let why = "Server it is error: exited with code 1";
+        assert_eq!(told(Some(1200)), format!("{why}; next try in 2 s"));
+        assert_eq!(told(None), why);
+        assert_eq!(told(Some(0)), why, "it may be asked again at once");
     }
 
     fn error(refusal: &Refusal, version: Version) -> serde_json::Value {

@@ -10,7 +10,7 @@ use super::client::{Opening, read};
 use super::command::{AddAgent, AgentToken};
 use super::context::Context;
 use super::failure::Failure;
-use super::output::say;
+use super::output::{report, say};
 use super::progress::Progress;
 use super::table::table;
 use super::words::plain;
@@ -100,11 +100,11 @@ fn show_once(context: &Context, answer: &RawValue) -> Result<(), Failure> {
         return say(answer.get());
     }
     let made: Made = read(answer)?;
-    eprintln!(
+    report(format_args!(
         "{}, good until: {}; this is the only time the token is shown:",
         plain(&made.agent.id),
         end(&made.agent)
-    );
+    ));
     say(made.token)
 }
 

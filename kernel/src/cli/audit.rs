@@ -1,12 +1,15 @@
-//! `mgp audit tail|verify`.
+//! `mgp audit tail|verify|acknowledge`.
 
-use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
-use mgp_actors::audit::{Folder, read_head};
-use mgp_engine::audit::verify::{Fault, Report};
+use mgp_actors::audit::{Examined, Folder, examine};
+use mgp_engine::audit::chain::Head;
+use mgp_engine::audit::record::Digest;
+use mgp_engine::audit::verify::Fault;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::audit::{Replay, Replayed};
+use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
+use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -73,7 +76,10 @@ fn told(event: &Value) -> String {
     let why = ["reason", "failure"]
         .into_iter()
         .find_map(|name| details[name].as_str());
-    let why = why.map(|why| format!("  {why}")).unwrap_or_default();
+    let mut why = why.map(|why| format!("  {why}")).unwrap_or_default();
+    if let Some(times) = details["repeated"].as_u64() {
+        why += &format!("  {times} times since {}", text(&details["first"]));
+    }
     format!(
         "{} {:>6} {} {}  {} {}  {}{why}",
         text(&event["timestamp"]),
@@ -86,65 +92,131 @@ fn told(event: &Value) -> String {
     )
 }
 
+pub(super) fn acknowledge(context: &Context, asked: command::Acknowledge) -> Result<(), Failure> {
+    let reason = asked.reason;
+    let done: Acknowledged = context.with_kernel(Opening::default(), async |client| {
+        let params = Acknowledge { reason };
+        read(
+            &client
+                .request(Acknowledge::METHOD, &params, &mut ())
+                .await?,
+        )
+    })?;
+    if context.json {
+        return say(json!(done).to_string());
+    }
+    match done.acknowledged.is_empty() {
+        true => say("nothing is wrong with the log"),
+        false => say(format_args!(
+            "{}\nacknowledged, and written down",
+            plain(&done.acknowledged.join("\n"))
+        )),
+    }
+}
+
 pub(super) fn verify(context: &Context) -> Result<(), Failure> {
-    let loaded = config::load(&context.look_up, &|name| std::env::var(name).ok())
+    let loaded = config::load(&context.look_up, &|name| std::env::var(name).ok(), None)
         .map_err(|e| Failure::Other(e.to_string()))?;
-    let folder = Folder::of(&context.data_dir(&loaded.kernel)?);
-    let (report, lost_head) = examine(&folder)?;
-    let whole = report.faults.is_empty() && lost_head.is_none();
+    let data_dir = context.data_dir(&loaded.kernel)?;
+    let folder = Folder::of(&data_dir);
+    let running = running(context, &data_dir)?;
+    let found = examined(&folder, running)?;
+    if found.report.records == 0 && found.is_whole() && running.is_none() {
+        return nothing(context, &folder, loaded.kernel.audit.enabled);
+    }
+    let report = &found.report;
     match context.json {
         true => say(json!({
-            "whole": whole,
+            "whole": found.is_whole(),
             "records": report.records,
             "last": report.head.sequence,
             "faults": report.faults.iter().map(Fault::to_json).collect::<Vec<_>>(),
-            "head": lost_head,
+            "acknowledged": report.accepted.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "damage": report.damage,
+            "head": found.beside.first(),
+            "beside": found.beside,
         })
         .to_string())?,
-        false => say(in_words(&report, lost_head.as_deref()))?,
+        false => say(in_words(&found))?,
     }
-    match whole {
+    match found.is_whole() {
         true => Ok(()),
         false => Err(Failure::Damaged),
     }
 }
 
-fn in_words(report: &Report, lost_head: Option<&str>) -> String {
-    let mut lines: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
-    lines.extend(lost_head.map(str::to_owned));
-    let last = report.head.sequence;
-    lines.push(match lines.is_empty() {
-        true => format!("{} records, the last is {last}: whole", report.records),
-        false => format!(
-            "{} records are as they were written, the last is {last}",
-            report.records
+/// There is no record, and nothing that says that there was one.
+fn nothing(context: &Context, folder: &Folder, enabled: bool) -> Result<(), Failure> {
+    let place = folder.folder().display();
+    let why = match (enabled, folder.numbers()?.is_empty()) {
+        (false, _) => "no audit log is kept: `enabled` in [audit] is false".to_owned(),
+        (true, true) => format!("there is no log in {place}: no kernel has run there yet"),
+        (true, false) => "0 records: nothing was written yet".to_owned(),
+    };
+    match context.json {
+        true => say(
+            json!({"whole": true, "records": 0, "last": 0, "faults": [], "head": null,
+            "message": why})
+            .to_string(),
         ),
+        false => say(why),
+    }
+}
+
+fn in_words(found: &Examined) -> String {
+    let mut lines = found.told();
+    let (report, is_whole) = (&found.report, lines.is_empty());
+    let known = report.accepted.iter();
+    lines.extend(known.map(|fault| format!("{fault} (acknowledged)")));
+    let (records, last) = (report.records, report.head.sequence);
+    lines.push(match (is_whole, report.accepted.is_empty()) {
+        (true, true) => format!("{records} records, the last is {last}: whole"),
+        (true, false) => format!(
+            "{records} records are as they were written, the last is {last}; the rest is acknowledged"
+        ),
+        (false, _) => format!("{records} records are as they were written, the last is {last}"),
     });
     lines.join("\n")
 }
 
+/// The last record of the kernel that runs on this folder; `None` when none does.
+fn running(context: &Context, data_dir: &Path) -> Result<Option<Head>, Failure> {
+    let asked = context.with_kernel(Opening::default(), async |client| {
+        let status: KernelStatus =
+            read(&client.request(Status::METHOD, &json!({}), &mut ()).await?)?;
+        if !is_same(Path::new(&status.data_dir), data_dir) {
+            return Ok(None);
+        }
+        let last: LastRecord = read(&client.request(Last::METHOD, &json!({}), &mut ()).await?)?;
+        let hash = Digest::parse(&last.hash);
+        Ok(hash.map(|hash| Head {
+            sequence: last.sequence,
+            hash,
+        }))
+    });
+    match asked {
+        // The kernel at the usual socket may be another one, or keep no log.
+        Err(Failure::NotRunning(_) | Failure::Refused { .. }) => Ok(None),
+        Err(_) if context.named_data_dir.is_some() => Ok(None),
+        asked => asked,
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
+}
+
 /// Looks again where a running kernel may be the reason for what is found.
-fn examine(folder: &Folder) -> Result<(Report, Option<String>), Failure> {
+fn examined(folder: &Folder, running: Option<Head>) -> Result<Examined, Failure> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let found = once(folder);
-        let whole = matches!(&found, Ok((report, None)) if report.faults.is_empty());
+        let found = examine(folder, running);
+        let whole = found.as_ref().is_ok_and(Examined::is_whole);
         if whole || tries == TRIES {
             return found.map_err(|e| Failure::Other(format!("the audit log: {e}")));
         }
         std::thread::sleep(AGAIN);
     }
-}
-
-fn once(folder: &Folder) -> std::io::Result<(Report, Option<String>)> {
-    let (known, lost) = match read_head(&folder.head()) {
-        Ok(None) if !folder.numbers()?.is_empty() => {
-            (None, Some("the record of the log's end is gone".to_owned()))
-        }
-        Ok(known) => (known, None),
-        Err(e) if e.kind() == ErrorKind::InvalidData => (None, Some(e.to_string())),
-        Err(e) => return Err(e),
-    };
-    Ok((folder.verify(known, None)?, lost))
 }

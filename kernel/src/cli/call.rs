@@ -12,7 +12,7 @@ use super::command::Call;
 use super::content::{Saver, render};
 use super::context::Context;
 use super::failure::Failure;
-use super::output::say;
+use super::output::{report, say};
 use super::progress::Progress;
 use super::tools::{Tool, all, is_meant};
 
@@ -72,7 +72,7 @@ fn show(context: &Context, call: &Call, answer: &RawValue) -> Result<(), Failure
     match (context.json, failed) {
         (true, _) => say(answer.get())?,
         (false, false) => say(render(&result, &saver)?)?,
-        (false, true) => eprintln!("{}", render(&result, &saver)?),
+        (false, true) => report(render(&result, &saver)?),
     }
     match failed {
         true => Err(Failure::ToolError),

@@ -2,6 +2,7 @@
 //! while it is open.
 
 mod answer;
+mod silence;
 mod socket;
 
 use std::collections::VecDeque;
@@ -18,17 +19,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::failure::Failure;
 use super::question;
 
 pub(super) use answer::{read, refused};
+pub(super) use silence::{LOOK, Silence};
 use socket::Frames;
-pub(super) use socket::{gone, no_connection, trusted};
+pub(super) use socket::{Looks, is_crowded, no_connection, trusted};
 
-/// How long the kernel may take to say hello.
-const HELLO: Duration = Duration::from_secs(10);
 /// What takes longer than this is given progress.
 pub(super) const LATE: Duration = Duration::from_millis(500);
 /// Questions that may wait for the one at the terminal; more are declined.
@@ -70,12 +70,30 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects and says hello.
-    pub(super) async fn connect(socket: &Path, opening: Opening) -> Result<Self, Failure> {
-        let stream = UnixStream::connect(socket)
-            .await
-            .map_err(|e| no_connection(&e, socket))?;
-        trusted(stream.peer_cred()?.uid(), socket)?;
+    /// Connects and says hello; `holder` finds the kernel's process where the socket does not tell.
+    pub(super) async fn connect(
+        socket: &Path,
+        holder: impl Fn() -> Option<i32>,
+        opening: Opening,
+    ) -> Result<Self, Failure> {
+        let mut looks = Looks::new();
+        loop {
+            match Self::greeted(socket, &holder, &opening).await {
+                Err(Failure::Gone) if looks.again() => sleep(Looks::PACE).await,
+                greeted => return greeted,
+            }
+        }
+    }
+
+    /// One try; [`Failure::Gone`] when the connection was closed before anything was answered.
+    async fn greeted(
+        socket: &Path,
+        holder: impl Fn() -> Option<i32>,
+        opening: &Opening,
+    ) -> Result<Self, Failure> {
+        let stream = connected(socket, holder).await?;
+        let peer = stream.peer_cred()?;
+        trusted(peer.uid(), socket)?;
         let (reader, writer) = stream.into_split();
         let mut client = Self {
             frames: Frames::new(reader),
@@ -85,18 +103,20 @@ impl Client {
             asked: None,
             person: opening.person,
         };
-        match timeout(HELLO, client.hello(opening)).await {
-            Ok(done) => done.map(|()| client),
-            Err(_) => Err(Failure::Other(format!(
-                "the kernel at {} does not answer; `mgp up` in a terminal shows what it says",
-                socket.display()
-            ))),
+        let silence = Silence::of(socket, peer.pid());
+        tokio::select! {
+            done = client.hello(opening) => match done {
+                Err(Failure::Gone) if client.frames.has_heard() => return Err(half_greeted()),
+                done => done?,
+            },
+            failure = lasting(silence) => return Err(failure),
         }
+        Ok(client)
     }
 
-    async fn hello(&mut self, opening: Opening) -> Result<(), Failure> {
-        if let Some(door) = opening.door {
-            self.request(door::Open::METHOD, &door, &mut ()).await?;
+    async fn hello(&mut self, opening: &Opening) -> Result<(), Failure> {
+        if let Some(door) = &opening.door {
+            self.request(door::Open::METHOD, door, &mut ()).await?;
         }
         let capabilities = match opening.person {
             true => json!({"elicitation": {"form": {}}}),
@@ -239,8 +259,44 @@ impl Client {
     }
 
     async fn send(&mut self, frame: &[u8]) -> Result<(), Failure> {
-        self.writer.write_all(frame).await.map_err(|_| gone())?;
-        self.writer.write_all(b"\n").await.map_err(|_| gone())
+        self.writer
+            .write_all(frame)
+            .await
+            .map_err(|_| Failure::Gone)?;
+        self.writer
+            .write_all(b"\n")
+            .await
+            .map_err(|_| Failure::Gone)
+    }
+}
+
+/// Connects; waits while so many wait that the system takes no more.
+async fn connected(socket: &Path, holder: impl Fn() -> Option<i32>) -> Result<UnixStream, Failure> {
+    let mut silence = None;
+    loop {
+        match UnixStream::connect(socket).await {
+            Err(e) if is_crowded(&e) => {
+                let silence = silence.get_or_insert_with(|| Silence::of(socket, holder()));
+                sleep(LOOK).await;
+                silence.lasts()?;
+            }
+            connected => return connected.map_err(|e| no_connection(&e, socket)),
+        }
+    }
+}
+
+/// It answered, and left before all was said.
+fn half_greeted() -> Failure {
+    Failure::Other(Failure::Gone.to_string())
+}
+
+/// Resolves once a silence has lasted too long.
+async fn lasting(mut silence: Silence) -> Failure {
+    loop {
+        sleep(LOOK).await;
+        if let Err(failure) = silence.lasts() {
+            return failure;
+        }
     }
 }
 

@@ -15,7 +15,8 @@ Exit codes:
   130  interrupted
 
 Files:
-  ./mgp.toml, ~/.config/mgp/servers.toml   read in this order, the first wins for each server
+  ./mgp.toml, ~/.config/mgp/servers.toml   read in this order, the first wins for each server;
+                                           ./mgp.toml only once `mgp trust` has shown it to you
   $MGP_CONFIG_PATH or --config FILE        then only this file is read";
 
 /// One kernel per machine: runs and watches every MCP server, and gives agents one door.
@@ -75,6 +76,10 @@ pub enum Command {
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),
+    /// Let the mgp.toml of a folder hold, after a look at what it would start.
+    Trust(Trust),
+    /// Leave the mgp.toml of a folder out again.
+    Untrust(Untrust),
     /// Give agents names and tokens.
     #[command(subcommand)]
     Agents(Agents),
@@ -123,6 +128,9 @@ pub struct Up {
     /// Run in the background.
     #[arg(long)]
     pub detach: bool,
+    /// Leave the terminal: how `--detach` starts the kernel.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub own_session: bool,
 }
 
 /// `mgp stdio`.
@@ -143,6 +151,41 @@ pub struct Stdio {
     /// Show only this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
+}
+
+/// `mgp trust`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A ./mgp.toml comes with whatever was cloned or unpacked into its folder, and can start any program.
+It counts once you have seen what it would start, and again after each change. Until then
+`mgp status` names it. A file that is named with --config is trusted.
+
+Examples:
+  mgp trust                # that of this folder
+  mgp trust ~/src/website
+  mgp trust --yes .        # where nobody can be asked
+  mgp trust --list")]
+pub struct Trust {
+    /// The folder; this one when not given.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Show what was trusted, and whether it is still the same.
+    #[arg(long, conflicts_with_all = ["folder", "yes"])]
+    pub list: bool,
+}
+
+/// `mgp untrust`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp untrust
+  mgp untrust ~/src/website")]
+pub struct Untrust {
+    /// The folder; this one when not given.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
 }
 
 /// `mgp servers …`.
@@ -186,19 +229,34 @@ pub struct Removed {
 #[command(after_help = "Examples:
   mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   mgp servers add search --env BRAVE_KEY -- npx -y brave-search
-  mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'")]
+  mgp servers add search --env-file ./brave.env -- npx -y brave-search
+  mgp servers add search --env BRAVE_KEY=file:/run/secrets/brave -- npx -y brave-search
+  mgp servers add docs --url https://example.org/mcp --header Authorization
+  mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
+
+A command line is read by every user of the machine, so values do not stand on it. What is typed
+when asked, and what comes out of --env-file, is kept in files that are yours alone, below
+~/.config/mgp/secrets; the configuration names them.")]
 pub struct Add {
     /// The server's id: letters, digits, '.', '_' and '-'.
     pub id: String,
     /// Reach it at this address instead of starting a program.
     #[arg(long, conflicts_with = "command", required_unless_present = "command")]
     pub url: Option<String>,
-    /// A variable for it, as KEY=VALUE; KEY alone takes the kernel's own variable.
-    #[arg(long, value_name = "KEY[=VALUE]", conflicts_with = "url")]
+    /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
+    /// its value is asked for. Or where the value is: KEY=${NAME}, KEY=file:PATH.
+    #[arg(long, value_name = "KEY[=WHERE]", conflicts_with = "url")]
     pub env: Vec<String>,
-    /// A header for each request, as NAME=VALUE.
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command")]
+    /// A file of variables for it, one KEY=VALUE to a line; `-` is stdin.
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    pub env_file: Vec<PathBuf>,
+    /// A header for each request. The value of NAME alone is asked for. Or where it is: NAME=${NAME},
+    /// 'NAME=Bearer ${NAME}', NAME=file:PATH.
+    #[arg(long, value_name = "NAME[=WHERE]", conflicts_with = "command")]
     pub header: Vec<String>,
+    /// Write it into ./mgp.toml instead of your own file.
+    #[arg(long)]
+    pub project: bool,
     /// Its working folder; the folder of the configuration file when not given.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub cwd: Option<String>,
@@ -347,6 +405,8 @@ pub struct Find {
   mgp tools call demo:slow_job '{\"steps\": 5}'
   mgp tools call demo:search_text @arguments.json
 
+A command line is read by every user of the machine: an argument that is a secret goes into a @FILE,
+or through a pipe into @/dev/stdin.
 Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
 Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
 pub struct Call {
@@ -370,13 +430,31 @@ pub enum Audit {
     Tail(Tail),
     /// Look at every record of the log, with or without a running kernel.
     #[command(after_help = "\
-Names each record that was changed, removed, moved or put in.
-Exits with 0 when the log is whole, with 4 when it is not.
+Names each record that was changed, removed, moved or put in, and what is missing beside the log. A
+kernel that runs on the data folder is asked for its last record.
+Exits with 0 when the log is whole or the operator has acknowledged what is wrong, with 4 otherwise.
 
 Examples:
   mgp audit verify
   mgp audit verify --data-dir /backup/mgp --json")]
     Verify,
+    /// Take note of what is wrong with the log: `verify` does not fail for it any more.
+    #[command(after_help = "\
+Looks at the whole log, shows what is wrong, and writes down that the operator knows of it. The files stay as
+they are. The kernel must be running.
+
+Examples:
+  mgp audit acknowledge
+  mgp audit acknowledge --reason 'moved to a new disk'")]
+    Acknowledge(Acknowledge),
+}
+
+/// `mgp audit acknowledge`.
+#[derive(Debug, Args)]
+pub struct Acknowledge {
+    /// Why it may stay so: it is written down with it.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 /// `mgp audit tail`.

@@ -1,5 +1,7 @@
 //! What every command needs to know: where the kernel is and how to print.
 
+use std::fs::{File, TryLockError};
+use std::io::Read;
 use std::path::PathBuf;
 
 use mgp_discovery::config::LookUp;
@@ -7,7 +9,9 @@ use mgp_discovery::config::LookUp;
 use super::client::{Client, Opening};
 use super::command::Options;
 use super::failure::Failure;
-use crate::config::{self, KernelConfig};
+use super::output::report;
+use super::words::plain;
+use crate::config::{self, KernelConfig, Loaded};
 use crate::paths::Bases;
 
 /// Where the kernel is and how to print.
@@ -25,6 +29,10 @@ pub(super) struct Context {
     pub(super) look_up: LookUp,
     /// The user's folders.
     pub(super) bases: Bases,
+    /// The project's file, where it is not in force as it is; in words.
+    untrusted: Option<String>,
+    /// `[data] dir`.
+    configured_data: Option<PathBuf>,
 }
 
 impl Context {
@@ -33,18 +41,47 @@ impl Context {
         let from_here = |path| look_up.folder.join::<PathBuf>(path);
         let named_socket = options.socket.map(from_here);
         let named_data_dir = options.data_dir.map(from_here);
+        // Where the kernel is, as far as its configuration can be read; what is wrong is told by who
+        // needs it.
+        let loaded = config::load(&look_up, &|_| None, None).ok();
+        let kernel = loaded.as_ref().map(|loaded| &loaded.kernel);
         let socket = match &named_socket {
             Some(path) => path.clone(),
-            None => bases.socket(config::socket_path(&look_up).as_deref()),
+            None => bases.socket(kernel.and_then(|kernel| kernel.socket.path.as_deref())),
         };
+        let untrusted = |loaded: &Loaded| Some(loaded.project.untrusted.as_ref()?.to_string());
         Ok(Self {
             json: options.json,
             socket,
             named_socket,
             named_data_dir,
+            configured_data: kernel.and_then(|kernel| kernel.data.dir.clone()),
+            untrusted: loaded.as_ref().and_then(untrusted),
             look_up,
             bases,
         })
+    }
+
+    /// Says on stderr that the project's file in this folder does not count, and what to type.
+    pub(super) fn tell_untrusted(&self) {
+        if let Some(untrusted) = &self.untrusted {
+            report(format_args!("mgp: {}", plain(untrusted)));
+        }
+    }
+
+    /// The process that holds the data folder, while one does.
+    pub(super) fn holder(&self) -> Option<i32> {
+        let folder = match &self.named_data_dir {
+            Some(named) => named.clone(),
+            None => self.bases.data_dir(self.configured_data.as_deref()).ok()?,
+        };
+        let mut lock = File::open(folder.join("kernel.lock")).ok()?;
+        let mut pid = String::new();
+        lock.read_to_string(&mut pid).ok()?;
+        match lock.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => pid.trim().parse().ok(),
+            Err(TryLockError::Error(_)) | Ok(()) => None,
+        }
     }
 
     /// The same for the kernel at another socket.
@@ -74,7 +111,8 @@ impl Context {
             .enable_all()
             .build()?;
         let outcome = runtime.block_on(async {
-            let mut client = Client::connect(&self.socket, opening).await?;
+            let holder = || self.holder();
+            let mut client = Client::connect(&self.socket, holder, opening).await?;
             work(&mut client).await
         });
         // A thread may still wait for a line from the terminal; nobody waits for it.

@@ -4,23 +4,23 @@ use std::env;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use mgp_actors::trouble::explained;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status, Stop};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
+use nix::sys::statvfs::statvfs;
 use serde_json::json;
 
-use super::client::{LATE, Opening, read};
+use super::client::{LATE, Looks, Opening, read};
 use super::context::Context;
 use super::failure::Failure;
 use super::log::KernelLog;
 use super::output::say;
+use super::process::{Process, Standing};
 use super::progress::Progress;
 use super::words::plain;
 use crate::config;
@@ -35,7 +35,10 @@ const PACE: Duration = Duration::from_millis(30);
 pub(super) fn up(context: &Context) -> Result<(), Failure> {
     let status = match status(context)? {
         Some(status) => status,
-        None => start(context)?,
+        None => {
+            context.tell_untrusted();
+            start(context)?
+        }
     };
     match context.json {
         true => say(serde_json::to_string(&status).expect("a status is always JSON")),
@@ -53,20 +56,16 @@ pub(super) fn down(context: &Context) -> Result<(), Failure> {
     let Some(running) = status(context)? else {
         return Err(Failure::NotRunning(context.socket.clone()));
     };
+    let process = Process::of(running.pid.cast_signed());
     context.with_kernel(Opening::default(), async |client| {
         client.request(Stop::METHOD, &json!({}), &mut ()).await
     })?;
     let mut progress = Progress::of("stopping the kernel");
     let mut wait = Wait::until(Instant::now() + PATIENCE, &mut progress);
     // It stops answering before its servers have stopped; what counts is its end.
-    let process = Pid::from_raw(running.pid.cast_signed());
-    while kill(process, None).is_ok() {
+    while process.standing() != Standing::Gone {
         if !wait.a_little() {
-            return Err(Failure::Other(format!(
-                "the kernel (process {}) is still there after {} s",
-                running.pid,
-                PATIENCE.as_secs()
-            )));
+            return Err(still_there(&process));
         }
     }
     match context.json {
@@ -76,6 +75,18 @@ pub(super) fn down(context: &Context) -> Result<(), Failure> {
             running.pid
         )),
     }
+}
+
+fn still_there(process: &Process) -> Failure {
+    let (pid, secs) = (process.pid(), PATIENCE.as_secs());
+    Failure::Other(match process.standing() {
+        Standing::Stopped => {
+            format!("the kernel (process {pid}) does not end; it is stopped: kill -CONT {pid}")
+        }
+        Standing::Runs | Standing::Gone => {
+            format!("the kernel (process {pid}) is still there after {secs} s")
+        }
+    })
 }
 
 /// How long the first client of a new kernel waits for its servers. Many clients ask for the tools
@@ -113,7 +124,7 @@ pub(super) fn status(context: &Context) -> Result<Option<KernelStatus>, Failure>
 /// Starts a kernel in the background and waits until it answers.
 pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
     let deadline = Instant::now() + PATIENCE;
-    let kernel = config::load(&context.look_up, &|_| None).map(|loaded| loaded.kernel);
+    let kernel = config::load(&context.look_up, &|_| None, None).map(|loaded| loaded.kernel);
     let folder = context.data_dir(&kernel.unwrap_or_default())?;
     private_folder(&folder)?;
     let mut progress = Progress::of("starting the kernel");
@@ -123,22 +134,52 @@ pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
     if let Some(status) = status(context)? {
         return Ok(status);
     }
-    let mut log = KernelLog::open(&folder)?;
+    released(context);
+    let mut log = KernelLog::open(&folder)
+        .map_err(|e| Failure::Other(explained(&folder.join("kernel.log"), &e)))?;
     let mut child = spawn(context, &log)?;
     loop {
         if let Some(status) = status(context)? {
             return Ok(status);
         }
         if let Some(exit) = child.try_wait()? {
-            return Err(Failure::Other(format!(
-                "the kernel did not start ({exit}):\n{}",
-                plain(log.tail()?.trim_end())
-            )));
+            return Err(did_not_start(exit, &mut log, &folder));
         }
         if !wait.a_little() {
             return Err(given_up(&mut child, &folder));
         }
     }
+}
+
+/// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its
+/// folder. Who holds it longer is told of by the one that is started.
+fn released(context: &Context) {
+    let mut looks = Looks::new();
+    while context.holder().is_some() && looks.again() {
+        sleep(Looks::PACE);
+    }
+}
+
+/// What the kernel wrote before it ended; where it wrote nothing, what can be said without it.
+fn did_not_start(exit: ExitStatus, log: &mut KernelLog, folder: &Path) -> Failure {
+    let said = log.tail().unwrap_or_default();
+    let told = match (said.trim_end(), is_full(folder)) {
+        ("", true) => format!(
+            " and wrote nothing to {}: the disk is full; free some space there",
+            folder.join("kernel.log").display()
+        ),
+        ("", false) => format!(
+            " and wrote nothing to {}; `mgp up` without --detach shows what it says",
+            folder.join("kernel.log").display()
+        ),
+        (said, _) => format!(":\n{said}"),
+    };
+    Failure::Other(plain(&format!("the kernel did not start ({exit}){told}")))
+}
+
+/// Whether the disk of a folder takes not even a block more.
+fn is_full(folder: &Path) -> bool {
+    statvfs(folder).is_ok_and(|disk| disk.blocks_available() == 0)
 }
 
 fn given_up(child: &mut Child, folder: &Path) -> Failure {
@@ -198,10 +239,10 @@ fn take_turn(folder: &Path, wait: &mut Wait<'_>) -> Result<File, Failure> {
     }
 }
 
-/// A group of its own keeps the terminal's Ctrl-C away from the kernel.
+/// A session of its own keeps the terminal away from the kernel: its Ctrl-C, and its end.
 fn spawn(context: &Context, log: &KernelLog) -> io::Result<Child> {
     let mut command = Command::new(env::current_exe()?);
-    command.arg("up").process_group(0).stdin(Stdio::null());
+    command.args(["up", "--own-session"]).stdin(Stdio::null());
     command.stdout(log.output()?).stderr(log.output()?);
     let mut option = |name: &str, path: Option<&Path>| {
         if let Some(path) = path {

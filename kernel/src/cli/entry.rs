@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mgp_discovery::config::Kind;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered, List, Servers};
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
@@ -13,31 +14,130 @@ use super::command::Add;
 use super::context::Context;
 use super::detach;
 use super::failure::Failure;
-use super::output::say;
+use super::output::{report, say};
 use super::progress::Progress;
+use super::secrets::{self, Given};
 use super::servers::{CONNECTED, start, tell};
 use super::words::plain;
 use crate::config;
 use crate::config::edit::{self, NewServer};
+use crate::trust::Book;
 
 /// Writes a server down, and has it started when a kernel runs.
 pub(super) fn add(context: &Context, add: &Add) -> Result<(), Failure> {
-    let server = new_server(add, &context.look_up.folder)?;
+    let here = &context.look_up.folder;
+    if let Some(url) = &add.url {
+        secrets::judge_url(url)?;
+    }
     let status = detach::status(context)?;
-    let file = target(context, status.as_ref())?;
-    let text = edit::add(&read_or_empty(&file)?, &server).map_err(|e| in_file(&file, &e))?;
+    let file = target(context, add, status.as_ref())?;
+    not_hidden(context, add, status.as_ref(), &file)?;
+    let home = context.look_up.secrets_folder();
+    let folder = home.map(|home| secrets::folder(&home, &add.id, &file));
+    let before = existing(&file)?;
+    let taken = || in_file(&file, &edit::EditError::Taken(add.id.clone()));
+    if before
+        .as_deref()
+        .is_some_and(|text| edit::names(text, &add.id))
+    {
+        return Err(taken());
+    }
+    // Asked for when all else is known to be well.
+    edit::add(
+        before.as_deref().unwrap_or_default(),
+        &new_server(add, here, Given::default()),
+    )
+    .map_err(|e| in_file(&file, &e))?;
+    let given = secrets::given(add, here, folder.as_deref())?;
+    let kept: Vec<PathBuf> = given.write()?.into_iter().map(Path::to_owned).collect();
+    let server = new_server(add, here, given);
+    let text = edit::add(before.as_deref().unwrap_or_default(), &server);
+    let text = text.map_err(|e| in_file(&file, &e))?;
     if let Some(problem) = config::judge(&text, &file, &server.id) {
+        if !kept.is_empty() {
+            folder.as_deref().inspect(|folder| secrets::forget(folder));
+        }
         return Err(Failure::Usage(problem.message));
     }
-    edit::write(&file, &text)?;
-    if !context.json {
-        say(format_args!("added {} to {}", server.id, file.display()))?;
+    let trusted = write(context, &file, before.as_deref(), &text, add.project)?;
+    tell_added(context, &server, &file, &kept)?;
+    if add.project && !trusted {
+        let folder = file.parent().unwrap_or(here).display();
+        report(format_args!(
+            "note: {} is not trusted: `mgp trust {folder}` shows it, and asks",
+            file.display()
+        ));
+        return say_if_json(context, &server.id, &file);
     }
     match status {
         Some(_) => take_up(context, &file, &server),
-        None if context.json => say(json!({"id": server.id, "file": file})),
-        None => Ok(()),
+        None => say_if_json(context, &server.id, &file),
     }
+}
+
+fn tell_added(
+    context: &Context,
+    server: &NewServer,
+    file: &Path,
+    kept: &[PathBuf],
+) -> Result<(), Failure> {
+    for option in secrets::in_command(&server.command) {
+        report(format_args!(
+            "note: every user of this machine can read what stands behind `{option}` while {} runs; \
+             most servers take it as a variable, too: `--env NAME`",
+            server.id
+        ));
+    }
+    if context.json {
+        return Ok(());
+    }
+    for path in kept {
+        say(format_args!("kept {}", path.display()))?;
+    }
+    say(format_args!("added {} to {}", server.id, file.display()))
+}
+
+/// A server that is not seen for one of the same name in a stronger file is not added.
+fn not_hidden(
+    context: &Context,
+    add: &Add,
+    status: Option<&KernelStatus>,
+    target: &Path,
+) -> Result<(), Failure> {
+    if add.project {
+        return Ok(());
+    }
+    let files = in_force(context, status)?;
+    for stronger in files.iter().take_while(|file| *file != target) {
+        if existing(stronger)?.is_some_and(|text| edit::names(&text, &add.id)) {
+            return Err(in_file(stronger, &edit::EditError::Taken(add.id.clone())));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file of the configuration. A project's that was trusted as it was stays trusted, for what
+/// changed is what was typed; so does one that was not there. Answers whether it is trusted now.
+fn write(
+    context: &Context,
+    file: &Path,
+    before: Option<&str>,
+    text: &str,
+    project: bool,
+) -> Result<bool, Failure> {
+    let book = Book::open(context.look_up.trust_file().as_deref());
+    let place = crate::trust::location(file).ok();
+    let known = place.as_deref().and_then(|place| book.entry(place));
+    let trusted = match before {
+        Some(before) => known.is_some_and(|known| known.blake3 == crate::trust::hash(before)),
+        None => project,
+    };
+    edit::write(file, text)?;
+    // Only now: what is written before it is trusted leaves a running kernel with what it has.
+    if let (true, Ok(place)) = (trusted, crate::trust::location(file)) {
+        super::trust::keep(context, &place, text)?;
+    }
+    Ok(trusted)
 }
 
 /// Has the kernel read its files again, and start what is new.
@@ -85,9 +185,13 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
     let mut left = Vec::new();
     let mut removed = None;
     for file in &files {
-        match edit::remove(&read_or_empty(file)?, id) {
+        let before = existing(file)?;
+        match edit::remove(before.as_deref().unwrap_or_default(), id) {
             Ok(text) if removed.is_none() => {
-                edit::write(file, &text)?;
+                write(context, file, before.as_deref(), &text, false)?;
+                if let Some(home) = context.look_up.secrets_folder() {
+                    secrets::forget(&secrets::folder(&home, id, file));
+                }
                 removed = Some(file);
             }
             Ok(_) => left.push(file),
@@ -106,10 +210,10 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
         )));
     };
     for file in left {
-        eprintln!(
+        report(format_args!(
             "note: {} has a server `{id}` too, which counts now",
             file.display()
-        );
+        ));
     }
     if status.is_some() {
         context.with_kernel(Opening::default(), async |client| {
@@ -159,10 +263,12 @@ fn in_file(file: &Path, error: &edit::EditError) -> Failure {
     Failure::Other(format!("{}: {error}", file.display()))
 }
 
-fn read_or_empty(file: &Path) -> Result<String, Failure> {
+fn existing(file: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(file) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        read => read.map_err(|e| Failure::Other(format!("{}: {e}", file.display()))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read
+            .map(Some)
+            .map_err(|e| Failure::Other(format!("{}: {e}", file.display()))),
     }
 }
 
@@ -176,55 +282,58 @@ fn in_force(context: &Context, status: Option<&KernelStatus>) -> Result<Vec<Path
     {
         return Ok(status.config_files.iter().map(PathBuf::from).collect());
     }
-    let project = context.look_up.project_file();
-    let project = Some(project).filter(|file| status.is_none() && file.exists());
-    let files: Vec<_> = project
-        .into_iter()
-        .chain(context.look_up.user_file())
-        .collect();
+    let here = config::load(&context.look_up, &|_| None, None);
+    let here = here.map_err(|e| Failure::Other(e.to_string()))?;
+    let project = here.in_force().filter(|file| file.kind == Kind::Project);
+    let project = project
+        .filter(|_| status.is_none())
+        .map(|file| file.path.clone());
+    let files: Vec<_> = project.chain(context.look_up.user_file()).collect();
     match files.is_empty() {
-        true => Err(Failure::Usage(
-            "there is no home; name a file with --config".into(),
-        )),
+        true => Err(no_home()),
         false => Ok(files),
     }
 }
 
-/// Where a new server goes: the strongest file there is, or the user's.
-fn target(context: &Context, status: Option<&KernelStatus>) -> Result<PathBuf, Failure> {
-    let files = in_force(context, status)?;
-    Ok(files
-        .into_iter()
-        .next()
-        .expect("at least one file is in force"))
+fn no_home() -> Failure {
+    Failure::Usage("there is no home; name a file with --config".into())
 }
 
-fn new_server(add: &Add, folder: &Path) -> Result<NewServer, Failure> {
+/// Where a new server goes: the file that was named, the project's when that is meant, else the user's,
+/// or the one file the running kernel was given.
+fn target(context: &Context, add: &Add, status: Option<&KernelStatus>) -> Result<PathBuf, Failure> {
+    match (context.look_up.named(), add.project) {
+        (Some((by, _)), true) => Err(Failure::Usage(format!(
+            "`--project` means ./mgp.toml, and {by} names another file"
+        ))),
+        (Some((_, named)), false) => Ok(named),
+        (None, true) => Ok(context.look_up.project_file()),
+        (None, false) => {
+            let kernels = status.and_then(|status| status.servers_file.as_ref());
+            let file = kernels
+                .map(PathBuf::from)
+                .or_else(|| context.look_up.user_file());
+            file.ok_or_else(no_home)
+        }
+    }
+}
+
+fn new_server(add: &Add, folder: &Path, given: Given) -> NewServer {
     let mut command = add.command.clone();
     if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
         *program = from_here(program, folder);
     }
-    let variable = |word: &String| match word.split_once('=') {
-        Some((key, value)) => (key.to_owned(), value.to_owned()),
-        None => (word.clone(), format!("${{{word}}}")),
-    };
-    let header = |word: &String| match word.split_once('=') {
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err(Failure::Usage(format!(
-            "`--header {word}` is not NAME=VALUE"
-        ))),
-    };
-    Ok(NewServer {
+    NewServer {
         id: add.id.clone(),
         command,
         url: add.url.clone(),
-        env: add.env.iter().map(variable).collect(),
-        headers: add.header.iter().map(header).collect::<Result<_, _>>()?,
+        env: given.env,
+        headers: given.headers,
         cwd: add.cwd.as_ref().map(|cwd| from_here(cwd, folder)),
         autostart: add.no_autostart.then_some(false),
         trust_level: add.trust.clone(),
         restart_policy: add.restart.clone(),
-    })
+    }
 }
 
 /// A path typed here must not mean another place in a file that lies elsewhere.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::output::report;
 use serde_json::{Value, json};
 
 /// Why a command was not carried out. Its text says what to do next.
@@ -36,6 +37,9 @@ pub enum Failure {
     /// Whoever read stdout has gone.
     #[error("nobody reads the output any more")]
     NobodyReads,
+    /// The connection ended before the answer came.
+    #[error("the kernel closed the connection")]
+    Gone,
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -46,7 +50,7 @@ impl Failure {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::Refused { .. } | Self::NobodyReads | Self::Other(_) => 1,
+            Self::Refused { .. } | Self::NobodyReads | Self::Gone | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotRunning(_) => 3,
             Self::ToolError | Self::Damaged => 4,
@@ -58,8 +62,11 @@ impl Failure {
     pub(super) fn tell(&self, json: bool) {
         match json {
             _ if matches!(self, Self::NobodyReads) => {}
-            true => eprintln!("{}", self.to_json()),
-            false => eprintln!("mgp: {}", super::words::plain(&self.to_string())),
+            true => report(self.to_json()),
+            false => report(format_args!(
+                "mgp: {}",
+                super::words::plain(&self.to_string())
+            )),
         }
     }
 

@@ -1,10 +1,16 @@
-//! What is printed on stdout. A reader that goes away (`| head`) ends the command, not with a panic.
+//! What is printed. A reader that goes away (`| head`) ends the command, not with a panic.
 
 use std::io::{self, Write};
 
 use super::failure::Failure;
 
-/// Prints a text and a newline.
+/// Says a text and a newline on stderr, where it can be written: a full disk or a closed terminal behind
+/// it ends nothing.
+pub(crate) fn report(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints a text and a newline on stdout.
 pub(super) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::client::Listener;
 use super::failure::Failure;
+use super::output::report;
 use super::words::one_line;
 
 /// Time between two plain lines, at least.
@@ -70,7 +71,7 @@ impl Progress {
     }
 
     fn line(&mut self) {
-        eprintln!("{}", self.text());
+        report(self.text());
         self.last_line = Some(Instant::now());
     }
 }

@@ -1,6 +1,7 @@
 //! `mgp status`: the kernel, its doors and its servers.
 
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::index::Coverage;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
@@ -41,14 +42,36 @@ fn told(status: &KernelStatus) -> String {
     };
     rows("doors", &status.doors);
     rows("config", &status.config_files);
+    let untrusted = status.untrusted.iter().map(|one| one.why.clone());
+    rows("untrusted", &untrusted.collect::<Vec<_>>());
     rows("data", std::slice::from_ref(&status.data_dir));
     rows("agents", &[format!("{} connected", status.connections)]);
+    rows("tools", &[tools(&status.index)]);
     rows("problems", &status.config_problems);
+    rows("trouble", &status.troubles);
     text
+}
+
+/// How many there are, and how far they can be found by meaning while that is under way.
+fn tools(index: &Coverage) -> String {
+    let Coverage {
+        tools,
+        by_meaning,
+        waiting,
+        ..
+    } = index;
+    match waiting {
+        0 => format!("{tools}"),
+        _ => format!(
+            "{tools}, of which {by_meaning} can be found by meaning so far ({waiting} texts wait)"
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use mgp_protocol::mgp::kernel::Untrusted;
+
     use super::*;
 
     #[test]
@@ -59,18 +82,40 @@ mod tests {
             uptime_secs: 300,
             data_dir: "/data".into(),
             config_files: vec!["/a.toml".into(), "/b.toml".into()],
+            untrusted: vec![Untrusted {
+                file: "/p/mgp.toml".into(),
+                held: false,
+                why: "/p/mgp.toml is left out".into(),
+            }],
+            servers_file: None,
             config_problems: vec!["/a.toml:1:1: unknown key".into()],
             doors: vec!["/run/mgp.sock".into()],
             connections: 2,
+            index: Coverage {
+                tools: 300,
+                by_meaning: 100,
+                waiting: 401,
+                embedded: 200,
+            },
             actors: std::collections::BTreeMap::new(),
+            troubles: vec!["/data/audit: full".into()],
             servers: Vec::new(),
         };
         let want = "mgp 0.1.0, process 7, up 5 min\n\
                     doors     /run/mgp.sock\n\
                     config    /a.toml\n          /b.toml\n\
+                    untrusted /p/mgp.toml is left out\n\
                     data      /data\n\
                     agents    2 connected\n\
-                    problems  /a.toml:1:1: unknown key\n";
+                     tools     300, of which 100 can be found by meaning so far (401 texts wait)\n\
+                     problems  /a.toml:1:1: unknown key\n\
+                     trouble   /data/audit: full\n";
         assert_eq!(told(&status), want);
+        let done = Coverage {
+            by_meaning: 300,
+            waiting: 0,
+            ..status.index
+        };
+        assert_eq!(tools(&done), "300");
     }
 }

@@ -14,7 +14,7 @@ use mgp_discovery::config::LookUp;
 use super::context::Context;
 use super::detach;
 use super::failure::Failure;
-use super::output::say;
+use super::output::{report, say};
 use crate::config::{self, Loaded};
 use crate::demo;
 
@@ -86,10 +86,11 @@ impl std::fmt::Debug for HttpDoor {
 
 /// Runs the kernel in the foreground.
 pub(super) fn up(context: &Context, parts: &Parts) -> Result<(), Failure> {
-    let loaded = config::load(&context.look_up, &|name| env::var(name).ok())
+    context.tell_untrusted();
+    let loaded = config::load(&context.look_up, &|name| env::var(name).ok(), None)
         .map_err(|e| Failure::Other(e.to_string()))?;
     for problem in &loaded.problems {
-        eprintln!("{}", problem.render(std::io::stderr().is_terminal()));
+        report(problem.render(std::io::stderr().is_terminal()));
     }
     if !loaded.is_usable() {
         return Err(Failure::Other(
@@ -97,14 +98,14 @@ pub(super) fn up(context: &Context, parts: &Parts) -> Result<(), Failure> {
         ));
     }
     if loaded.servers.is_empty() {
-        eprintln!("no servers yet: `mgp servers add --help` shows how to add one");
+        report("no servers yet: `mgp servers add --help` shows how to add one");
     }
     let options = UpOptions {
         socket: context.socket.clone(),
         data_dir: context.data_dir(&loaded.kernel)?,
         look_up: Some(context.look_up.clone()),
         loaded,
-        opened: Box::new(|doors| eprintln!("{}", told(doors))),
+        opened: Box::new(|doors| report(told(doors))),
     };
     (parts.up)(options).map_err(Failure::Other)
 }

@@ -21,6 +21,8 @@ pub struct Audit {
     pub arguments: Arguments,
     /// How much is kept.
     pub retention: Retention,
+    /// Bytes one agent may fill in a day, 0 for any number; `None` for its share of what is kept.
+    pub agent_bytes: Option<u64>,
 }
 
 /// `[audit] calls`.
@@ -33,6 +35,8 @@ pub enum CallsWord {
 }
 
 const DAY: u64 = 86_400;
+/// One agent alone fills the whole log in so many days at the earliest.
+const DAYS_TO_FILL: u64 = 8;
 /// A file is read whole at the start and by who verifies.
 const SEGMENT: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 
@@ -44,6 +48,7 @@ impl Default for Audit {
             window: WINDOW,
             arguments: Arguments::default(),
             retention: Retention::default(),
+            agent_bytes: None,
         }
     }
 }
@@ -56,6 +61,13 @@ impl Audit {
             CallsWord::Window => Calls::Window(self.window),
             CallsWord::BeforeReply => Calls::BeforeReply,
         }
+    }
+
+    /// Bytes one agent, or one server, may fill in a day; 0 for any number.
+    #[must_use]
+    pub fn per_day(&self) -> u64 {
+        let share = self.retention.max_bytes / DAYS_TO_FILL;
+        self.agent_bytes.unwrap_or(share)
     }
 
     pub(super) fn read(&mut self, mut section: Section<'_, '_, '_>) {
@@ -78,6 +90,11 @@ impl Audit {
         *max_age = (days > 0).then(|| Duration::from_secs(days * DAY));
         section.count("keep_bytes", 1 << 20..=1 << 40, max_bytes);
         section.count("file_bytes", SEGMENT, segment_bytes);
+        let mut bytes = self.per_day();
+        section.count("agent_bytes_per_day", 0..=1 << 40, &mut bytes);
+        if bytes != self.per_day() {
+            self.agent_bytes = Some(bytes);
+        }
         section.finish();
     }
 }

@@ -77,6 +77,15 @@ pub fn add(text: &str, server: &NewServer) -> Result<String, EditError> {
     })
 }
 
+/// Whether the file has an entry of this id.
+#[must_use]
+pub fn names(text: &str, id: &str) -> bool {
+    let document = parse(text);
+    document.is_ok_and(|mut document| {
+        entries(&mut document).is_ok_and(|servers| position(servers, id).is_some())
+    })
+}
+
 /// Takes an entry out, with the comment right above it.
 ///
 /// # Errors

@@ -90,6 +90,9 @@ pub struct Http {
     pub max_sessions: usize,
     /// A session nobody uses for this long is ended.
     pub session_idle: Duration,
+    /// Bytes of messages of agents under way, half sent or being answered, in all; a quarter of them for
+    /// one agent.
+    pub max_bodies: u64,
 }
 
 /// `[http] auth`.
@@ -194,6 +197,8 @@ impl Default for Http {
             allowed_origins: Vec::new(),
             max_sessions: 10_000,
             session_idle: Duration::from_secs(1800),
+            // Sixteen of the longest messages, four of one agent.
+            max_bodies: 128 << 20,
         }
     }
 }
@@ -246,6 +251,9 @@ impl Default for Log {
 
 const DAY: u64 = 86_400;
 
+/// More refusals than a kernel can write down in a second.
+const MOST_REFUSALS: u64 = 1_000_000;
+
 /// More calls than a kernel can make in a day.
 const MOST_CALLS: u64 = 1_000_000_000_000;
 
@@ -275,6 +283,11 @@ impl KernelConfig {
             &mut rates.per_minute,
         );
         limits.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
+        limits.count(
+            "agent_refusals_per_second",
+            0..=MOST_REFUSALS,
+            &mut rates.refusals,
+        );
         limits.finish();
         read_validation(root.own("validation"), folder, &mut self.tools);
         let confirmation = root.own("confirmation");
@@ -343,6 +356,8 @@ impl Http {
         section.strings("allowed_origins", &mut self.allowed_origins);
         section.count("max_sessions", 1..=65_536, &mut self.max_sessions);
         section.secs("session_idle_secs", 10..=30 * DAY, &mut self.session_idle);
+        // Below it an agent could not send one of the longest messages.
+        section.count("max_bodies_bytes", 32 << 20..=1 << 40, &mut self.max_bodies);
         section.finish();
     }
 

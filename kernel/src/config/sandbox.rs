@@ -29,8 +29,8 @@ fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Limits) {
     section.count("file_bytes", 0..=1 << 50, &mut limits.file_size);
 }
 
-/// Paths, relative ones from the file's folder, without symbolic links where they exist: the system
-/// follows none to what is shut.
+/// Paths, relative ones from the file's folder. Links are followed at each start of a server, by what is
+/// writable then.
 pub(super) fn paths(
     section: &mut Section<'_, '_, '_>,
     key: &'static str,
@@ -40,6 +40,6 @@ pub(super) fn paths(
     section.strings(key, &mut paths);
     let whole = paths.iter().map(|path| folder.join(path));
     whole
-        .map(|path| path.canonicalize().unwrap_or(path))
+        .map(|path| std::path::absolute(&path).unwrap_or(path))
         .collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, RequestId};
-use mgp_protocol::mcp::{self, Meta, Method, Progress};
+use mgp_protocol::mcp::{Meta, Method, Progress};
 use mgp_protocol::{jsonrpc, mcp::tools};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -89,7 +89,8 @@ impl Call {
         let name: String = serde_json::from_str(asked.name.get()).unwrap_or_default();
         let tool = Tool::named(&name)
             .ok_or_else(|| refused(INVALID_PARAMS, &format!("Unknown tool: {name}")))?;
-        let meta: Meta<'_> = mcp::read(asked.meta.map(RawValue::get)).unwrap_or_default();
+        let meta = asked.meta.map_or("{}", RawValue::get);
+        let meta: Meta<'_> = serde_json::from_str(meta).unwrap_or_default();
         let token = meta.progress_token.map(RawValue::get);
         let arguments = asked.arguments.map_or("{}", RawValue::get);
         match tool.call(arguments, &self.session, token).await {

@@ -27,16 +27,24 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
     text
 }
 
-/// The first call of every MCP client.
+/// The first call of every MCP client. The token goes to curl through a pipe: on its command line every
+/// user of the machine could read it.
 fn curl(http: &HttpDoor) -> String {
     let token = match (&http.token_file, &http.token) {
-        (Some(file), _) => format!("-H \"Authorization: Bearer $(cat {})\" ", quoted(file)),
-        (None, Some(token)) => format!("-H 'Authorization: Bearer {token}' "),
-        (None, None) => String::new(),
+        (Some(file), _) => Some(format!("\"$(cat {})\"", quoted(file))),
+        (None, Some(token)) => Some(format!("'{token}'")),
+        (None, None) => None,
+    };
+    let (before, header) = match token {
+        Some(token) => (
+            format!("printf 'Authorization: Bearer %s' {token} | "),
+            "-H @- ",
+        ),
+        None => (String::new(), ""),
     };
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
     format!(
-        "curl -s {} {token}-H 'Content-Type: application/json' \
+        "{before}curl -s {} {header}-H 'Content-Type: application/json' \
          -H 'Accept: application/json, text/event-stream' -d '{initialize}'",
         http.url()
     )
@@ -76,11 +84,8 @@ mod tests {
         let text = greeting(Path::new("/usr/bin/mgp"), &doors);
         let line = r"  /usr/bin/mgp --socket '/tmp/it'\''s here/mgp.sock' tools list";
         assert!(text.lines().any(|l| l == line), "{text}");
-        let header = r#"-H "Authorization: Bearer $(cat '/tmp/it'\''s here/token')" "#;
-        assert!(
-            text.contains(&format!("curl -s http://127.0.0.1:7332/mcp {header}")),
-            "{text}"
-        );
+        let line = r#"printf 'Authorization: Bearer %s' "$(cat '/tmp/it'\''s here/token')" | curl -s http://127.0.0.1:7332/mcp -H @- "#;
+        assert!(text.contains(line), "{text}");
         assert!(!text.contains("abc"), "{text}");
     }
 }

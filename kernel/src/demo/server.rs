@@ -110,7 +110,11 @@ impl Server {
                         .answer(&id, outcome.map(RawValue::get).ok());
                 }
             }
-            Err(malformed) => self.outbox.send(malformed.to_frame()).await,
+            Err(malformed) => {
+                if let Some(frame) = malformed.to_frame() {
+                    self.outbox.send(frame).await;
+                }
+            }
         }
     }
 

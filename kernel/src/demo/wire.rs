@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::BytesMut;
-use mgp_protocol::framing::{Frame, Framer};
+use mgp_protocol::framing::{Frame, Framer, one_line};
 use mgp_protocol::jsonrpc::{self, ErrorObject, RequestId};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -60,9 +60,9 @@ impl Outbox {
     ) -> (Self, impl Future<Output = io::Result<()>>) {
         let (sender, mut lines) = mpsc::channel::<Vec<u8>>(MAX_UNWRITTEN);
         let write = async move {
-            while let Some(mut line) = lines.recv().await {
-                line.push(b'\n');
-                output.write_all(&line).await?;
+            while let Some(line) = lines.recv().await {
+                output.write_all(&one_line(line.into())).await?;
+                output.write_all(b"\n").await?;
                 output.flush().await?;
             }
             Ok(())

@@ -21,6 +21,7 @@ pub(super) fn open(options: &UpOptions) -> Result<AuditHandle, String> {
         folder: Folder::of(&options.data_dir),
         calls: audit.schedule(),
         retention: audit.retention,
+        per_day: audit.per_day(),
         redaction: Redaction::new(audit.arguments, &key, options.loaded.secrets()),
     }
     .open()

@@ -9,6 +9,7 @@ use mgp_actors::agents::{Agents, AgentsActor, Reception};
 use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::audit::AuditHandle;
 use mgp_actors::belongings::Belongings;
+use mgp_actors::bodies::Bodies;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::finder::{FinderHandle, Opening};
@@ -22,12 +23,14 @@ use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLis
 use mgp_actors::request::Routes;
 use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
 use mgp_actors::sandbox::Sandboxes;
-use mgp_actors::server::{Connector, ServerTable};
+use mgp_actors::server::{Connector, ServerTable, Starts};
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
 use mgp_actors::time::unix_ms;
+use mgp_actors::trouble::Troubles;
 use mgp_actors::validation::Validation;
+use mgp_discovery::config::LookUp;
 use mgp_engine::access::{Defaults, Table as AccessTable};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
@@ -71,7 +74,7 @@ pub(super) async fn grow(
     closing: &CancellationToken,
 ) -> Result<Grown, SpawnErr> {
     let seal = kept.seal.clone();
-    let mark = hold::hex(&hold::random::<16>());
+    let mark = kept.marks.own().to_owned();
     let kernel = &options.loaded.kernel;
     let connector = Arc::new(connector(options, mark.clone(), kernel.health));
     let pillars = Pillars::raise(options, kept, &connector).await?;
@@ -90,11 +93,12 @@ pub(super) async fn grow(
     let _ = pillars.registrar.ground.set(Arc::new(tree.clone()));
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
-    let pulse = pulse(&pillars.servers, &pillars.directory, connector, closing);
+    let pulse = pillars.pulse(connector, closing);
     let relay = pillars.relay(kernel, closing);
     let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents: pillars.agents,
+        bodies: Bodies::new(kernel.http.max_bodies),
         stateless: stateless(seal, &pillars.belongings, routes.clone()),
         routes,
         rostered: pillars.roster.rostered,
@@ -127,6 +131,7 @@ struct Pillars {
     finder: FinderHandle,
     registrar: Arc<Registrar>,
     registered: Arc<Names>,
+    troubles: Troubles,
     cells: Vec<ActorCell>,
 }
 
@@ -137,6 +142,7 @@ impl Pillars {
         connector: &Arc<Connector>,
     ) -> Result<Self, SpawnErr> {
         let kernel = &options.loaded.kernel;
+        let troubles = kept.troubles();
         let table = table(kernel, &kept.books);
         let directory = Arc::new(Directory::new(table.clone()));
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
@@ -161,6 +167,7 @@ impl Pillars {
             servers: servers.clone(),
             embedding: kernel.discovery.embedding(),
             file: hold::vectors_file(&options.data_dir),
+            data_dir: options.data_dir.clone(),
         };
         let (finder, finder_cell) = opening.open().await?;
         let showing = showing(&shown, &directory, &finder);
@@ -199,6 +206,7 @@ impl Pillars {
         Ok(Self {
             registrar,
             registered,
+            troubles,
             permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
             pins,
             catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
@@ -242,6 +250,7 @@ impl Pillars {
             shown: self.shown.clone(),
             directory: self.directory.clone(),
             audit: self.audit.clone(),
+            troubles: self.troubles.clone(),
             approvals: self.approvals.clone(),
             permissions: self.permissions.clone(),
             finder: self.finder.clone(),
@@ -250,6 +259,16 @@ impl Pillars {
             data_dir: options.data_dir.clone(),
             source: source.clone(),
             roster: self.roster.clone(),
+            closing: closing.clone(),
+        })
+    }
+
+    fn pulse(&self, connector: Arc<Connector>, closing: &CancellationToken) -> Arc<Pulse> {
+        Arc::new(Pulse {
+            servers: self.servers.clone(),
+            directory: self.directory.clone(),
+            troubles: self.troubles.clone(),
+            connector,
             closing: closing.clone(),
         })
     }
@@ -312,20 +331,6 @@ async fn guard(mark: &str) -> Result<(GuardHandle, ActorCell), SpawnErr> {
     Ok((GuardHandle::new(Mailbox::new(guard)), cell))
 }
 
-fn pulse(
-    servers: &Arc<ServerTable>,
-    directory: &Arc<Directory>,
-    connector: Arc<Connector>,
-    closing: &CancellationToken,
-) -> Arc<Pulse> {
-    Arc::new(Pulse {
-        servers: servers.clone(),
-        directory: directory.clone(),
-        connector,
-        closing: closing.clone(),
-    })
-}
-
 /// What calls are decided by before the configuration is in force.
 fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
     let defaults = Defaults {
@@ -372,18 +377,27 @@ fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connecto
         hurry: OnceLock::new(),
         health,
         sandboxes: sandboxes(options),
+        starts: Starts::default(),
     }
 }
 
 /// Where servers are that are trusted least, and what nobody opens to them.
 fn sandboxes(options: &UpOptions) -> Sandboxes {
     let files = options.loaded.files.iter().map(|file| file.path.clone());
+    let look_up = options.look_up.as_ref();
+    let trust = look_up.and_then(LookUp::trust_file);
+    let secrets = look_up.and_then(LookUp::secrets_folder);
     let kernels = [options.data_dir.clone(), options.socket.clone()];
+    let kernels = kernels.into_iter().chain(trust).chain(secrets);
+    let written = options.loaded.servers.iter().flatten();
+    let written = written.flat_map(|server| &server.sandbox.write);
+    let written = written.chain(&options.loaded.kernel.discovery.registered.write);
     Sandboxes {
         exe: "/proc/self/exe".into(),
         folder: options.data_dir.join("sandbox"),
         kernels: files.chain(kernels).collect(),
         home: std::env::home_dir(),
+        written: std::sync::Mutex::new(written.cloned().collect()),
         machine: OnceCell::new(),
     }
 }

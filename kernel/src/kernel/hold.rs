@@ -1,21 +1,32 @@
 //! What a kernel holds of the machine: its data folder, its descriptors, its randomness.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fs4::fs_std::FileExt;
 use mgp_actors::access::Books;
+use mgp_actors::audit::Folder;
 use mgp_actors::registrar::Book;
 use mgp_actors::roster;
 use mgp_actors::tasks::{self, Record};
+use mgp_actors::trouble::explained;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::cli::UpOptions;
+use crate::config::Auth;
 use crate::paths::private_folder;
+
+/// What comes of a token that is removed.
+const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
+/// What a kernel must be able to write at its start, in bytes: its keys, some records, a page of each file.
+const ROOM: usize = 64 << 10;
+/// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
+const TOKEN_MIN: usize = 32;
 
 /// Holds the data folder: a second kernel on it is refused (PRJ-009). The lock goes with the process,
 /// however that ends.
@@ -48,8 +59,53 @@ pub(super) fn lock(data_dir: &Path) -> Result<File, String> {
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
-    write.map_err(|e| format!("{}: {e}", path.display()))?;
+    write.map_err(|e| explained(&path, &e))?;
     Ok(file)
+}
+
+/// Sees that the disk takes what a kernel writes at its start: a kernel that cannot write anything down
+/// does nothing.
+///
+/// # Errors
+/// In words, why it does not.
+pub(super) fn has_room(data_dir: &Path) -> Result<(), String> {
+    let path = data_dir.join("room");
+    let tried = fs::write(&path, [0; ROOM]).and_then(|()| File::open(&path)?.sync_all());
+    let removed = fs::remove_file(&path);
+    tried.and(removed).map_err(|e| {
+        let why = explained(data_dir, &e);
+        format!(
+            "the kernel needs room for {} KiB there to start: {why}",
+            ROOM >> 10
+        )
+    })
+}
+
+/// Files that are missing from a folder that a kernel has run on, each with what that means. Asked before
+/// anything is made there.
+pub(super) fn missing(options: &UpOptions) -> Vec<String> {
+    let data_dir = &options.data_dir;
+    if Folder::of(data_dir).beside().is_none() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut look = |path: PathBuf, means: &str| {
+        if path.try_exists().is_ok_and(|there| !there) {
+            found.push(format!("{} is missing: {means}", path.display()));
+        }
+    };
+    let http = &options.loaded.kernel.http;
+    if http.enabled && http.auth != Auth::None {
+        look(
+            data_dir.join("token"),
+            "a new one is made, and whoever had the old one needs it; or put a copy of the old one back and start the kernel again",
+        );
+    }
+    look(
+        roster_file(data_dir),
+        "no agent has a token any more; put a copy back and start the kernel again, or make new ones with `mgp agents add`",
+    );
+    found
 }
 
 /// Every connection and child needs descriptors; the usual soft limit of 1,024 is soon reached.
@@ -86,7 +142,23 @@ pub(super) fn folder() -> PathBuf {
 /// In words, why the file cannot be read or made.
 pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
     let path = data_dir.join("token");
-    Ok((kept(&path)?, path))
+    let token = kept(&path, NEW_TOKEN)?;
+    let bad = |what: &str| {
+        Err(format!(
+            "{} {what}; remove it, and {NEW_TOKEN}",
+            path.display()
+        ))
+    };
+    match () {
+        () if token.len() < TOKEN_MIN => bad(&format!(
+            "holds {} characters, and a token has {TOKEN_MIN} at least",
+            token.len()
+        )),
+        () if !token.bytes().all(|b| b.is_ascii_graphic()) => {
+            bad("holds what no token has: a space, or something else that is no visible ASCII")
+        }
+        () => Ok((token, path)),
+    }
 }
 
 /// The key that seals what clients bring back: made at the first start, so that it opens what the
@@ -138,7 +210,7 @@ pub(super) fn vectors_file(data_dir: &Path) -> PathBuf {
 
 /// 32 bytes of a key file; `lost` is what removing it costs.
 fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
-    let text = kept(path)?;
+    let text = kept(path, lost)?;
     let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok()?;
         u8::from_str_radix(pair, 16).ok()
@@ -162,7 +234,11 @@ pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
     // Whatever the file holds is as good a key as it was before.
     Ok(blake3::derive_key(
         "mgp 2026-11 audit key",
-        kept(&path)?.as_bytes(),
+        kept(
+            &path,
+            "arguments have other digests in the audit log from then on",
+        )?
+        .as_bytes(),
     ))
 }
 
@@ -185,38 +261,49 @@ pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
     data_dir.join("agents.json")
 }
 
-/// The agents that have a token.
+/// The agents that have a token. The file is made where there is none, so that it can be missed.
 ///
 /// # Errors
-/// In words, why the file cannot be read or what is wrong with it.
+/// In words, why the file cannot be read or made, or what is wrong with it.
 pub(super) fn roster(data_dir: &Path) -> Result<Roster, String> {
-    roster::load(&roster_file(data_dir)).map_err(|e| e.to_string())
+    let path = roster_file(data_dir);
+    let roster = roster::load(&path).map_err(|e| e.to_string())?;
+    if !path.exists() {
+        roster::begin(&path).map_err(|e| explained(&path, &e))?;
+    }
+    Ok(roster)
 }
 
-/// A secret in an owner-only file: 32 random bytes in hexadecimal, made when the file is empty.
-fn kept(path: &Path) -> Result<String, String> {
-    let explain = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut open = OpenOptions::new();
-    open.read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600);
-    let mut file = open.open(path).map_err(explain)?;
-    let mut secret = String::new();
-    file.read_to_string(&mut secret).map_err(explain)?;
-    match secret.trim() {
-        "" => {
-            let new = hex(&random::<32>());
-            let folder = path.parent().unwrap_or(Path::new("."));
-            writeln!(file, "{new}")
-                .and_then(|()| file.sync_all())
-                .and_then(|()| File::open(folder)?.sync_all())
-                .map_err(explain)?;
-            Ok(new)
+/// A secret in an owner-only file: 32 random bytes in hexadecimal, made where there is none. `lost` is what
+/// removing it comes to.
+fn kept(path: &Path, lost: &str) -> Result<String, String> {
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return made(path).map_err(|e| explained(path, &e));
         }
+        read => read.map_err(|e| explained(path, &e))?,
+    };
+    let shown = path.display();
+    let bad = |what: &str| format!("{shown} {what}; put a copy back, or remove it, and {lost}");
+    let text = String::from_utf8(bytes).map_err(|_| bad("is damaged: it is not text"))?;
+    match text.trim() {
+        "" => Err(bad("is empty")),
         kept => Ok(kept.to_owned()),
     }
+}
+
+/// A new secret, in its file whole or not at all.
+fn made(path: &Path) -> io::Result<String> {
+    let new = hex(&random::<32>());
+    let draft = path.with_extension("new");
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = open.open(&draft)?;
+    writeln!(file, "{new}")?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(new)
 }
 
 /// Bytes in hexadecimal digits.
@@ -275,5 +362,32 @@ mod tests {
         assert_eq!(first.len(), 64);
         let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    /// Whatever is wrong with a secret of the kernel's is told with its path and with what to do; a few
+    /// letters are no token.
+    #[test]
+    fn a_bad_token_or_key_is_named_with_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let cases: [(&[u8], &str); 5] = [
+            (b"", "is empty"),
+            (b"\n", "is empty"),
+            (b"\xff\xfe", "it is not text"),
+            (b"x\n", "holds 1 characters"),
+            (b"0123456789abcdef 0123456789abcdef", "a space"),
+        ];
+        for (bytes, why) in cases {
+            fs::write(&path, bytes).unwrap();
+            let told = token(dir.path()).unwrap_err();
+            assert!(told.contains(why) && told.contains("remove it"), "{told}");
+            assert!(told.starts_with(&path.display().to_string()), "{told}");
+            assert_eq!(fs::read(&path).unwrap(), bytes, "nothing is changed");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(token(dir.path()).unwrap().0.len(), 64);
+        fs::write(dir.path().join("node.key"), b"\xff").unwrap();
+        let told = node_key(dir.path()).err().unwrap();
+        assert!(told.contains("nothing that was granted"), "{told}");
     }
 }

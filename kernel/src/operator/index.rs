@@ -33,18 +33,23 @@ impl Operator {
     }
 
     fn told(&self, found: &Found) -> Searched {
-        let coverage = self.finder.coverage();
         Searched {
             tools: found.hits.iter().map(tool).collect(),
             total_available: found.visible,
             search_strategy: found.strategy.as_str().to_owned(),
             query_time_ms: found.took.as_secs_f64() * 1e3,
-            index: Coverage {
-                tools: coverage.tools,
-                by_meaning: coverage.by_meaning,
-                waiting: coverage.waiting,
-                embedded: coverage.embedded,
-            },
+            index: self.covered(),
+        }
+    }
+
+    /// How far the index is.
+    pub(super) fn covered(&self) -> Coverage {
+        let coverage = self.finder.coverage();
+        Coverage {
+            tools: coverage.tools,
+            by_meaning: coverage.by_meaning,
+            waiting: coverage.waiting,
+            embedded: coverage.embedded,
         }
     }
 }

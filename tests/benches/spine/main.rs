@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! cargo build --release --workspace --bins
-//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- soak [--time 20m]
 //! ```
 //!
 //! Every part is bounded in calls and in time, and talks to nothing but the loopback.
@@ -12,7 +13,9 @@ mod crowd;
 mod guarded;
 mod lists;
 mod sessions;
+mod soak;
 mod startup;
+mod storm;
 mod subject;
 
 use std::path::PathBuf;
@@ -26,11 +29,15 @@ use mgp_tests::load::{Bounds, Report, Table, Talk, machine};
 #[derive(Debug, Parser)]
 #[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
 struct Options {
-    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd; all when none is named.
+    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm; all of these when
+    /// none is named. And soak, only when it is named.
     parts: Vec<String>,
     /// A tenth of the calls, for a first look.
     #[arg(long)]
     quick: bool,
+    /// How long the soak goes on, in minutes (20m) or seconds (90s).
+    #[arg(long, value_name = "TIME", default_value = "20m", value_parser = time)]
+    time: Duration,
     /// Leave the kernel out: only what it is compared with.
     #[arg(long)]
     without_kernel: bool,
@@ -58,6 +65,16 @@ impl Options {
             calls: calls / less,
             time: Duration::from_secs(seconds) / shorter,
         }
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let number: u64 = number.parse().map_err(|_| "write 20m or 90s".to_owned())?;
+    match unit {
+        "m" => Ok(Duration::from_secs(60 * number)),
+        "s" => Ok(Duration::from_secs(number)),
+        _ => Err("write 20m or 90s".into()),
     }
 }
 
@@ -111,6 +128,12 @@ async fn measure(options: &Options) -> Report {
     }
     if options.wants("crowd") && options.has_kernel() {
         add(crowd::table(options).await);
+    }
+    if options.wants("storm") && options.has_kernel() {
+        add(storm::table(options).await);
+    }
+    if options.parts.iter().any(|part| part == "soak") && options.has_kernel() {
+        add(soak::table(options).await);
     }
     report
 }

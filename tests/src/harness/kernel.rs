@@ -21,6 +21,8 @@ pub struct Kernel {
     process: Process,
     url: String,
     folder: TempDir,
+    /// What stands before each of its programs.
+    behind: Vec<String>,
 }
 
 impl Kernel {
@@ -49,6 +51,21 @@ impl Kernel {
         Self::in_folder(folder, config, variables).await
     }
 
+    /// Starts a kernel behind another program, which is given `mgp` and its arguments, in a folder that
+    /// is already prepared: as another user, say, to whom folder and program are open.
+    ///
+    /// # Panics
+    /// When it does not answer by the deadline.
+    pub async fn behind(
+        behind: &[&str],
+        folder: TempDir,
+        config: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let behind = behind.iter().map(ToString::to_string).collect();
+        Self::started(behind, folder, config, variables, |up| up).await
+    }
+
     /// Starts a kernel on the data of one that has ended, with the same config.
     ///
     /// # Panics
@@ -63,7 +80,49 @@ impl Kernel {
         .await
     }
 
+    /// Starts a kernel whose data folder is a disk of its own of this size, in words of `tmpfs`. The disk is
+    /// gone with it; from outside it is at [`Kernel::disk`].
+    ///
+    /// # Errors
+    /// Why this machine does not let us.
+    ///
+    /// # Panics
+    /// When it does not answer by the deadline.
+    pub async fn on_a_disk(config: &str, size: &str) -> Result<Self, String> {
+        let folder = TempDir::new().expect("a temporary folder");
+        let trial = on_a_disk(&Program::new("true", [""; 0]), size);
+        let trial = trial.env(
+            "MGP_DATA_DIR",
+            folder.path().join("data").display().to_string(),
+        );
+        let tried = trial.output(DEADLINE).await;
+        if !tried.status.success() {
+            return Err(String::from_utf8_lossy(&tried.stderr).into_owned());
+        }
+        let config = format!("{OPEN_DOOR}{config}");
+        let wrap = |up: Program| on_a_disk(&up, size);
+        Ok(Self::started(Vec::new(), folder, &config, &[], wrap).await)
+    }
+
+    /// The data folder as the kernel sees it.
+    #[must_use]
+    pub fn disk(&self) -> PathBuf {
+        let data = self.folder.path().join("data");
+        let data = data.strip_prefix("/").expect("it is absolute");
+        PathBuf::from(format!("/proc/{}/root", self.pid())).join(data)
+    }
+
     async fn in_folder(folder: TempDir, config: &str, variables: &[(&str, &str)]) -> Self {
+        Self::started(Vec::new(), folder, config, variables, |up| up).await
+    }
+
+    async fn started(
+        behind: Vec<String>,
+        folder: TempDir,
+        config: &str,
+        variables: &[(&str, &str)],
+        wrap: impl FnOnce(Program) -> Program,
+    ) -> Self {
         let file = folder.path().join("mgp.toml");
         // The model takes 130 MiB and its time, and most tests look for a tool in the list: what is the
         // default otherwise have only those tests that bring a table of their own.
@@ -73,17 +132,18 @@ impl Kernel {
         };
         let config = format!("{config}{finding}");
         std::fs::write(&file, config).expect("the config is written");
-        let up = Program::ours("mgp", ["up", "--config"]).arg(file.display().to_string());
+        let up = ours(&behind, &["up", "--config"]).arg(file.display().to_string());
         let up = environment(folder.path()).fold(up, |up, (name, value)| up.env(name, value));
         let up = variables
             .iter()
             .fold(up, |up, (name, value)| up.env(name, *value));
-        let mut process = Process::start("mgp up", &up);
+        let mut process = Process::start("mgp up", &wrap(up));
         let url = process.says("its address", DEADLINE, door).await;
         Self {
             process,
             url,
             folder,
+            behind,
         }
     }
 
@@ -141,7 +201,7 @@ impl Kernel {
     /// `mgp` with these arguments, at this kernel.
     #[must_use]
     pub fn program(&self, args: &[&str]) -> Program {
-        let program = Program::ours("mgp", args.iter().copied());
+        let program = ours(&self.behind, args);
         environment(self.folder.path()).fold(program, |p, (name, value)| p.env(name, value))
     }
 
@@ -219,6 +279,28 @@ impl Kernel {
         self.process.end(deadline).await;
         self.folder
     }
+}
+
+/// `mgp`, behind a program that knows where it is or by itself.
+fn ours(behind: &[String], args: &[&str]) -> Program {
+    match behind {
+        [] => Program::ours("mgp", args.iter().copied()),
+        [first, rest @ ..] => Program::new(first, rest).args(args),
+    }
+}
+
+/// The same program in a mount namespace in which `MGP_DATA_DIR` is a disk of its own. A file beyond a limit of
+/// its size is an error there and no signal.
+#[must_use]
+pub fn on_a_disk(program: &Program, size: &str) -> Program {
+    let script = format!(
+        "mkdir -p \"$MGP_DATA_DIR\" && mount -t tmpfs -o size={size},mode=0700 mgp \"$MGP_DATA_DIR\" && trap '' XFSZ && exec \"$@\""
+    );
+    let args = ["-Urm", "sh", "-c", &script, "sh", &program.command];
+    let mut wrapped = Program::new("unshare", args);
+    wrapped.args.extend(program.args.iter().cloned());
+    wrapped.env.clone_from(&program.env);
+    wrapped
 }
 
 fn runs(pid: u32, executable: &str) -> bool {

@@ -14,6 +14,9 @@ pub enum Need {
     Node,
     /// Python with the packages of `peers/requirements.txt` and of `peers/modern/requirements.txt`.
     Python,
+    /// The Go toolchain of this machine, or that of `peers/go/requirements.txt`, and the server made
+    /// with it.
+    Go,
     /// git, which is not installed but only found.
     Git,
 }
@@ -28,6 +31,20 @@ const PYTHON_MINOR: u32 = 11;
 /// The folder of the SDKs that speak the version without `initialize`, of its lock files and of its
 /// packages: Python holds only one version of a package in a place.
 const MODERN: &str = "modern";
+
+/// The files that say what is installed.
+const LOCKS: [&str; 5] = [
+    "package-lock.json",
+    "node/package-lock.json",
+    "requirements.txt",
+    "modern/package-lock.json",
+    "modern/requirements.txt",
+];
+
+/// The folder of the server written in Go, what it is made of, and what is made of it.
+const GO: &str = "go";
+const GO_SOURCES: [&str; 3] = ["go/go.mod", "go/main.go", "go/requirements.txt"];
+const GO_SERVER: &str = "folding";
 
 /// The folder that the peers are installed in.
 #[derive(Debug, Clone)]
@@ -77,6 +94,7 @@ impl Peers {
         let steps = [
             (Need::Node, Self::install_node as fn(&Self) -> _),
             (Need::Python, Self::install_python),
+            (Need::Go, Self::install_go),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -138,6 +156,15 @@ impl Peers {
         Program::new(path.display().to_string(), args.iter().copied())
     }
 
+    /// The server of `peers/go/`.
+    #[must_use]
+    pub fn go_server(&self) -> Program {
+        Program::new(
+            self.go_folder().join(GO_SERVER).display().to_string(),
+            [""; 0],
+        )
+    }
+
     /// server-everything of npm, over stdio.
     #[must_use]
     pub fn everything(&self) -> Program {
@@ -172,6 +199,7 @@ impl Peers {
     fn is_ready(&self, need: Need) -> bool {
         match need {
             Need::Node | Need::Python => self.ready_file(need).is_file(),
+            Need::Go => self.go_folder().join(GO_SERVER).is_file(),
             Need::Git => absent(need).is_none(),
         }
     }
@@ -200,6 +228,35 @@ impl Peers {
         venv(&source().join(MODERN), &self.folder.join(MODERN))
     }
 
+    /// A folder of its own: what is built there changes with each edit of its source.
+    fn go_folder(&self) -> PathBuf {
+        self.folder
+            .join(format!("{GO}-{}", key_of(&GO_SOURCES, "")))
+    }
+
+    fn install_go(&self) -> Result<(), String> {
+        let (from, to) = (source().join(GO), self.go_folder());
+        std::fs::create_dir_all(&to).map_err(|e| e.to_string())?;
+        for file in ["go.mod", "main.go"] {
+            std::fs::copy(from.join(file), to.join(file)).map_err(|e| format!("{file}: {e}"))?;
+        }
+        let own = Command::new("go").arg("version").output();
+        let go = match own.is_ok_and(|output| output.status.success()) {
+            true => "go".into(),
+            false => {
+                absent(Need::Python).map_or(Ok(()), Err)?;
+                venv(&from, &to)?;
+                to.join("venv/bin/go")
+            }
+        };
+        let mut build = Command::new(go);
+        build.args(["build", "-o", GO_SERVER, "."]).current_dir(&to);
+        build.env("GOTOOLCHAIN", "local").env("GOFLAGS", "-mod=mod");
+        run(build
+            .env("GOCACHE", to.join("cache"))
+            .env("CGO_ENABLED", "0"))
+    }
+
     fn brought_node(&self) -> Option<PathBuf> {
         let modules = self.folder.join("node/node_modules");
         let package = std::fs::read_dir(&modules).ok()?.flatten();
@@ -220,18 +277,17 @@ fn source() -> PathBuf {
 
 /// One folder for each set of lock files and each pair of interpreters.
 fn key() -> String {
+    let found = format!("{:?} {:?}", version("node"), version("python3"));
+    key_of(&LOCKS, &found)
+}
+
+/// The name of a folder that is made of these files.
+fn key_of(files: &[&str], found: &str) -> String {
     let mut hash = blake3::Hasher::new();
-    for lock in [
-        "package-lock.json",
-        "node/package-lock.json",
-        "requirements.txt",
-        "modern/package-lock.json",
-        "modern/requirements.txt",
-    ] {
-        let text = std::fs::read(source().join(lock)).expect("the lock files lie in peers/");
+    for file in files {
+        let text = std::fs::read(source().join(file)).expect("the files lie in peers/");
         hash.update(&text);
     }
-    let found = format!("{:?} {:?}", version("node"), version("python3"));
     hash.update(found.as_bytes());
     hash.finalize().to_hex()[..16].to_owned()
 }
@@ -247,6 +303,11 @@ fn absent(need: Need) -> Option<String> {
         Need::Python => {
             let enough = version("python3").is_some_and(|version| version >= (3, PYTHON_MINOR));
             (!enough).then(|| format!("Python 3.{PYTHON_MINOR} or later"))
+        }
+        // The toolchain comes with Python where the machine has none.
+        Need::Go => {
+            let missing = Command::new("go").arg("version").output().is_err();
+            missing.then(|| absent(Need::Python)).flatten()
         }
         Need::Git => {
             let missing = Command::new("git").arg("--version").output().is_err();

@@ -44,6 +44,34 @@ impl Usage {
     }
 }
 
+/// What a process holds right now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Resident memory in bytes.
+    pub resident: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+impl Holding {
+    /// Of this process; nothing of one that has ended.
+    #[must_use]
+    pub fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let threads = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Threads:"));
+        let open = fs::read_dir(format!("/proc/{pid}/fd"));
+        Self {
+            resident: Usage::of(&[pid]).resident,
+            descriptors: open.map_or(0, |open| open.count() as u64),
+            threads: threads.and_then(|n| n.trim().parse().ok()).unwrap_or(0),
+        }
+    }
+}
+
 /// The processes that `pid` has started and that still run, and theirs.
 #[must_use]
 pub fn below(pid: u32) -> Vec<u32> {
@@ -92,5 +120,7 @@ mod tests {
         assert_eq!(cpu(stat), Some(Duration::from_secs(2)));
         assert_eq!(fields(stat).unwrap().nth(1), Some("1"));
         assert!(Usage::own().resident > 0);
+        let held = Holding::of(std::process::id());
+        assert!(held.resident > 0 && held.descriptors > 2 && held.threads > 0);
     }
 }

@@ -123,7 +123,9 @@ impl Sdk {
         };
         match self.language {
             Need::Node => peers.node_script(&format!("{folder}/{name}.mjs"), args),
-            Need::Python | Need::Git => peers.python_script(&format!("{folder}/{name}.py"), args),
+            Need::Python | Need::Go | Need::Git => {
+                peers.python_script(&format!("{folder}/{name}.py"), args)
+            }
         }
     }
 

@@ -64,7 +64,7 @@ async fn a_line_over_the_limit_is_refused_and_the_connection_lives_on() {
         agent.send(&echo_of(LONGEST)).await;
         assert!(agent.answer_to(&json!(1)).await.text().len() > LONGEST / 2);
         agent.send(&echo_of(LONGEST + 1)).await;
-        let refused = agent.answer_to(&Value::Null).await;
+        let refused = agent.answer_to(&json!(1)).await;
         assert_eq!(refused.code(), -32600);
         let words = refused.error()["message"].as_str().unwrap().to_owned();
         assert!(words.contains(&LONGEST.to_string()), "{words}");

@@ -38,6 +38,21 @@ async fn a_cancelled_call_ends_at_the_server_and_is_not_answered() {
     assert_eq!(agent.answer_to(&json!("mine")).await.text(), "another");
 }
 
+/// MCP-004, CMCP-054: an id means the same however its string is written.
+#[tokio::test]
+async fn a_cancelled_id_may_be_written_otherwise() {
+    let kernel = scene::kernel().await;
+    let mut watcher = scene::socket_agent(&kernel, "{}").await;
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
+    let call = scene::call("a", "it:slow", json!({"ms": 60_000}));
+    agent
+        .send(&call.replace(r#""id":"a""#, r#""id":"\u0061""#))
+        .await;
+    reached(&mut watcher, "slow", 1).await;
+    cancel(&mut agent, &json!("a")).await;
+    taken_back(&mut watcher, "slow", 1).await;
+}
+
 /// CMCP-054, CMCP-070: over HTTP the stream of a cancelled request ends without an answer, also when
 /// the server gives one all the same.
 #[tokio::test]

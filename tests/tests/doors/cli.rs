@@ -1,12 +1,16 @@
 //! The command line as a person types it.
 
+use std::io::Read;
 use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::process::Output;
 
 use http::header::AUTHORIZATION;
 use mgp_tests::harness::agent::initialize;
 use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Process, Program};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST};
@@ -51,7 +55,13 @@ async fn a_demo_works_as_printed_and_leaves_nothing() {
     assert!(typed(line("demo:ask_me")).await.status.success());
 
     let curl = line("curl -s http://");
-    let url = curl.split_whitespace().nth(2).unwrap();
+    let url = curl
+        .split_once("curl -s ")
+        .unwrap()
+        .1
+        .split(' ')
+        .next()
+        .unwrap();
     assert!(!url.contains(":7332/"), "{url}");
     let token = curl
         .split_once("$(cat ")
@@ -62,6 +72,12 @@ async fn a_demo_works_as_printed_and_leaves_nothing() {
         .0;
     let token = std::fs::read_to_string(token).unwrap();
     assert!(!said.contains(token.trim()));
+    let welcome = typed(curl).await;
+    assert!(
+        out(&welcome).contains("protocolVersion"),
+        "{}",
+        err(&welcome)
+    );
     let mut client = HttpClient::new(url);
     assert_eq!(client.post(initialize(NEWEST, "{}")).await.status, 401);
     client.set(AUTHORIZATION, &format!("Bearer {}", token.trim()));
@@ -234,17 +250,24 @@ async fn servers_are_added_and_removed_with_all_comments_kept() {
     let before = std::fs::read_to_string(&file).unwrap() + "# the end\n";
     std::fs::write(&file, &before).unwrap();
     let fixture = Program::fixture(&[]);
+    let colours = kernel.folder().join("colours").display().to_string();
+    std::fs::write(&colours, "COLOUR=blue\n").unwrap();
+    let home = kernel.folder().display().to_string();
     let add = [
         "servers",
         "add",
         "two",
-        "--env",
-        "COLOUR=blue",
+        "--env-file",
+        &colours,
         "--",
         &fixture.command,
         "--stdio",
     ];
-    let added = kernel.mgp(&add).await;
+    let added = kernel
+        .program(&add)
+        .env("HOME", home)
+        .output(DEADLINE)
+        .await;
     assert!(added.status.success(), "{}", err(&added));
     assert!(out(&added).contains("two is connected"), "{}", out(&added));
     let after = std::fs::read_to_string(&file).unwrap();
@@ -336,4 +359,114 @@ async fn servers_are_stopped_started_and_looked_into() {
     let unknown = kernel.mgp(&["servers", "logs", "nobody"]).await;
     assert_eq!(unknown.status.code(), Some(1));
     assert!(err(&unknown).contains("nobody"));
+}
+
+/// `mgp down` where nobody waits for the kernel, as in a container without an init: a zombie has ended.
+#[tokio::test]
+async fn a_kernel_that_nobody_reaps_has_stopped_all_the_same() {
+    let mut kernel = scene::kernel().await;
+    let down = kernel.mgp(&["down"]).await;
+    assert!(down.status.success(), "{}", err(&down));
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", kernel.pid())).unwrap();
+    assert!(stat.contains(") Z "), "nobody has waited for it: {stat}");
+    assert!(kernel.process().end(DEADLINE).await.success());
+}
+
+/// A kernel that was stopped is named, with what makes it go on, by everybody who talks to it; also
+/// when so many wait before its door that no more are taken.
+#[tokio::test]
+async fn a_stopped_kernel_is_told_by_its_process() {
+    let mut kernel = scene::kernel().await;
+    let pid = kernel.pid();
+    kernel.process().signal(Signal::SIGSTOP);
+    let words = format!("(process {pid}) does not answer; it is stopped: kill -CONT {pid}");
+    let mut waiting = Vec::new();
+    for crowded in [false, true] {
+        for verb in [&["stdio"][..], &["status"], &["down"], &["up", "--detach"]] {
+            let said = kernel.mgp(verb).await;
+            assert_eq!(said.status.code(), Some(1), "{verb:?}, crowded: {crowded}");
+            let told = err(&said);
+            assert!(
+                told.contains(&words),
+                "{verb:?}, crowded: {crowded}: {told}"
+            );
+            assert!(!told.contains("os error"), "{told}");
+            assert_eq!(out(&said), "");
+        }
+        while !crowded && let Some(one) = knocked(&kernel.socket()) {
+            waiting.push(one);
+        }
+    }
+    drop(waiting);
+    kernel.process().signal(Signal::SIGCONT);
+    assert_eq!(kernel.mgp_json(&["status"]).await["pid"], pid);
+}
+
+/// A connection that waits to be taken; `None` when there is no room for more.
+fn knocked(socket: &std::path::Path) -> Option<OwnedFd> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let one = nix::sys::socket::socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+    let address = UnixAddr::new(socket).unwrap();
+    connect(one.as_raw_fd(), &address).is_ok().then_some(one)
+}
+
+/// Right after a kernel was killed its socket still takes a connection, and cuts it off: that is no
+/// kernel, and one is started.
+#[tokio::test]
+async fn a_kernel_is_started_in_place_of_one_that_dies() {
+    for verb in [&["up", "--detach"][..], &["stdio"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let config = "[http]\nenabled = false\n[discovery]\nembedding = \"off\"\n";
+        std::fs::write(at("mgp.toml"), config).unwrap();
+        let run = async |args: &[&str]| {
+            let program = Program::ours("mgp", args.iter().copied());
+            let program = program.env("MGP_SOCKET", at("mgp.sock"));
+            let program = program.env("MGP_DATA_DIR", at("data"));
+            let program = program.env("MGP_CONFIG_PATH", at("mgp.toml"));
+            program.output(DEADLINE).await
+        };
+        let dying = UnixListener::bind(at("mgp.sock")).unwrap();
+        let dies = std::thread::spawn(move || {
+            let mut cut_off = dying.accept().unwrap().0;
+            // What was said and is never read makes it a reset.
+            cut_off.read_exact(&mut [0]).unwrap();
+        });
+        let started = run(verb).await;
+        dies.join().unwrap();
+        let down = run(&["down"]).await;
+        assert!(started.status.success(), "{verb:?}: {}", err(&started));
+        assert!(down.status.success(), "{verb:?}: {}", err(&down));
+    }
+}
+
+/// `mgp up --detach` leaves its terminal: the kernel has a session of its own, and lives on when the
+/// terminal is closed.
+#[tokio::test]
+async fn a_kernel_in_the_background_outlives_its_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = "[http]\nenabled = false\n[discovery]\nembedding = \"off\"\n";
+    std::fs::write(at("mgp.toml"), config).unwrap();
+    let place = |program: Program| {
+        program
+            .env("MGP_SOCKET", at("mgp.sock"))
+            .env("MGP_DATA_DIR", at("data"))
+            .env("MGP_CONFIG_PATH", at("mgp.toml"))
+    };
+    let mgp = Program::ours("mgp", ["up"]).command;
+    let up = format!("{mgp} up --detach");
+    let terminal = place(Program::new("script", ["-qec", &up, "/dev/null"]));
+    assert!(terminal.output(DEADLINE).await.status.success());
+    let status = place(Program::ours("mgp", ["status", "--json"]))
+        .output(DEADLINE)
+        .await;
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let pid = status["pid"].as_u64().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let (session, terminal) = (fields[3], fields[4]);
+    let down = place(Program::ours("mgp", ["down"])).output(DEADLINE).await;
+    assert!(down.status.success(), "{}", err(&down));
+    assert_eq!((session, terminal), (pid.to_string().as_str(), "0"));
 }

@@ -297,3 +297,61 @@ async fn a_batch_is_for_2025_03_26_alone() {
         assert_eq!(status, StatusCode::BAD_REQUEST);
     }
 }
+
+/// MCP-012: params by position are no params, whatever the method, the door and the era, nor is a
+/// `_meta` with two tokens; a server sees nothing of them, and a notification with them is nothing.
+#[tokio::test]
+async fn params_by_position_are_refused_at_every_door() {
+    let kernel = scene::kernel().await;
+    let client = scene::session(&kernel, NEWEST).await;
+    let modern = scene::Modern::at(kernel.url(), "{}");
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
+    for (method, params) in [
+        ("tools/call", json!(["echo", {"text": "x"}])),
+        ("prompts/get", json!(["p", {}])),
+        ("resources/read", json!(["test://x"])),
+        (
+            "completion/complete",
+            json!([["ref/prompt", "p"], {"name": "a", "value": ""}]),
+        ),
+        ("tools/list", json!([])),
+        ("mgp/access/query", json!([])),
+        ("ping", json!(7)),
+        ("foo/bar", json!(["x"])),
+    ] {
+        let frame = request(7, method, params);
+        let (status, answer) = over_http(&client, &frame).await;
+        assert_eq!(status, StatusCode::OK, "{method}");
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+        let answer = over_socket(&mut agent, &frame, &json!(7)).await;
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+        let mut bare = modern.request(7, method, json!({}));
+        bare.body["params"] = json!([bare.body["params"]["_meta"].take(), null, "echo"]);
+        let (_, answer) = modern.put(&bare).await;
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+    for params in [
+        r#"{"name":"echo","arguments":{"text":"x"},"_meta":{"progressToken":"z","progressToken":6}}"#,
+        r#"{"name":"echo","arguments":{"text":"x"},"_meta":{"progressToken":1,"progressTo\u006ben":2}}"#,
+        r#"{"name":"echo","arguments":{"text":"x"},"_meta":[1]}"#,
+    ] {
+        let frame =
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#);
+        let (_, answer) = over_http(&client, &frame).await;
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+        let answer = over_socket(&mut agent, &frame, &json!(7)).await;
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+    }
+    agent.send(&call("slow", "slow", json!({"ms": 300}))).await;
+    agent
+        .notify("notifications/cancelled", json!(["slow"]))
+        .await;
+    assert_eq!(agent.answer_to(&json!("slow")).await.text(), "slept");
+    let heard = scene::received(&mut agent, "received").await;
+    assert!(
+        heard.iter().all(|frame| !frame.contains(r#""params":["#)),
+        "{heard:#?}"
+    );
+    let echoed = |frame: &String| frame.contains(r#""tools/call""#) && frame.contains("echo");
+    assert!(!heard.iter().any(echoed), "{heard:#?}");
+}

@@ -137,3 +137,33 @@ async fn an_endpoint_nobody_was_given_is_404() {
     let nobody = HttpClient::new(&format!("{base}/sse/nobody"));
     assert_eq!(nobody.get(None).await.status, StatusCode::NOT_FOUND);
 }
+
+/// An answer that cannot be read fails its question at once, and nothing is said under the id of the
+/// question: the client may have a request of its own with that id.
+#[tokio::test]
+async fn a_malformed_answer_is_not_answered_under_its_id() {
+    let kernel = scene::kernel().await;
+    let mut client = OldClient::open(&kernel, "/sse").await;
+    client.initialize().await;
+    for (spoilt, status) in [
+        (r#""result":{"roots":[]},"Error":null"#, 202),
+        (r#""result":{"roots":[],}"#, 400),
+    ] {
+        client
+            .say(scene::call("mine", "it__ask_roots", json!({})))
+            .await;
+        let question = client.hear().await;
+        assert_eq!(question["method"], "roots/list");
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{},{spoilt}}}"#, question["id"]);
+        assert_eq!(client.endpoint.post(answer).await.status, status);
+        let ended = client.hear().await;
+        assert_eq!(ended["id"], "mine", "{ended}");
+    }
+    let session = scene::session(&kernel, scene::NEWEST).await;
+    let answer = session
+        .post(r#"{"jsonrpc":"2.0","id":1,"result":{},"Error":null}"#)
+        .await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    let told: Value = serde_json::from_str(&answer.text().await).unwrap();
+    assert_eq!(told["id"], Value::Null, "{told}");
+}

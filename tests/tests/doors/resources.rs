@@ -220,9 +220,9 @@ async fn a_change_is_told_by_the_name_its_follower_knows() {
     );
 }
 
-/// MCP-066: a server is not asked for what it did not offer, whoever asks for it.
+/// Who reads a resource of a server in error is told so; the others are read as ever.
 #[tokio::test]
-async fn a_server_in_error_has_no_resources() {
+async fn a_server_in_error_is_told_to_who_reads_its_resources() {
     let gone = Program::fixture(&["--exit-at-start", "3"]).entry("gone");
     let there = Program::fixture(&[]).entry("it");
     let kernel = Kernel::start(&format!("{gone}max_restarts = 0\n{there}")).await;
@@ -231,6 +231,10 @@ async fn a_server_in_error_has_no_resources() {
     let refused = agent
         .request("resources/read", json!({"uri": "mcpk://gone/a%3Ab"}))
         .await;
-    assert_eq!(refused.code(), -32002);
+    assert_eq!(refused.code(), -32603);
+    assert_eq!(refused.error()["data"]["state"], "error");
+    let nobody = json!({"uri": "mcpk://nobody/a%3Ab"});
+    let nobody = agent.request("resources/read", nobody).await;
+    assert_eq!(nobody.code(), -32002);
     read(&mut agent, "test://static-text").await;
 }

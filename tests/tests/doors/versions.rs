@@ -80,10 +80,9 @@ async fn the_instructions_of_every_server_are_told() {
     let opened = alone.initialize(NEWEST, "{}").await.result();
     let own = opened["instructions"].as_str().unwrap();
     assert!(!own.is_empty() && told.matches(own).count() == 2, "{told}");
-    assert!(
-        told.contains("# one\n") && told.contains("# two\n"),
-        "{told}"
-    );
+    for server in ["one", "two"] {
+        assert!(told.contains(&format!("# {server}\n> {own}\n")), "{told}");
+    }
 }
 
 /// MCP-078, CMCP-031, A-16: the header must name the version of the session, or not be there.

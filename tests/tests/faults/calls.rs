@@ -6,7 +6,7 @@ use mgp_tests::harness::Kernel;
 use mgp_tests::harness::wait::within;
 use serde_json::{Value, json};
 
-use crate::scene::{AT_ONCE, begin, cancelled, echoes, in_flight, owner, server, shown};
+use crate::scene::{AT_ONCE, begin, cancelled, echoes, in_flight, in_state, owner, server, shown};
 
 /// Restarts so quickly that a story goes on at once.
 const QUICK: &str = "backoff_base_ms = 20";
@@ -156,5 +156,28 @@ async fn a_server_with_too_many_calls_refuses_the_next_one() {
         held -= 1;
         in_flight(&mut agent, "it", held).await;
         echoes(&mut agent, "it").await;
+    }
+}
+
+/// As many calls may wait for a server as may be under way at it: one more is refused at once, and
+/// those that waited are taken when it is there.
+#[tokio::test]
+async fn calls_that_wait_for_a_server_are_bounded() {
+    let keys = "max_in_flight = 4\nbackoff_base_ms = 4000";
+    let kernel = Kernel::start(&server("it", &[], keys)).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    agent.call("it__crash", json!({"code": 3})).await.error();
+    in_state(&mut agent, "it", "restarting").await;
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        waiting.push(begin(&mut agent, "it__echo", json!({"text": "hi"})).await);
+    }
+    let one_more = agent.call("it__echo", json!({"text": "hi"}));
+    let refused = within("a refusal", AT_ONCE, one_more).await.error();
+    let words = refused["message"].to_string();
+    assert!(words.contains("4 calls that wait for server it"), "{words}");
+    for id in waiting {
+        assert_eq!(agent.answer_to(&id).await.text(), "hi");
     }
 }

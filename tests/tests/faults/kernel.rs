@@ -1,12 +1,21 @@
 //! The kernel's own end, and a second one beside it.
 
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use mgp_tests::harness::{Agent, DEADLINE, Kernel};
-use nix::sys::signal::Signal;
-use serde_json::json;
+use futures_util::future::join_all;
+use mgp_tests::harness::{Agent, DEADLINE, Envelope, Kernel, Process, Program, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 
-use crate::scene::{NEWEST, echoes, in_flight, owner, server};
+use crate::machine::all_gone;
+use crate::scene::{NEWEST, echoes, in_flight, in_state, owner, server};
 
 /// PRJ-009: the data folder belongs to one kernel; the second one says who has it, and harms nobody.
 #[tokio::test]
@@ -39,6 +48,78 @@ async fn a_killed_kernel_can_be_started_again_at_once() {
     echoes(&mut agent, "it").await;
 }
 
+/// A thousand calls while the kernel is killed twice and started again: each that reached a kernel is
+/// answered by the server, however late that is there, and none reads that there is no such tool.
+#[tokio::test]
+async fn a_thousand_calls_around_a_killed_kernel_never_read_of_an_unknown_tool() {
+    let servers = server("quick", &[], "") + &server("late", &["--slow-start", "700"], "");
+    let mut kernel = Kernel::start(&servers).await;
+    kernel.connected(&["quick", "late"]).await;
+    let (tally, socket) = (Tally::default(), kernel.socket());
+    let names = ["quick__slow", "late__slow", "late:slow"].repeat(4);
+    let callers = names.iter().map(|name| calling(&socket, name, &tally));
+    let kills = async {
+        for answered in [300, 650] {
+            let enough = async || tally.answered.get() >= answered;
+            wait_until("calls are answered", DEADLINE, enough).await;
+            let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
+            kernel = Kernel::again(folder).await;
+        }
+        kernel
+    };
+    let (_, kernel) = tokio::join!(join_all(callers), kills);
+    println!("{tally:?}");
+    assert_eq!(tally.refused.get(), 0);
+    assert!(tally.answered.get() >= CALLS);
+    assert!(tally.lost.get() > 0, "no call was under way at a kill");
+    echoes(&mut owner(&kernel).await, "late").await;
+}
+
+/// Calls that are answered before the story ends.
+const CALLS: usize = 1000;
+
+/// What became of calls.
+#[derive(Debug, Default)]
+struct Tally {
+    answered: Cell<usize>,
+    refused: Cell<usize>,
+    /// The connection ended before an answer came.
+    lost: Cell<usize>,
+}
+
+/// Calls again and again, over a new connection when the one before has broken.
+async fn calling(socket: &Path, name: &str, tally: &Tally) {
+    let params = json!({"name": name, "arguments": {"ms": 10}});
+    let call = Envelope::new("{}").request(&json!(1), "tools/call", params);
+    let call = call.frame() + "\n";
+    while tally.answered.get() < CALLS {
+        let mut joined = None;
+        wait_until("a kernel listens", DEADLINE, async || {
+            joined = UnixStream::connect(socket).await.ok();
+            joined.is_some()
+        })
+        .await;
+        let mut kernel = BufReader::new(joined.unwrap());
+        while tally.answered.get() < CALLS {
+            let mut answer = String::new();
+            let written = kernel.write_all(call.as_bytes()).await.is_ok();
+            if !written || !matches!(kernel.read_line(&mut answer).await, Ok(1..)) {
+                tally.lost.update(|lost| lost + 1);
+                break;
+            }
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            let count = match answer["error"].is_null() {
+                true => &tally.answered,
+                false => {
+                    println!("{answer}");
+                    &tally.refused
+                }
+            };
+            count.update(|count| count + 1);
+        }
+    }
+}
+
 /// MGP-142: told to end, the kernel lets calls under way finish, at every door; the one that hangs
 /// is told so.
 #[tokio::test]
@@ -68,4 +149,82 @@ async fn a_kernel_told_to_end_answers_every_call_under_way() {
     }
     let status = kernel.process().end(Duration::from_secs(10)).await;
     assert_eq!(status.code(), Some(0));
+}
+
+/// A terminal that is closed tells its kernel so, more than once, and takes its stderr away: the kernel
+/// ends as on SIGTERM, with the calls under way answered and nothing left.
+#[tokio::test]
+async fn a_closed_terminal_ends_the_kernel_in_order() {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("mgp.sock");
+    let up = format!("exec {} up", Program::ours("mgp", ["up"]).command);
+    let up = place(&folder, Program::new("script", ["-qec", &up, "/dev/null"]));
+    let mut terminal = Process::start("a terminal", &up);
+    terminal.says("that it is up", DEADLINE, is_up).await;
+    let mut agent = Agent::over_socket(&socket).await;
+    agent.initialize(NEWEST, "{}").await.result();
+    let server = in_state(&mut agent, "it", "connected").await;
+    let server = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
+    let status = agent.request("mgp/kernel/status", json!({})).await.result();
+    let pid = u32::try_from(status["pid"].as_u64().unwrap()).unwrap();
+    let slow = json!({"name": "it__slow", "arguments": {"ms": 1500}});
+    let slow = agent.start("tools/call", slow).await;
+    let mut watcher = Agent::over_socket(&socket).await;
+    watcher.initialize(NEWEST, "{}").await.result();
+    in_flight(&mut watcher, "it", 1).await;
+
+    terminal.signal(Signal::SIGKILL);
+    terminal.end(DEADLINE).await;
+    let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGHUP);
+    assert_eq!(agent.answer_to(&slow).await.text(), "slept");
+    all_gone(&[pid, server]).await;
+    assert!(!socket.exists());
+    let verify = place(&folder, Program::ours("mgp", ["audit", "verify"]));
+    assert!(verify.output(DEADLINE).await.status.success());
+    assert!(
+        !folder.path().join("data/marks").exists(),
+        "it ended in order"
+    );
+}
+
+/// Who starts a kernel so that it outlives the terminal (`nohup`) is not disappointed.
+#[tokio::test]
+async fn a_kernel_that_is_to_ignore_the_end_of_its_terminal_does() {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("mgp.sock");
+    let script = format!(
+        "trap '' HUP; exec {} up",
+        Program::ours("mgp", ["up"]).command
+    );
+    let up = place(&folder, Program::new("sh", ["-c", &script]));
+    let mut kernel = Process::start("mgp up", &up);
+    kernel.says("that it is up", DEADLINE, is_up).await;
+    let mut agent = Agent::over_socket(&socket).await;
+    agent.initialize(NEWEST, "{}").await.result();
+    in_state(&mut agent, "it", "connected").await;
+    kernel.signal(Signal::SIGHUP);
+    // Longer than a kernel that ends keeps its door open.
+    let slow = agent.call("it__slow", json!({"ms": 1500})).await;
+    assert_eq!(slow.text(), "slept");
+    let mut another = Agent::over_socket(&socket).await;
+    another.initialize(NEWEST, "{}").await.result();
+    echoes(&mut another, "it").await;
+}
+
+/// A program that knows of no kernel but one in this folder, with one server.
+fn place(folder: &TempDir, program: Program) -> Program {
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = format!(
+        "[http]\nenabled = false\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\n{}",
+        server("it", &[], "")
+    );
+    fs::write(at("mgp.toml"), config).unwrap();
+    program
+        .env("MGP_SOCKET", at("mgp.sock"))
+        .env("MGP_DATA_DIR", at("data"))
+        .env("MGP_CONFIG_PATH", at("mgp.toml"))
+}
+
+fn is_up(said: &str) -> Option<()> {
+    said.contains("the kernel is up").then_some(())
 }

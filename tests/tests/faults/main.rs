@@ -4,6 +4,7 @@
 
 mod answers;
 mod arguments;
+mod away;
 mod calls;
 mod configuration;
 mod crowd;
@@ -11,7 +12,10 @@ mod descendants;
 mod draining;
 mod environment;
 mod frames;
+mod growth;
+mod guard;
 mod kernel;
+mod line_ends;
 mod machine;
 mod noise;
 mod remote;

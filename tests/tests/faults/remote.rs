@@ -2,7 +2,7 @@
 
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::wait::within;
-use mgp_tests::harness::{DEADLINE, Kernel, Process, Program, Upstream};
+use mgp_tests::harness::{DEADLINE, Kernel, Process, Program, Upstream, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -58,7 +58,11 @@ async fn a_server_that_is_down_is_found_when_it_is_back() {
     kernel.connected(&["far", "calm"]).await;
     let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);
     let in_time = begin(&mut agent, "far__hang", json!({})).await;
-    in_flight(&mut other, "far", 1).await;
+    // One that had not reached it would be made once more instead.
+    wait_until("the server has the call", DEADLINE, async || {
+        told(&other.call("far__count", json!({})).await)["calls"]["hang"] == 1
+    })
+    .await;
     upstream.process().signal(Signal::SIGKILL);
     upstream.process().end(DEADLINE).await;
     let lost = agent.answer_to(&in_time).await;
@@ -225,6 +229,28 @@ async fn an_answer_over_the_limit_is_refused_over_http_too() {
         echoes(&mut agent, id).await;
         assert_eq!(shown(&mut agent, id).await["in_flight"], 0);
     }
+}
+
+/// A server that is down when the kernel starts is not unknown: who calls it waits, and is answered
+/// when it is there.
+#[tokio::test]
+async fn a_server_that_is_down_when_the_kernel_starts_is_waited_for() {
+    let mut upstream = Upstream::start(&[]).await;
+    let far = remote_entry("far", &upstream.url()) + QUICK;
+    upstream.process().signal(Signal::SIGKILL);
+    upstream.process().end(DEADLINE).await;
+    let kernel = Kernel::start(&far).await;
+    let (mut agent, mut other) = (owner(&kernel).await, owner(&kernel).await);
+    let tried = |far: &Value| far["restarts"].as_u64() > Some(1);
+    until(&mut other, "far", "is tried again", tried).await;
+    let waits = begin(&mut agent, "far__echo", json!({"text": "hi"})).await;
+    let uri = json!({"uri": "mcpk://far/test%3A%2F%2Fstatic-text"});
+    let reads = agent.start("resources/read", uri).await;
+    shown(&mut other, "far").await;
+    let again = again(upstream.port(), &[]).await;
+    assert_eq!(agent.answer_to(&waits).await.text(), "hi");
+    agent.answer_to(&reads).await.result();
+    drop(again);
 }
 
 /// The scripted server at a port where one was before.

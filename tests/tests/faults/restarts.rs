@@ -40,12 +40,18 @@ async fn a_crash_loop_backs_off_and_is_parked() {
             spawns.gaps()
         );
     }
-    let down = agent.call("loops__echo", json!({"text": "x"})).await;
+    let down = agent
+        .call("loops__echo", json!({"text": "x"}))
+        .await
+        .error();
     assert_eq!(
-        down.code(),
-        -32602,
-        "never connected, so nothing of it is known"
+        (&down["code"], &down["data"]["state"]),
+        (&json!(-32603), &json!("error"))
     );
+    let told = down["data"]["reason"].as_str().unwrap();
+    assert!(told.contains("restart_limit_exceeded"), "{down}");
+    let retry = down["data"]["retryAfterMs"].as_u64().unwrap();
+    assert!(retry <= next_try, "{down}");
     let started = kernel.mgp(&["servers", "start", "loops"]).await;
     assert!(!started.status.success());
     wait_until("it is parked again", DEADLINE, async || {

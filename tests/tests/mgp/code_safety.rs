@@ -133,6 +133,65 @@ async fn a_sandboxed_servers_code_is_judged_strictly() {
     }
 }
 
+/// MGP-107, MGP-112: from strict on lists are closed, of modules and of their members: no module is reached
+/// through another one, and each refusal says what would pass.
+#[tokio::test]
+async fn no_module_leads_to_another_one() {
+    let kernel = kernel(
+        &[tool("run", at("strict")), tool("loose", at("standard"))],
+        QUIET,
+    )
+    .await;
+    let mut agent = agent(&kernel).await;
+    for (code, rule, hint) in [
+        (
+            "import json\njson.decoder.re.enum.bltns.exec('1')",
+            "not_listed",
+            "loads",
+        ),
+        ("from json import decoder", "not_listed", "loads"),
+        (
+            "import json\nx = json\nx.decoder",
+            "module_handed_on",
+            "json.member",
+        ),
+        (
+            "match f:\n    case object(__globals__=g): pass",
+            "construct",
+            "case Point():",
+        ),
+        ("'{0.__globals__}'.format(f)", "construct", "f-string"),
+        (
+            "def f(x: \"__import__('os')\"): pass",
+            "construct",
+            "annotation",
+        ),
+        ("getattr(f, n)", "not_listed", "name what you need"),
+    ] {
+        let refused = agent.call("run", json!({"code": code})).await;
+        assert_eq!(
+            refused.result()["isError"],
+            true,
+            "{code}: {}",
+            refused.frame
+        );
+        let body: Value = serde_json::from_str(&refused.text()).expect("the body is JSON");
+        let findings = body["findings"].as_array().unwrap();
+        let told = findings.iter().any(|finding| {
+            let hinted = finding["hint"]
+                .as_str()
+                .is_some_and(|told| told.contains(hint));
+            finding["rule"] == rule && hinted && finding["line"].as_u64() >= Some(1)
+        });
+        assert!(told, "{code}: {body:#}");
+    }
+    let fine = "import json\nprint(json.dumps({'a': [1, 2]}, indent=2))";
+    for tool in ["run", "loose"] {
+        let answer = agent.call(tool, json!({"code": fine})).await;
+        assert_eq!(answer.result()["isError"], json!(null), "{}", answer.frame);
+    }
+}
+
 /// MGP-061: the corpora of code, a sample of each through a real kernel.
 #[tokio::test]
 async fn attacks_in_code_do_not_leave_the_kernel() {

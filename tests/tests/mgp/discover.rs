@@ -162,13 +162,17 @@ async fn nothing_is_found_or_called_that_is_denied() {
         .call(CALL, around("archive__parchment_copy"))
         .await
         .result();
-    let written = events(&kernel).await;
-    let of = |kind: &str, name: &str| {
+    let of = |written: &[Value], kind: &str, name: &str| {
         let it = |e: &&Value| e["event_type"] == kind && e["target"]["tool_name"] == name;
         written.iter().filter(it).count()
     };
-    assert_eq!(of("TOOL_EXECUTED", "parchment_copy"), 1);
-    assert_eq!(of("TOOL_BLOCKED", "parchment_burn"), 1);
+    let mut written = Vec::new();
+    wait_until("the call is written down", DEADLINE, async || {
+        written = events(&kernel).await;
+        of(&written, "TOOL_EXECUTED", "parchment_copy") == 1
+    })
+    .await;
+    assert_eq!(of(&written, "TOOL_BLOCKED", "parchment_burn"), 1);
 }
 
 /// MGP-233, MGP-234, MGP-257, MGP-281: an agent that is to search is shown the tools for that and what is

@@ -93,10 +93,13 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
     assert_eq!((code, state), (2000, &json!("disconnected")), "{away}");
     assert_eq!(away["retryable"], false, "an operator stopped it");
     assert_eq!(told(&mgp.call("other:echo", json!({})).await).0, 4001);
-    // A plain caller reads of a tool that is gone, as soon as the list without it is published.
+    // A plain caller reads the same, when the list without the tool is published as well as before.
     wait_until("it is listed no more", DEADLINE, async || {
-        let unknown = mcp.call("it:echo", json!({"text": "a"})).await;
-        plain(&unknown) == Some(-32602)
+        let away = mcp.call("it:echo", json!({"text": "a"})).await;
+        assert_eq!(plain(&away), Some(-32603));
+        assert_eq!(away.error()["data"]["state"], "disconnected");
+        let list = mcp.request("tools/list", json!({})).await.result();
+        list["tools"] == json!([])
     })
     .await;
 }

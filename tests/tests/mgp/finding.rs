@@ -1,5 +1,6 @@
 //! Finding tools: by words at once, by meaning soon after, and never what is not for the caller.
 
+mod aside;
 mod provider;
 
 use std::time::{Duration, Instant};

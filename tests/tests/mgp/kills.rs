@@ -403,6 +403,44 @@ async fn a_torn_tail_of_the_grants_is_cut_off_and_named() {
     assert_eq!(listed["entries"].as_array().unwrap().len(), 3);
 }
 
+/// MGP-082: a last entry of which sectors never came to the disk was not acknowledged: it is cut off, and
+/// that is written down. The same of one that the audit log knows of is lost, and stops the start; nothing
+/// is changed then.
+#[tokio::test]
+async fn a_last_entry_torn_at_a_page_edge_is_cut_unless_the_log_knows_of_it() {
+    let folder = killed_with_three().await;
+    let journal = folder.path().join("data/grants.journal");
+    let known = std::fs::read(&journal).unwrap();
+    let edge = known.len() - known.len() % 512;
+    assert!(edge < known.len(), "the last entry crosses the edge");
+    let mut hurt = known.clone();
+    hurt[edge..].fill(0);
+    std::fs::write(&journal, &hurt).unwrap();
+    let refused = refused(folder.path()).await;
+    assert!(refused.contains("operation 2"), "{refused}");
+    assert_eq!(std::fs::read(&journal).unwrap(), hurt);
+    // A fourth that was being written, whose first sector never came to the disk.
+    let entry = known.len() / 3;
+    let mut torn = known.clone();
+    torn.extend_from_within(..entry);
+    let first_edge = known.len().next_multiple_of(512);
+    torn[known.len()..first_edge].fill(0);
+    std::fs::write(&journal, &torn).unwrap();
+    let mut kernel = Kernel::again(folder).await;
+    let told = format!("from byte {} on it holds", known.len());
+    wait_until("the cut is told", DEADLINE, async || {
+        kernel.process().stderr().contains(&told)
+    })
+    .await;
+    assert_eq!(std::fs::read(&journal).unwrap(), known);
+    let written = records(kernel.folder());
+    let said = |line: &&String| line.contains("mgp.state_damaged") && line.contains(&told);
+    assert_eq!(written.iter().filter(said).count(), 1);
+    let mut agent = owner(&kernel).await;
+    let listed = agent.request("mgp/access/list", json!({})).await.result();
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 3);
+}
+
 /// MGP-082: a changed byte stops the start, with the file, the place and what to do; nothing in the
 /// file is touched.
 #[tokio::test]
@@ -456,7 +494,9 @@ async fn a_decision_without_a_record_gets_one() {
         .map(|line| format!("{line}\n"))
         .collect();
     std::fs::write(&log, kept).unwrap();
-    let _ = std::fs::remove_file(folder.path().join("data/audit.head"));
+    for head in ["data/audit.head", "data/node.witness"] {
+        std::fs::remove_file(folder.path().join(head)).unwrap();
+    }
     let kernel = Kernel::again(folder).await;
     assert_eq!(places(kernel.folder()), [0, 1, 2]);
     let text = std::fs::read_to_string(kernel.folder().join("data/audit/00000001.jsonl")).unwrap();

@@ -328,11 +328,13 @@ async fn hosts_and_origins_are_judged_behind_tls_too() {
     let http = "allowed_hosts = [\"gateway.example\"]\nallowed_origins = [\"https://app.example\"]";
     let kernel = papers.kernel(http, &tls).await;
     let client = papers.agent(kernel.url(), "alice");
+    let own = kernel.url().trim_end_matches("/mcp");
     for (field, value, wanted) in [
         (HOST, "gateway.example:7332", StatusCode::OK),
         (HOST, "evil.example", StatusCode::FORBIDDEN),
         (ORIGIN, "https://app.example", StatusCode::OK),
-        (ORIGIN, "https://localhost", StatusCode::OK),
+        (ORIGIN, own, StatusCode::OK),
+        (ORIGIN, "https://localhost", StatusCode::FORBIDDEN),
         (ORIGIN, "https://evil.example", StatusCode::FORBIDDEN),
     ] {
         let mut client = client.clone();

@@ -174,18 +174,35 @@ async fn a_tool_that_wants_more_than_it_did_is_gone() {
     .await;
 }
 
-/// A damaged file of pins stops its server, with the reason: nothing is taken for first sight.
+/// A file of pins that is damaged, no text, empty or missing stops its server, with the reason and what to
+/// do: nothing is taken for first sight. What is to do helps.
 #[tokio::test]
 async fn a_damaged_file_of_pins_is_named() {
     let kernel = Kernel::start(&entry("it", "", &[])).await;
     kernel.connected(&["it"]).await;
-    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
-    std::fs::write(folder.path().join("data/pins/it.json"), "{\"pins\": {").unwrap();
+    let mut folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    let cases: [(Option<&[u8]>, &str); 4] = [
+        (Some(b"{\"pins\": {"), "it.json is damaged"),
+        (Some(b"\xff\xfe"), "it.json is damaged"),
+        (Some(b""), "it.json is damaged"),
+        (None, "it.json is missing"),
+    ];
+    for (bytes, why) in cases {
+        let pins = folder.path().join("data/pins/it.json");
+        match bytes {
+            Some(bytes) => std::fs::write(&pins, bytes).unwrap(),
+            None => std::fs::remove_file(&pins).unwrap(),
+        }
+        let kernel = Kernel::again(folder).await;
+        wait_until("the damage is named", DEADLINE, async || {
+            let servers = kernel.mgp_json(&["servers", "list"]).await;
+            let reason = servers["servers"][0]["reason"].to_string();
+            reason.contains(why) && reason.contains("echo '{}' > ")
+        })
+        .await;
+        folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    }
+    std::fs::write(folder.path().join("data/pins/it.json"), "{}\n").unwrap();
     let kernel = Kernel::again(folder).await;
-    wait_until("the damage is named", DEADLINE, async || {
-        let servers = kernel.mgp_json(&["servers", "list"]).await;
-        let reason = servers["servers"][0]["reason"].to_string();
-        reason.contains("it.json is damaged")
-    })
-    .await;
+    kernel.connected(&["it"]).await;
 }

@@ -354,6 +354,11 @@ async fn what_cannot_be_read_waits_for_a_person() {
         assert!(shown["pid"].is_null(), "nothing runs yet: {shown:#}");
         let asked = question(&kernel).await;
         assert_eq!(asked["server"], name, "{asked:#}");
+        let called = agent.call(&format!("{name}:echo"), json!({})).await.error();
+        let told = &called["data"]["_mgp"]["details"];
+        assert_eq!(told["state"], "registered", "{called}");
+        let why = told["reason"].to_string();
+        assert!(why.contains("waits for the operator's approval"), "{why}");
         let started = kernel.mgp(&["servers", "start", name]).await;
         let said = String::from_utf8_lossy(&started.stderr).into_owned();
         assert!(
@@ -376,6 +381,64 @@ async fn what_cannot_be_read_waits_for_a_person() {
         })
         .await;
     }
+}
+
+/// MGP-227: a person allows what was looked at. A program that is another one by the time of the answer
+/// is not started, and the person is asked about that one; so it is with each start after it.
+#[tokio::test]
+async fn what_was_allowed_is_what_is_started() {
+    let kernel = Kernel::start(MAY).await;
+    let mut agent = agent(&kernel).await;
+    let program = kernel.folder().join("server-program");
+    std::fs::copy("/bin/cat", &program).unwrap();
+    let ask = json!({"id": "dynamic.one", "command": program});
+    let told = agent.request("mgp/discovery/register", ask).await.result();
+    assert_eq!(told["status"], "registered", "{told:#}");
+    let asked = question(&kernel).await;
+    let said = format!("from: {} (", program.display());
+    assert!(asked["details"].to_string().contains(&said), "{asked:#}");
+
+    std::fs::copy("/bin/ls", &program).unwrap();
+    let refused = kernel.mgp(&["approve", &id(&asked)]).await;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("is not what it was"),
+        "{said}"
+    );
+    let server = async || {
+        let shown = kernel.mgp_json(&["servers", "list"]).await;
+        shown["servers"][0].clone()
+    };
+    assert_eq!(server().await["state"], "registered");
+    let again = question(&kernel).await;
+    assert_ne!(id(&again), id(&asked));
+    assert_ne!(
+        again["details"], asked["details"],
+        "it tells of the new one"
+    );
+
+    std::fs::copy("/bin/cat", &program).unwrap();
+    kernel.mgp(&["approve", &id(&again)]).await;
+    let third = question(&kernel).await;
+    assert_eq!(third["details"], asked["details"]);
+    kernel.mgp_json(&["approve", &id(&third)]).await;
+    wait_until("it is started", DEADLINE, async || {
+        server().await["pid"].is_u64()
+    })
+    .await;
+
+    let exchanged = kernel.folder().join("another-program");
+    std::fs::copy("/bin/ls", &exchanged).unwrap();
+    std::fs::rename(&exchanged, &program).unwrap();
+    kernel.mgp(&["servers", "restart", "dynamic.one"]).await;
+    wait_until("its start is refused", DEADLINE, async || {
+        let shown = server().await;
+        shown["reason"]
+            .as_str()
+            .is_some_and(|why| why.contains("has changed since it was allowed"))
+    })
+    .await;
+    assert!(server().await["pid"].is_null());
 }
 
 /// MGP-227: a sandboxed server is held to stricter rules than others: its program must not start programs, and

@@ -7,5 +7,7 @@ mod cpersona;
 mod everything;
 mod everything_over_http;
 mod filesystem;
+mod folding;
 mod git;
+mod line_ends;
 mod time;

@@ -1,6 +1,8 @@
 //! Who was started by whom, out of the process table: members of a group, and those that left it
 //! but still carry the mark in their environment.
 //!
+//! What runs below a subreaper is found by its parents alone, which it cannot shed.
+//!
 //! Process numbers are used again. A process is signalled only if it is, right before, still the
 //! one that was found: the same number with the same time of start.
 
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use super::spec::MARK_VARIABLE;
 
@@ -22,6 +25,30 @@ const MAX_ENVIRONMENT: u64 = 2 << 20;
 /// when the program comes from a slow disk: it is looked at so many times, so long apart.
 const START_LOOKS: u32 = 100;
 const START_LOOK: Duration = Duration::from_millis(1);
+
+/// The processes that descend from this one, whatever group or session they are in: its children, and
+/// theirs. What ended is no link: its children are those of the subreaper above it.
+#[must_use]
+pub fn below(root: Pid) -> Vec<Process> {
+    let mut rest = processes().collect::<Vec<_>>();
+    let mut found = Vec::<Process>::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let children = rest.extract_if(.., |process| process.parent == parent);
+        let children: Vec<_> = children.collect();
+        parents.extend(children.iter().map(|child| child.pid));
+        found.extend(children);
+    }
+    found
+}
+
+/// All that run now.
+fn processes() -> impl Iterator<Item = Process> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    numbers
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|number| Process::read(Pid::from_raw(number)))
+}
 
 /// The processes of one server, or of all servers of a kernel.
 #[derive(Clone, Debug)]
@@ -56,12 +83,9 @@ impl Kin {
 
     /// Those that live now. Takes some milliseconds for a few hundred processes.
     pub(crate) fn living(&self) -> Vec<Process> {
-        let own = std::process::id().cast_signed();
-        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-        numbers
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|number| *number != own)
-            .filter_map(|number| Process::read(Pid::from_raw(number)))
+        let own = Pid::this();
+        processes()
+            .filter(|process| process.pid != own)
             .filter(|process| process.started >= self.since)
             .filter(|process| self.groups.contains(&process.group) || self.marked(process.pid))
             .collect()
@@ -119,8 +143,9 @@ fn carries(environment: &[u8], mark: &[u8]) -> bool {
 
 /// A process that was running when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     pid: Pid,
+    parent: Pid,
     group: Pid,
     /// In clock ticks since the machine's start.
     started: u64,
@@ -137,6 +162,21 @@ impl Process {
         self.now().is_some()
     }
 
+    /// Signals it, unless its number is another process's by now.
+    pub fn signal(&self, signal: Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
+        let number = rustix::process::Signal::from_named_raw(signal as i32);
+        let (Some(pid), Some(number)) = (pid, number) else {
+            return;
+        };
+        // Whoever has the number once it is held fast, has it when it is signalled.
+        if let Ok(held) = pidfd_open(pid, PidfdFlags::empty())
+            && self.lives()
+        {
+            let _ = pidfd_send_signal(held, number);
+        }
+    }
+
     fn now(&self) -> Option<Self> {
         Self::read(self.pid).filter(|now| now.started == self.started)
     }
@@ -147,8 +187,10 @@ struct Stat(String);
 
 impl Stat {
     const STATE: usize = 0;
+    const PARENT: usize = 1;
     const GROUP: usize = 2;
     const FLAGS: usize = 6;
+    const THREADS: usize = 17;
     const STARTED: usize = 19;
     const ENVIRONMENT_END: usize = 48;
 
@@ -171,11 +213,14 @@ impl Stat {
     }
 
     fn process(&self, pid: Pid) -> Option<Process> {
-        if matches!(self.field(Self::STATE)?, "Z" | "X") {
+        // One whose first thread has ended runs on in the others.
+        let threads = self.number(Self::THREADS).unwrap_or(0_u32);
+        if matches!(self.field(Self::STATE)?, "Z" | "X") && threads <= 1 {
             return None;
         }
         Some(Process {
             pid,
+            parent: Pid::from_raw(self.number(Self::PARENT)?),
             group: Pid::from_raw(self.number(Self::GROUP)?),
             started: self.number(Self::STARTED)?,
         })
@@ -204,6 +249,10 @@ mod tests {
             (Pid::from_raw(42), 987_654)
         );
         assert_eq!(parse("7 (x) Z 1 2 3"), None);
+        let ended = "7 (x) Z 1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
+        assert_eq!(parse(ended), None);
+        let others_run = ended.replace("20 0 1 0", "20 0 2 0");
+        assert!(parse(&others_run).is_some());
         assert_eq!(parse("garbage"), None);
     }
 

@@ -14,6 +14,8 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// What brought it about.
     pub how: How,
+    /// Something of it was killed and still runs: it hangs in the system.
+    pub left: bool,
 }
 
 /// What brought the end about: the rung of the shutdown ladder that was reached.
@@ -41,7 +43,11 @@ impl fmt::Display for Exit {
             How::StdinClosed => " when its stdin was closed",
             How::Terminated => " when told to stop",
             How::Killed => " after it had ignored SIGTERM",
-        })
+        })?;
+        match self.left {
+            true => f.write_str("; something of it was killed and still runs"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -62,12 +68,23 @@ mod tests {
 
     #[test]
     fn an_end_reads_like_a_sentence() {
-        let text = |code, signal, how| Exit { code, signal, how }.to_string();
+        let text = |code, signal, how| {
+            let left = code == Some(5);
+            Exit {
+                code,
+                signal,
+                how,
+                left,
+            }
+            .to_string()
+        };
         assert_eq!(text(Some(3), None, How::ByItself), "exited with code 3");
         assert_eq!(
             text(None, Some(9), How::ByItself),
             "killed by signal 9 (SIGKILL)"
         );
+        let left = "exited with code 5; something of it was killed and still runs";
+        assert_eq!(text(Some(5), None, How::ByItself), left);
         assert_eq!(text(None, Some(40), How::ByItself), "killed by signal 40");
         assert_eq!(
             text(Some(0), None, How::StdinClosed),

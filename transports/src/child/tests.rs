@@ -127,6 +127,25 @@ async fn a_child_that_ignores_sigterm_is_killed() {
     assert!(is_reaped(&child));
 }
 
+/// MCP-023: also one that joined somebody else's group and took off its mark.
+#[tokio::test]
+async fn a_child_that_left_its_group_and_its_mark_is_killed() {
+    let perl = "/usr/bin/perl";
+    if !Path::new(perl).exists() {
+        eprintln!("SKIPPED: there is no {perl}");
+        return;
+    }
+    let group = nix::unistd::getpgrp();
+    let join = format!("setpgrp(0, {group}) or die; $| = 1; print \"ready\\n\"; sleep 300");
+    let script = format!("exec env -i {perl} -e '$SIG{{TERM}} = \"IGNORE\"; {join}'");
+    let mut child = start("joiner", &script);
+    assert!(started_by(&mut child).await.is_empty());
+    let exit = child.stop(SOON).await;
+    let end = (exit.signal, exit.how, exit.left);
+    assert_eq!(end, (Some(9), How::Killed, false));
+    assert!(is_reaped(&child));
+}
+
 /// CMCP-073: what a server started goes with it, in its group or out of it.
 #[tokio::test]
 async fn grandchildren_go_with_the_server() {

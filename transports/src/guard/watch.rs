@@ -18,10 +18,10 @@ const MAX_GROUPS: usize = 4096;
 const MAX_LINE: usize = 256;
 
 /// Time for servers to end on SIGTERM. With what follows less than two seconds after the kernel.
-const GRACE: Duration = Duration::from_millis(500);
+pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// Time to make sure that killed processes are gone, and those they started meanwhile.
-const LAST_WAIT: Duration = Duration::from_millis(800);
+pub(super) const LAST_WAIT: Duration = Duration::from_millis(800);
 
 /// How often the process table is looked through.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
@@ -152,7 +152,7 @@ impl Wards {
     }
 }
 
-fn gone_within(patience: Duration, mut gone: impl FnMut() -> bool) -> bool {
+pub(super) fn gone_within(patience: Duration, mut gone: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < patience {
         if gone() {

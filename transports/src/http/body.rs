@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::innermost;
+use crate::room::Room;
 
 pub use reply::Reply;
 
@@ -39,6 +40,9 @@ pub enum BodyError {
         /// The time it had.
         within: Duration,
     },
+    /// Messages under way hold all the bytes they may; the rest was not read.
+    #[error("there is no room for the body")]
+    NoRoom,
     /// The connection broke off, or the framing is wrong.
     #[error("the body broke off: {0}")]
     Broken(String),
@@ -51,28 +55,45 @@ impl BodyError {
         match self {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
         }
     }
 }
 
-/// Takes a body of at most `limit` bytes whole. What came in one piece is not copied. Of a longer one
+/// Takes a body of at most `limit` bytes whole; one that does not come in one piece takes `room` as it
+/// comes, until nobody holds a part of it any more. What came in one piece is not copied. Of a longer one
 /// the rest is passed over, up to a bound: a client that still writes when its connection is closed
 /// never reads why.
 ///
 /// # Errors
 /// [`BodyError`]; `within` is the time for the whole body, however busily it trickles.
-pub async fn collect<B>(mut body: B, limit: usize, within: Duration) -> Result<Bytes, BodyError>
+pub async fn collect<B>(
+    mut body: B,
+    limit: usize,
+    within: Duration,
+    room: impl FnOnce() -> Room,
+) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    let taken = timeout(within, gather(&mut body, limit)).await;
+    let (mut room, mut held) = (Some(room), None);
+    let reach = |bytes| {
+        held = held.take().or_else(|| Some(room.take()?().hold()));
+        held.as_mut().is_some_and(|held| held.reach(bytes))
+    };
+    let taken = timeout(within, gathered(&mut body, limit, reach)).await;
     let taken = taken.unwrap_or(Err(BodyError::TooSlow { within }));
-    if let Err(BodyError::TooLarge { .. }) = taken {
+    if let Err(BodyError::TooLarge { .. } | BodyError::NoRoom) = taken {
+        drop(held);
         let _ = timeout(PATIENCE, pass_over(&mut body)).await;
+        return taken;
     }
-    taken
+    Ok(match held {
+        Some(held) => held.keep(taken?),
+        None => taken?,
+    })
 }
 
 async fn pass_over<B>(body: &mut B)
@@ -89,8 +110,21 @@ where
     }
 }
 
-/// As [`collect`], for callers with a deadline of their own.
+/// As [`collect`], for callers with a deadline and a bound of their own.
 pub(super) async fn gather<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + 'static,
+{
+    gathered(&mut body, limit, |_| true).await
+}
+
+/// `reach` is told how much there is whenever more is waited for, and whether there is room for it.
+async fn gathered<B>(
+    body: &mut B,
+    limit: usize,
+    mut reach: impl FnMut(usize) -> bool,
+) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
@@ -99,13 +133,19 @@ where
     if announced > limit {
         return Err(BodyError::TooLarge { limit });
     }
-    let Some(first) = next(&mut body).await? else {
+    let Some(first) = next(body).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > limit {
         return Err(BodyError::TooLarge { limit });
     }
-    let Some(second) = next(&mut body).await? else {
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    if !reach(first.len()) {
+        return Err(BodyError::NoRoom);
+    }
+    let Some(second) = next(body).await? else {
         return Ok(first);
     };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED).max(first.len() * 2));
@@ -115,8 +155,11 @@ where
         if whole.len() + bytes.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
+        if !reach(whole.len() + bytes.len()) {
+            return Err(BodyError::NoRoom);
+        }
         whole.extend_from_slice(&bytes);
-        more = next(&mut body).await?;
+        more = next(body).await?;
     }
     Ok(whole.freeze())
 }
@@ -145,12 +188,13 @@ mod tests {
     use futures_util::stream;
     use http_body::Frame;
     use http_body_util::StreamBody;
+    use mgp_sync::credit::Credit;
 
     use super::*;
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    fn pieces(all: &[&'static str]) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+    fn pieces(all: &[&'static str]) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
         let frame = |piece: &&'static str| Ok(Frame::data(Bytes::from_static(piece.as_bytes())));
         StreamBody::new(stream::iter(all.iter().map(frame).collect::<Vec<_>>()))
     }
@@ -158,19 +202,44 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let piece = Bytes::from_static(b"{\"a\":1}");
-        let body = collect(Reply::full(piece.clone()), 7, DAY).await.unwrap();
+        let body = collect(Reply::full(piece.clone()), 7, DAY, || {
+            panic!("it takes no room")
+        })
+        .await
+        .unwrap();
         assert_eq!(body.as_ptr(), piece.as_ptr());
     }
 
     #[tokio::test]
     async fn pieces_are_joined_up_to_the_limit() {
         let all = ["{\"a\"", ":", "", "1}"];
-        assert_eq!(collect(pieces(&all), 7, DAY).await.unwrap(), "{\"a\":1}");
+        let taken = |pieces, limit| collect(pieces, limit, DAY, || room(1 << 20));
+        assert_eq!(taken(pieces(&all), 7).await.unwrap(), "{\"a\":1}");
         let too_large = Err(BodyError::TooLarge { limit: 6 });
-        assert_eq!(collect(pieces(&all), 6, DAY).await, too_large);
-        assert_eq!(collect(pieces(&["1234567"]), 6, DAY).await, too_large);
-        assert_eq!(collect(Reply::full("1234567"), 6, DAY).await, too_large);
-        assert_eq!(collect(pieces(&[]), 0, DAY).await.unwrap(), "");
+        assert_eq!(taken(pieces(&all), 6).await, too_large);
+        assert_eq!(taken(pieces(&["1234567"]), 6).await, too_large);
+        let announced = collect(Reply::full("1234567"), 6, DAY, || room(1 << 20));
+        assert_eq!(announced.await, too_large);
+        assert_eq!(taken(pieces(&[]), 0).await.unwrap(), "");
+    }
+
+    fn room(bytes: u64) -> Room {
+        let credit = Credit::new(bytes);
+        Room::new(credit.clone(), credit)
+    }
+
+    /// What is half sent is bounded whatever was announced; what is whole stays counted while it is held.
+    #[tokio::test]
+    async fn a_body_takes_room_as_it_comes_and_while_it_is_held() {
+        let credit = Credit::new(64 << 10);
+        let room = || Room::new(credit.clone(), Credit::new(1 << 20));
+        let part: &'static str = String::leak("x".repeat(20 << 10));
+        let taken = |count| collect(pieces(&vec![part; count]), 1 << 20, DAY, room);
+        let whole = taken(2).await.unwrap();
+        assert_eq!((whole.len(), credit.taken()), (40 << 10, 48 << 10));
+        drop(whole);
+        assert_eq!(taken(4).await, Err(BodyError::NoRoom));
+        assert_eq!(credit.taken(), 0);
     }
 
     /// A body that always comes, and never comes to an end.
@@ -181,7 +250,7 @@ mod tests {
             Some((Bytes::from_static(b"x"), ()))
         });
         let within = Duration::from_secs(10);
-        let late = collect(Reply::stream(trickle), 1 << 20, within).await;
+        let late = collect(Reply::stream(trickle), 1 << 20, within, || room(1 << 20)).await;
         assert_eq!(late, Err(BodyError::TooSlow { within }));
     }
 }

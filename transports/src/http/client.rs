@@ -112,7 +112,7 @@ fn check_url(url: &Uri) -> Result<(), ClientError> {
 
 fn bad_url(url: &str, why: String) -> ClientError {
     ClientError::BadUrl {
-        url: quote(&without_credentials(url)),
+        url: quote(&mgp_protocol::address::shown(&without_credentials(url))),
         why,
     }
 }

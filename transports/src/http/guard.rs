@@ -9,7 +9,8 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Most bytes of a refused value that are repeated in the refusal.
 const QUOTED: usize = 100;
 
-/// The hosts a door answers to and the origins whose pages it lets in, besides loopback.
+/// The hosts a door answers to, besides loopback, and the origins whose pages it lets in, besides its
+/// own: what another program of this machine serves on another port is as foreign as any page.
 #[derive(Clone, Debug, Default)]
 pub struct Allow {
     hosts: Vec<String>,
@@ -29,7 +30,7 @@ pub enum Denied {
     #[error("host {0:?} is neither loopback nor among the configured hosts")]
     Host(String),
     /// A page of this origin may not call.
-    #[error("origin {0:?} is neither on loopback nor among the configured origins")]
+    #[error("origin {0:?} is neither this door's own nor among `allowed_origins` of [http]")]
     Origin(String),
 }
 
@@ -63,8 +64,9 @@ impl Allow {
                 return Err(Denied::Host(quote(name)));
             }
         }
+        let own = authority.or(host).unwrap_or("");
         match only(headers, &ORIGIN)? {
-            Some(origin) if !self.has_origin(origin) => Err(Denied::Origin(quote(origin))),
+            Some(origin) if !self.has_origin(origin, own) => Err(Denied::Origin(quote(origin))),
             _ => Ok(()),
         }
     }
@@ -77,12 +79,14 @@ impl Allow {
         is_loopback(authority) || self.hosts.iter().any(same)
     }
 
-    fn has_origin(&self, origin: &str) -> bool {
+    /// `own` is the host and port that were asked: those of a page of this door itself.
+    fn has_origin(&self, origin: &str, own: &str) -> bool {
         let host = origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"));
         let same = |known: &String| known.eq_ignore_ascii_case(origin);
-        host.is_some_and(is_loopback) || self.origins.iter().any(same)
+        let is_own = |host: &str| is_loopback(host) && host.eq_ignore_ascii_case(own);
+        host.is_some_and(is_own) || self.origins.iter().any(same)
     }
 }
 
@@ -172,23 +176,23 @@ mod tests {
         }
     }
 
-    /// MCP-080: pages of foreign origins are turned away.
+    /// MCP-080: pages of foreign origins are turned away, those of other ports of this machine too.
     #[test]
     fn only_our_own_origins_are_let_in() {
-        for origin in [
-            "http://localhost:3000",
-            "https://localhost",
-            "http://127.0.0.1:6274",
-            "http://[::1]:1",
-            "https://app.example",
+        for (host, origin) in [
+            ("localhost", "http://localhost"),
+            ("localhost", "https://LOCALHOST"),
+            ("127.0.0.1:7332", "http://127.0.0.1:7332"),
+            ("[::1]:7332", "http://[::1]:7332"),
+            ("127.0.0.1:7332", "https://app.example"),
         ] {
-            assert_eq!(
-                ask(&configured(), "localhost", Some(origin)),
-                Ok(()),
-                "{origin}"
-            );
+            assert_eq!(ask(&configured(), host, Some(origin)), Ok(()), "{origin}");
         }
         for origin in [
+            "http://localhost:3000",
+            "http://127.0.0.1",
+            "http://127.0.0.1:6274",
+            "http://[::1]:1",
             "https://evil.example",
             "null",
             "",

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
+use mgp_sync::credit::Credit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::{Reply, collect};
 use super::guard::Allow;
 use super::server::{Door, DoorLimits, Peer};
+use crate::room::Room;
 
 /// What should happen at all happens within this time.
 async fn soon<T>(event: impl Future<Output = T>) -> T {
@@ -53,7 +55,8 @@ where
 
 /// Answers with the body of the request, or with why it could not be taken.
 async fn echo(request: Request<Incoming>, _: Peer) -> Response<Reply> {
-    match collect(request.into_body(), 100, Duration::from_millis(200)).await {
+    let room = || Room::new(Credit::new(1 << 20), Credit::new(1 << 20));
+    match collect(request.into_body(), 100, Duration::from_millis(200), room).await {
         Ok(body) => Response::new(Reply::full(body)),
         Err(e) => {
             let mut response = Response::new(Reply::full(e.to_string()));

@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mgp_protocol::framing::{Frame, Framer};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::room::{Held, Room};
 
 /// Room for one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
 pub const READ_AHEAD: usize = 128 << 10;
@@ -21,6 +23,12 @@ pub const RUNAWAY: u64 = 16;
 /// How long a peer may pause within a line over the limit. Until the line ends all it says is lost,
 /// and others wait for their answers.
 pub const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a line may take from its first big part to its end, where lines take room.
+pub const LINE: Duration = Duration::from_secs(30);
+
+/// A line of which less has come takes no room, in bytes: a connection costs as much while it exists.
+const SMALL: usize = 16 << 10;
 
 /// The first read after a pause goes through the stack, in bytes: thousands of idle streams then
 /// hold no buffer at all, and the frames of a small read share one allocation of just their size.
@@ -35,7 +43,7 @@ pub enum ReadEnd {
     /// The peer closed its side. A last line without newline was still handed out.
     Eof,
     /// A line over the limit grew beyond [`RUNAWAY`] times the limit, or did not go on for
-    /// [`PAUSE`]: the peer speaks no newlines.
+    /// [`PAUSE`]: the peer speaks no newlines. Or a line that took room did not end within [`LINE`].
     Runaway,
     /// The stream broke.
     Failed(io::Error),
@@ -47,16 +55,29 @@ pub enum ReadEnd {
 /// as [`Frame::Oversized`] at its end; blank lines are
 /// passed over (CMCP-015). Frames are slices of what was read and keep it alive.
 pub async fn read<R: AsyncRead + Unpin>(
+    stream: R,
+    max_frame: usize,
+    on: impl FnMut(Frame),
+) -> ReadEnd {
+    read_within(stream, max_frame, None, on).await
+}
+
+/// The same for a peer whose lines take room as they come, until nobody holds a part of them any more.
+/// A line that finds none is dropped and reported like one over the limit, with a length below it.
+pub async fn read_within<R: AsyncRead + Unpin>(
     mut stream: R,
     max_frame: usize,
+    room: Option<Room>,
     mut on: impl FnMut(Frame),
 ) -> ReadEnd {
+    let mut half = Half::default();
     let runaway = RUNAWAY.saturating_mul(max_frame as u64);
     let mut framer = Framer::new(max_frame);
     let mut buffer = Buffer::default();
     loop {
-        let filled = match framer.dropped() {
-            0 => Ok(buffer.fill(&mut stream).await),
+        let filled = match (framer.dropped(), half.due) {
+            (0, None) => Ok(buffer.fill(&mut stream).await),
+            (0, Some(due)) => timeout_at(due, buffer.fill(&mut stream)).await,
             _ => timeout(PAUSE, buffer.fill(&mut stream)).await,
         };
         let ended = match filled {
@@ -68,7 +89,15 @@ pub async fn read<R: AsyncRead + Unpin>(
             buffer.bytes.extend_from_slice(b"\n");
         }
         while let Some(frame) = framer.next(&mut buffer.bytes) {
-            on(frame);
+            on(half.whole(frame));
+        }
+        if let Some(room) = &room
+            && !half.grows(room, buffer.bytes.len())
+        {
+            framer.refuse();
+            while let Some(frame) = framer.next(&mut buffer.bytes) {
+                on(half.whole(frame));
+            }
         }
         if ended {
             return ReadEnd::Eof;
@@ -77,6 +106,34 @@ pub async fn read<R: AsyncRead + Unpin>(
             return ReadEnd::Runaway;
         }
         buffer.let_go();
+    }
+}
+
+/// A line that takes room, while it is not whole.
+#[derive(Debug, Default)]
+struct Half {
+    held: Option<Held>,
+    due: Option<Instant>,
+}
+
+impl Half {
+    /// So much of it is there; false when there is no room for it.
+    fn grows(&mut self, room: &Room, bytes: usize) -> bool {
+        if bytes <= SMALL {
+            return true;
+        }
+        self.due.get_or_insert_with(|| Instant::now() + LINE);
+        let held = self.held.get_or_insert_with(|| room.clone().hold());
+        held.reach(bytes)
+    }
+
+    /// It has ended, one way or the other.
+    fn whole(&mut self, frame: Frame) -> Frame {
+        self.due = None;
+        match (frame, self.held.take()) {
+            (Frame::Line(line), Some(held)) => Frame::Line(held.keep(line)),
+            (frame, _) => frame,
+        }
     }
 }
 
@@ -129,6 +186,9 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mgp_sync::credit::Credit;
     use tokio::io::AsyncWriteExt;
 
     use super::*;
@@ -202,6 +262,54 @@ mod tests {
         far.write_all(&[b'x'; 2000]).await.unwrap();
         let end = read(near, 1024, |_| {}).await;
         assert!(matches!(end, ReadEnd::Runaway));
+    }
+
+    fn room(credit: &Arc<Credit>) -> Option<Room> {
+        Some(Room::new(credit.clone(), Credit::new(1 << 30)))
+    }
+
+    /// A line that finds no room is dropped, the next one is read; one that is whole stays counted while
+    /// it is held.
+    #[tokio::test]
+    async fn a_line_without_room_is_dropped_and_the_next_one_read() {
+        let credit = Credit::new(1 << 19);
+        let mut frames = Vec::new();
+        let long = [&vec![b'x'; 1 << 20][..], b"\n"].concat();
+        let short = [&vec![b'y'; 300_000][..], b"\n{}\n"].concat();
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let writing = tokio::spawn(async move {
+            far.write_all(&long).await.unwrap();
+            far.write_all(&short).await.unwrap();
+        });
+        let end = read_within(near, 8 << 20, room(&credit), |frame| frames.push(frame)).await;
+        writing.await.unwrap();
+        assert!(matches!(end, ReadEnd::Eof));
+        assert!(
+            matches!(frames[0], Frame::Overrun { .. }),
+            "{:?}",
+            frames[0]
+        );
+        assert!(matches!(frames[1], Frame::Oversized { len: 1_048_576, .. }));
+        assert_eq!(
+            (line(&frames[2]).len(), line(&frames[3])),
+            (300_000, &b"{}"[..])
+        );
+        assert!(credit.taken() > 0);
+        drop(frames);
+        assert_eq!(credit.taken(), 0);
+    }
+
+    /// Half a line does not keep its room for ever.
+    #[tokio::test(start_paused = true)]
+    async fn half_a_line_ends_the_read_in_time() {
+        let credit = Credit::new(4 << 20);
+        let (near, mut far) = tokio::io::duplex(4 << 20);
+        far.write_all(&[b'x'; 1 << 20]).await.unwrap();
+        let begun = Instant::now();
+        let end = read_within(near, 8 << 20, room(&credit), |_| {}).await;
+        assert!(matches!(end, ReadEnd::Runaway));
+        assert_eq!((begun.elapsed(), credit.taken()), (LINE, 0));
+        drop(far);
     }
 
     #[tokio::test]

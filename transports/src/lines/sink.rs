@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use mgp_protocol::framing::one_line;
 
 use super::writer::LineWriter;
 
@@ -59,14 +60,14 @@ pub struct LineSink(Arc<Inlet>);
 impl LineSink {
     /// Queues one frame, given without its newline. Never waits.
     ///
-    /// A frame that spans lines is put on one: outside of its strings JSON knows newlines as mere
-    /// blanks, and a newline let through would make one caller's frame into two (MCP-068).
+    /// A frame that spans lines is put on one, whatever its reader takes for the end of a line: one let
+    /// through would make one caller's frame into two (MCP-068).
     ///
     /// # Errors
     /// [`SendError`]: the queue is full, or the stream has ended.
     pub fn send(&self, frame: Bytes) -> Result<(), SendError> {
         let queue = &self.0.0;
-        queue.push(on_one_line(frame), queue.limits)
+        queue.push(one_line(frame), queue.limits)
     }
 
     /// Queues a frame that may be lost, as [`send`](Self::send) does, but takes no more than half of
@@ -80,7 +81,7 @@ impl LineSink {
             frames: queue.limits.frames / 2,
             bytes: queue.limits.bytes / 2,
         };
-        queue.push(on_one_line(frame), half)
+        queue.push(one_line(frame), half)
     }
 
     /// Lets the writer finish what is queued, then end the stream. Later frames are refused.
@@ -93,14 +94,6 @@ impl LineSink {
     pub fn is_closed(&self) -> bool {
         self.0.0.lock().closed
     }
-}
-
-fn on_one_line(frame: Bytes) -> Bytes {
-    if memchr::memchr(b'\n', &frame).is_none() {
-        return frame;
-    }
-    let flat = |byte: &u8| if *byte == b'\n' { b' ' } else { *byte };
-    frame.iter().map(flat).collect()
 }
 
 /// All sinks of a stream together: its end is theirs.
@@ -294,12 +287,19 @@ mod tests {
         assert_eq!(held.len(), 1000);
     }
 
-    /// MCP-068: a frame from a pretty-printing caller stays one frame, with the same meaning.
-    #[test]
-    fn a_frame_never_spans_lines() {
-        let pretty = Bytes::from_static(b"{\n  \"a\": \"x\\ny\"\r\n}");
-        assert_eq!(on_one_line(pretty), "{   \"a\": \"x\\ny\"\r }");
-        let plain = Bytes::from_static(b"{}");
-        assert_eq!(on_one_line(plain.clone()).as_ptr(), plain.as_ptr());
+    /// MCP-068: a frame from a pretty-printing caller stays one frame, whichever way it goes in.
+    #[tokio::test]
+    async fn a_frame_never_spans_lines() {
+        let (sink, writer) = sink(QueueLimits::default());
+        let pretty = Bytes::from("{\n\r\"a\": \"x\\ny\u{2028}\"\r\n}");
+        sink.send(pretty.clone()).unwrap();
+        sink.offer(pretty).unwrap();
+        drop(sink);
+        let mut written = Vec::new();
+        writer
+            .run(&mut written, std::time::Duration::from_secs(20))
+            .await;
+        let line = "{  \"a\": \"x\\ny\\u2028\"  }\n";
+        assert_eq!(String::from_utf8(written).unwrap(), line.repeat(2));
     }
 }

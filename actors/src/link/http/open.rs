@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use mgp_protocol::address;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mirror::METHOD;
@@ -151,7 +152,7 @@ impl Place<'_> {
         let mut every = self.headers.clone();
         every.insert(VERSION, HeaderValue::from_static(Version::MODERN.as_str()));
         let headers = mirrored::headers(&every, mirror).map_err(|name| OpenError::NotMcp {
-            url: self.url.to_owned(),
+            url: address::shown(self.url),
             why: format!("{name} cannot be a header"),
         })?;
         let response = self.post(headers, frame).await?;
@@ -202,7 +203,7 @@ fn refused(url: &str, status: StatusCode) -> OpenError {
         _ => "",
     };
     OpenError::Status {
-        url: url.to_owned(),
+        url: address::shown(url),
         status,
         hint,
     }
@@ -215,7 +216,7 @@ async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Byt
     }
     if !is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
         return Err(OpenError::NotMcp {
-            url: url.to_owned(),
+            url: address::shown(url),
             why: "the first request was answered with neither JSON nor an event stream".into(),
         });
     }
@@ -226,7 +227,7 @@ async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Byt
         }
     }
     Err(OpenError::NotMcp {
-        url: url.to_owned(),
+        url: address::shown(url),
         why: "its stream ended before the first request was answered".into(),
     })
 }
@@ -251,7 +252,7 @@ async fn old_style(
     }
     let mut stream = events(response.body, limit);
     let not_mcp = |why: &str| OpenError::NotMcp {
-        url: url.to_owned(),
+        url: address::shown(url),
         why: why.to_owned(),
     };
     let first = tokio::time::timeout(ENDPOINT_DEADLINE, stream.next())

@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::client::{Client, Events, EventsError};
 
-use super::MAX_TELLS;
+use super::{MAX_TELLS, parted};
 use crate::exchange::Flag;
 use crate::link::Link;
 
@@ -67,7 +67,11 @@ impl SseWire {
         let (wire, link) = (self.clone(), link.clone());
         tokio::spawn(async move {
             let _charge = charge;
-            if let Err(error) = wire.post(&link, frame).await {
+            let told = tokio::select! {
+                told = wire.post(&link, frame) => told,
+                () = parted(&wire.closed) => return,
+            };
+            if let Err(error) = told {
                 link.log.note(&format!("a notification failed: {error}"));
             }
         });

@@ -10,6 +10,7 @@ use mgp_engine::tasks::{Maker, Status, to_legacy};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
+use mgp_protocol::lookalike;
 use mgp_protocol::mcp::meta::RELATED_TASK;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, members, quoted};
@@ -128,7 +129,7 @@ impl Relay {
         seen: &str,
         asked: &mut BTreeSet<String>,
     ) -> Result<(), Refusal> {
-        let Ok(mut needs) = serde_json::from_str::<Needs<'_>>(seen) else {
+        let Ok(mut needs) = lookalike::from_object::<Needs<'_>>(seen) else {
             return Err(task.broken("needs input and does not say which"));
         };
         needs.input_requests.retain(|key, _| !asked.contains(key));

@@ -16,7 +16,7 @@ use mgp_protocol::splice::{Splice, member, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::forward::{Mirrored, Outgoing, along, send, shown};
+use super::super::forward::{Mirrored, Outgoing, along, is_untaken, send, shown};
 use super::super::{Relay, progress_token, required, text};
 use super::bridged::UNLISTED;
 use super::{knows_tasks, named, unknown};
@@ -45,6 +45,13 @@ impl Relay {
     /// # Errors
     /// [`Refusal::BadParams`] when the task is unknown or another client's.
     pub async fn legacy_task(&self, request: &Request) -> Outcome {
+        match self.legacy_task_once(request).await {
+            Err(refusal) if is_untaken(&refusal) => self.legacy_task_once(request).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn legacy_task_once(&self, request: &Request) -> Outcome {
         self.knows_experiment(request)?;
         let params = required(request)?;
         let about: words::About<'_> = mcp::read(Some(params))?;
@@ -75,7 +82,7 @@ impl Relay {
             method: &request.method,
             params,
             edit: (about.task_id.get(), &own_json),
-            token: progress_token(params),
+            token: progress_token(params)?,
             mirrored: Mirrored::default(),
         };
         let result = along(request, &link, outgoing, Era::Legacy).await?;

@@ -55,9 +55,15 @@ pub enum Refused {
     /// Too many wait.
     #[error("the audit log does not keep up; try again later")]
     Full,
-    /// The disk failed. What was synced before is safe; of the rest nothing can be said.
-    #[error("the audit log cannot be written; see `mgp doctor`")]
+    /// The disk failed, and did not take anything since.
+    #[error(
+        "the audit log cannot be written; it is tried again each second, and `mgp status` says why"
+    )]
     Broken,
+    /// The disk failed with this record on its way. Once it takes something again the record is in the
+    /// log, with another one that says that it was refused.
+    #[error("the audit log could not be written just now; `mgp status` says why")]
+    Late,
 }
 
 /// The schedule of one log. Records are told in the order of their numbers.
@@ -150,12 +156,17 @@ impl Commit {
     }
 
     /// A write or a sync failed: a second try may report success for bytes that are gone, so there is
-    /// none. Answers the records that were waited for and are not to be acknowledged.
+    /// none until [`Commit::recovered`]. Answers the records that were waited for and are not to be acknowledged.
     #[must_use]
     pub fn failed(&mut self) -> Vec<u64> {
         self.broken = true;
         self.syncing = None;
         self.waiting.drain(..).collect()
+    }
+
+    /// What failed goes on elsewhere, with everything up to this record on disk.
+    pub fn recovered(&mut self, synced: u64) {
+        *self = Self::new(self.calls, synced);
     }
 
     /// The last record known to be on disk: what [`super::verify`] may be told as known.
@@ -209,6 +220,11 @@ mod tests {
         assert_eq!(commit.room(), Err(Refused::Broken));
         assert!(!commit.begin(at(99)));
         assert_eq!((commit.synced(), commit.durable()), (vec![], 0));
+        commit.recovered(2);
+        assert_eq!((commit.room(), commit.durable()), (Ok(()), 2));
+        let _ = commit.written(3, Kind::Decision, at(100));
+        assert!(commit.begin(at(100)));
+        assert_eq!(commit.synced(), [3]);
     }
 
     #[test]

@@ -119,6 +119,29 @@ impl Segments {
         self.open.newest_ms = self.open.newest_ms.max(now_ms);
     }
 
+    /// The file of this number, the last one written to, ends with this record after `bytes` bytes; the log
+    /// goes on in the one behind it, whose number is answered.
+    pub fn go_on(&mut self, number: u64, last: Head, bytes: u64) -> u64 {
+        // What was turned to was never written.
+        if self.open.number != number
+            && let Some(before) = self.closed.pop_back()
+        {
+            self.open = before;
+        }
+        let cut = Segment {
+            last,
+            bytes,
+            ..self.open
+        };
+        self.closed.push_back(cut);
+        self.open = Segment {
+            number: cut.number + 1,
+            bytes: 0,
+            ..cut
+        };
+        self.open.number
+    }
+
     /// Which files are to go at `now_ms`: never the open one, and never one behind one that stays.
     #[must_use]
     pub fn due(&self, now_ms: u64) -> Option<Trim> {
@@ -256,6 +279,32 @@ mod tests {
         assert_eq!(shelf.segments.due(1_000), None);
         let trim = shelf.segments.due(99_999).unwrap();
         assert!(!trim.segments.contains(&shelf.segments.open.number));
+    }
+
+    #[test]
+    fn a_file_that_failed_is_left_for_the_next() {
+        let mut shelf = Shelf::new(small());
+        (0..3).for_each(|n| shelf.write(event(json!({"n": n})), n));
+        let (number, last) = (shelf.segments.open.number, shelf.segments.open.last);
+        assert_eq!(shelf.segments.go_on(number, last, 7), number + 1);
+        let mut turned = shelf.segments.clone();
+        turned.written(last, 1_100, 9);
+        assert_eq!(turned.place(1_100), number + 2);
+        assert_eq!(turned.go_on(number + 1, last, 8), number + 2);
+        let closed = turned.closed.iter().map(|s| (s.number, s.bytes));
+        assert!(
+            closed
+                .rev()
+                .eq([(number + 1, 8), (number, 7)].into_iter().chain(
+                    shelf
+                        .segments
+                        .closed
+                        .iter()
+                        .rev()
+                        .skip(1)
+                        .map(|s| (s.number, s.bytes))
+                ))
+        );
     }
 
     proptest! {

@@ -4,14 +4,15 @@
 //! words as it has wounds.
 
 mod diagnosis;
+mod own;
 mod words;
 
-use serde::Deserialize;
-
+use self::own::Own;
 use super::chain::Head;
 use super::reader::{Item, Stretch};
 use super::record::{Digest, Record};
-use mgp_protocol::mgp::audit::EventType;
+
+pub use self::own::{ACCEPTED_MAX, acceptance};
 
 /// More wounds than this are not told apart: the log as a whole is not to be trusted, and finding the
 /// fewest moves takes the square of their number.
@@ -124,8 +125,13 @@ pub struct Report {
     pub records: u64,
     /// The last of them in order, to go on from.
     pub head: Head,
-    /// What is wrong.
+    /// What is wrong, and was not acknowledged.
     pub faults: Vec<Fault>,
+    /// What is wrong and was acknowledged by the operator.
+    pub accepted: Vec<Fault>,
+    /// Records that tell of damage nobody has acknowledged: what they tell of may not be seen in the log any
+    /// more.
+    pub damage: Vec<u64>,
 }
 
 impl Report {
@@ -170,8 +176,10 @@ struct Run {
 pub struct Verifier {
     spans: Vec<Span>,
     known: Option<Head>,
-    /// How far the log says it was trimmed.
-    trimmed: Option<Head>,
+    /// How far the log was trimmed before what is looked at.
+    anchor: Option<Head>,
+    /// What the log says of itself.
+    own: Own,
     /// The end of a file that is torn, until something follows it.
     tail: Option<(Place, u64)>,
     /// What is known at once.
@@ -194,7 +202,7 @@ impl Verifier {
     #[must_use]
     pub fn after(anchor: Head, known: Option<Head>) -> Self {
         Self {
-            trimmed: Some(anchor),
+            anchor: Some(anchor),
             ..Self::new(known)
         }
     }
@@ -227,7 +235,7 @@ impl Verifier {
     }
 
     fn record(&mut self, place: Place, record: &Record<'_>) {
-        self.note_trim(record);
+        self.own.note(record);
         let other = |k: Head| k.sequence == record.sequence && k.hash != record.hash;
         if self.known.is_some_and(other) {
             let sequence = record.sequence;
@@ -248,37 +256,6 @@ impl Verifier {
             hash: Some(record.hash),
             place,
         }));
-    }
-
-    /// The log itself says how much of its beginning is gone for good.
-    fn note_trim(&mut self, record: &Record<'_>) {
-        #[derive(Deserialize)]
-        struct Trim<'a> {
-            event_type: &'a str,
-            #[serde(borrow)]
-            details: Through<'a>,
-        }
-        #[derive(Deserialize)]
-        struct Through<'a> {
-            through: u64,
-            hash: &'a str,
-        }
-        if !record.event.contains(EventType::LOG_TRIMMED.as_str()) {
-            return;
-        }
-        let Ok(trim) = serde_json::from_str::<Trim<'_>>(record.event) else {
-            return;
-        };
-        let hash = Digest::parse(trim.details.hash);
-        let head = hash.map(|hash| Head {
-            sequence: trim.details.through,
-            hash,
-        });
-        // A record cannot have trimmed what came after it.
-        let past = trim.details.through < record.sequence;
-        if past && trim.event_type == EventType::LOG_TRIMMED.as_str() {
-            self.trimmed = self.trimmed.max_by_sequence(head);
-        }
     }
 
     fn last_sequence(&self) -> u64 {
@@ -311,11 +288,13 @@ impl Verifier {
     #[must_use]
     pub fn finish(mut self) -> Report {
         let known = self.known.filter(|_| !self.full);
-        let mut report = diagnosis::judge(&self.spans, self.trimmed, known);
+        let trimmed = self.anchor.max_by_sequence(self.own.trimmed);
+        let mut report = diagnosis::judge(&self.spans, trimmed, known);
         report.faults.append(&mut self.faults);
         if let Some((place, len)) = self.tail {
             report.faults.push(Fault::Torn { place, len });
         }
+        self.own.settle(&mut report);
         report
     }
 }

@@ -11,6 +11,7 @@ use super::item::{Definition, Prompt, Resource, ResourceTemplate, Tool, renamed}
 use super::list::{Edition, Entry, List, Lists};
 use super::offer::Offer;
 use super::{Form, Kind, ResourceRoute};
+use crate::names;
 use crate::uris::{self, WRAPPED};
 
 /// One view: its lists, and its tables for calls.
@@ -179,7 +180,8 @@ fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
     items.iter().map(named).collect()
 }
 
-/// Shown names first, then `server:name`, then bare names that only one server has.
+/// Shown names first, then `server:name`, then bare names that only one server has and that
+/// cannot be taken for one of the others: else a server could answer for another one that is stopped.
 fn by_every_name<'a, D: Definition + 'a>(
     items: impl Iterator<Item = &'a Arc<D>> + Clone,
     canonical: impl Fn(&D) -> &Arc<str>,
@@ -191,7 +193,7 @@ fn by_every_name<'a, D: Definition + 'a>(
     let shown = items.clone().map(|item| (item.shown(), item));
     let full = items.clone().map(|item| (canonical(item), item));
     let bare = items.map(|item| (item.own(), item));
-    let bare = bare.filter(|(name, _)| owners[name] == 1);
+    let bare = bare.filter(|(name, _)| owners[name] == 1 && !names::is_qualified(name));
     let mut names = HashMap::new();
     for (name, item) in shown.chain(full).chain(bare) {
         names

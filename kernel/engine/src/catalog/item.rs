@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mgp_protocol::era::to_legacy_tool;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike::lookalike;
 use mgp_protocol::mirror::{BadAnnotation, ParamHeader, annotations};
 use mgp_protocol::splice::{Splice, members, quoted};
 use serde_json::value::RawValue;
@@ -20,6 +21,24 @@ pub const DEFINITION_MAX: usize = 1 << 20;
 /// Longest name of a tool or prompt, in bytes. MCP recommends at most 128.
 pub const NAME_MAX: usize = 1024;
 
+/// Members of definitions that the kernel or agents give a meaning to.
+const KNOWN: [&str; 14] = [
+    "name",
+    "title",
+    "description",
+    "icons",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+    "execution",
+    "arguments",
+    "uri",
+    "uriTemplate",
+    "mimeType",
+    "security",
+    "_meta",
+];
+
 /// Why a definition was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadItem {
@@ -32,6 +51,9 @@ pub enum BadItem {
     /// What it is known by is not there, is there twice or is no string.
     #[error("the definition must have one string \"{0}\"")]
     Unnamed(&'static str),
+    /// A member that some readers take for a known one: agents and the kernel would read two definitions.
+    #[error("its member {0:?} is not {1:?}, but some readers take it for that")]
+    Lookalike(String, &'static str),
     /// What it is known by is empty or too long.
     #[error("\"{0}\" must have between 1 and {1} bytes")]
     NameLength(&'static str, usize),
@@ -311,7 +333,13 @@ impl<'a> Fields<'a> {
         if raw.len() > DEFINITION_MAX {
             return Err(BadItem::TooLarge(raw.len()));
         }
-        members(raw).map(Self).ok_or(BadItem::NotAnObject)
+        let fields = Self(members(raw).ok_or(BadItem::NotAnObject)?);
+        let alike =
+            |(name, _): &(Cow<'_, str>, _)| Some((name.to_string(), lookalike(name, &KNOWN)?));
+        match fields.0.iter().find_map(alike) {
+            Some((member, known)) => Err(BadItem::Lookalike(member, known)),
+            None => Ok(fields),
+        }
     }
 
     fn own(&self, member: &'static str, max: usize) -> Result<Own<'a>, BadItem> {

@@ -130,6 +130,20 @@ fn a_tool_answers_to_three_names() {
     catalog = catalog.next(&[tools("a", &["x"]), tools("b", &["a__x", "a:x"])]);
     assert_eq!(server(&catalog, "a__x").as_deref(), Some("a"));
     assert_eq!(server(&catalog, "a:x").as_deref(), Some("a"));
+    // It means that one also while its server offers nothing, and when there never was one.
+    catalog = catalog.next(&[tools("b", &["a__x", "a:x", "vault__open", "x_y"])]);
+    for name in ["a__x", "a:x", "vault__open"] {
+        assert_eq!(server(&catalog, name), None, "{name}");
+        let own = catalog.tool(&one("b"), name);
+        assert_eq!(own.map(|tool| &*tool.own_name), Some(name));
+        assert_eq!(server(&catalog, &format!("b:{name}")).as_deref(), Some("b"));
+    }
+    assert_eq!(server(&catalog, "x_y").as_deref(), Some("b"));
+    let prompt = r#"{"name":"a__greet"}"#;
+    let offer = Offer::new(id("b")).with(Kind::Prompts, &[prompt]);
+    catalog = catalog.next(&[Arc::new(offer)]);
+    assert!(catalog.prompt(&View::All, "a__greet").is_none());
+    assert!(catalog.prompt(&View::All, "b__a__greet").is_some());
 }
 
 #[test]
@@ -161,6 +175,7 @@ fn bad_definitions_are_rejected_one_by_one() {
         r#"{"name":""}"#,
         r#"["no object"]"#,
         r#"{"name":"good"}"#,
+        r#"{"name":"like","Name":"good"}"#,
     ];
     let mut definitions = vec![tool("good")];
     definitions.extend(bad.map(str::to_owned));
@@ -176,6 +191,10 @@ fn bad_definitions_are_rejected_one_by_one() {
     assert!(told[1].contains("never fetched"), "{told:?}");
     assert!(told[2].starts_with("tool out: outputSchema: "), "{told:?}");
     assert_eq!(rejected[8].reason, BadItem::Duplicate);
+    assert_eq!(
+        rejected[9].reason,
+        BadItem::Lookalike("Name".into(), "name")
+    );
     let templates = [r#"{"uriTemplate":"{"}"#, r#"{"uriTemplate":"x://{y}"}"#];
     let offer = offer.with(Kind::Templates, &templates);
     assert_eq!(offer.counts().templates, 1);
@@ -552,7 +571,8 @@ proptest! {
                     prop_assert_eq!(&all.canonical, &own.canonical);
                     let owners = model.values().filter(|names| names.contains(name)).count();
                     let bare = catalog.tool(&View::All, name);
-                    prop_assert!(owners > 1 || bare.is_some());
+                    let plain = owners == 1 && !crate::names::is_qualified(name);
+                    prop_assert!(!plain || bare.is_some());
                     shown.push(own.shown.to_string());
                 }
             }

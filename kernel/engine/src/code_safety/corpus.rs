@@ -1,77 +1,128 @@
-//! The corpus of attacks and of harmless look-alikes, at `standard`. Pieces are parted by a line of `---`.
+//! The corpora: attacks that `standard` refuses, escapes that it does not and `strict` does, look-alikes
+//! that `standard` lets pass, and honest programs that pass as the code of a registered server. Pieces
+//! are parted by a line of `---`.
 
 use super::*;
 
-const ATTACKS: [(&str, &str); 2] = [
-    (
-        "python",
-        include_str!("../../../../tests/corpus/code_safety/attacks.py.txt"),
-    ),
-    (
-        "javascript",
-        include_str!("../../../../tests/corpus/code_safety/attacks.js.txt"),
-    ),
-];
-const HARMLESS: [(&str, &str); 2] = [
-    (
-        "python",
-        include_str!("../../../../tests/corpus/code_safety/harmless.py.txt"),
-    ),
-    (
-        "javascript",
-        include_str!("../../../../tests/corpus/code_safety/harmless.js.txt"),
-    ),
-];
+type Corpus = [(&'static str, &'static str); 2];
 
-fn judged(corpus: [(&str, &'static str); 2]) -> Vec<(&'static str, Result<(), Box<Rejection>>)> {
-    let mut out = Vec::new();
-    for (language, pieces) in corpus {
-        let declared = Declaration {
-            language: Some(language.to_owned()),
-            level: Some(Level::Standard),
-            ..Declaration::default()
-        };
-        let policy = Policy::new(&declared, &Floor::default());
-        out.extend(
-            pieces
-                .split("\n---\n")
-                .map(|code| (code, judge(&policy, code))),
-        );
-    }
-    out
+macro_rules! corpus {
+    ($name:literal) => {
+        [
+            (
+                "python",
+                include_str!(concat!(
+                    "../../../../tests/corpus/code_safety/",
+                    $name,
+                    ".py.txt"
+                )),
+            ),
+            (
+                "javascript",
+                include_str!(concat!(
+                    "../../../../tests/corpus/code_safety/",
+                    $name,
+                    ".js.txt"
+                )),
+            ),
+        ]
+    };
+}
+
+const ATTACKS: Corpus = corpus!("attacks");
+const ESCAPES: Corpus = corpus!("escapes");
+const HARMLESS: Corpus = corpus!("harmless");
+const HONEST: Corpus = corpus!("honest");
+
+type Judged = Vec<(&'static str, Result<(), Box<Rejection>>)>;
+
+fn pieces(corpus: Corpus) -> impl Iterator<Item = (&'static str, &'static str)> {
+    corpus.into_iter().flat_map(|(language, pieces)| {
+        let pieces = pieces.trim_end().split("\n---\n");
+        pieces.map(move |piece| (language, piece))
+    })
+}
+
+fn judged(corpus: Corpus, level: Level) -> Judged {
+    let declared = |language: &str| Declaration {
+        language: Some(language.to_owned()),
+        level: Some(level),
+        ..Declaration::default()
+    };
+    // As much may be imported as a registered server may, so that no import is what an escape fails at.
+    let floor = crate::registration::floor();
+    let floor = Floor { level, ..floor };
+    let judge = |(language, code)| (code, judge(&Policy::new(&declared(language), &floor), code));
+    pieces(corpus).map(judge).collect()
+}
+
+/// Those that pass, or are refused for nothing but that they cannot be read.
+fn missed(judged: &Judged) -> Vec<&'static str> {
+    let unread = |r: &Rejection| {
+        let unread = [Rule::Syntax, Rule::TooComplex, Rule::TooLarge];
+        r.findings.iter().all(|f| unread.contains(&f.rule))
+    };
+    let missed = judged
+        .iter()
+        .filter(|(_, v)| v.as_ref().err().is_none_or(|r| unread(r)));
+    missed.map(|(code, _)| *code).collect()
+}
+
+fn alarms(judged: &Judged) -> Vec<String> {
+    let refused = judged
+        .iter()
+        .filter_map(|(code, v)| Some((code, v.as_ref().err()?)));
+    let told = refused.map(|(code, r)| format!("{:?}\n{code}\n", r.findings));
+    told.collect()
 }
 
 /// MGP-104, MGP-106: no attack of the corpus passes, and no look-alike is refused.
 #[test]
 fn the_corpus_has_no_miss_and_no_false_alarm() {
-    let (attacks, harmless) = (judged(ATTACKS), judged(HARMLESS));
-    let missed: Vec<_> = attacks.iter().filter(|(_, v)| v.is_ok()).collect();
-    let alarms: Vec<_> = harmless.iter().filter(|(_, v)| v.is_err()).collect();
-    for (code, _) in &missed {
-        println!("MISSED:\n{code}\n");
-    }
-    for (code, verdict) in &alarms {
-        println!("FALSE ALARM: {verdict:?}\n{code}\n");
-    }
-    let unread = |(_, verdict): &&(&str, Result<(), Box<Rejection>>)| {
-        let only = |r: &Rejection| {
-            r.findings
-                .iter()
-                .all(|f| [Rule::Syntax, Rule::TooComplex].contains(&f.rule))
-        };
-        verdict.as_ref().is_err_and(|r| only(r))
-    };
-    for (code, verdict) in attacks.iter().filter(unread) {
-        println!("ONLY UNREAD: {verdict:?}\n{code}\n");
-    }
-    println!("{} attacks, {} missed", attacks.len(), missed.len());
-    println!(
-        "{} look-alikes, {} false alarms",
-        harmless.len(),
-        alarms.len()
+    let (attacks, harmless) = (
+        judged(ATTACKS, Level::Standard),
+        judged(HARMLESS, Level::Standard),
     );
-    assert!(attacks.len() > 150 && harmless.len() > 80);
-    // Each language has one piece that is no sentence of it; no other may be refused for that alone.
-    assert_eq!(attacks.iter().filter(unread).count(), 2);
-    assert!(missed.is_empty() && alarms.is_empty());
+    // Each language has one piece that is no sentence of it.
+    let missed = missed(&attacks);
+    assert_eq!(missed, ["(", "const {"], "{}", missed.join("\n---\n"));
+    let alarms = alarms(&harmless);
+    assert!(alarms.is_empty(), "{}", alarms.join("\n"));
+    assert!(attacks.len() > 120 && harmless.len() > 80);
+}
+
+/// MGP-107: from strict on the lists are closed: no way around them passes, and honest servers do.
+#[test]
+fn strict_is_a_closed_list() {
+    let escapes = judged(ESCAPES, Level::Strict);
+    let escaped = missed(&escapes);
+    assert!(escaped.is_empty(), "escaped:\n{}", escaped.join("\n---\n"));
+    let attacks = judged(ATTACKS, Level::Strict);
+    assert_eq!(missed(&attacks), ["(", "const {"]);
+    assert!(escapes.len() >= 180, "{}", escapes.len());
+    for (code, verdict) in escapes.iter().chain(&attacks) {
+        let findings = verdict.as_ref().err().map(|r| &r.findings);
+        for finding in findings.into_iter().flatten() {
+            assert!(
+                !finding.hint.is_empty() && finding.line >= 1,
+                "{code}: {finding:?}"
+            );
+        }
+    }
+}
+
+/// MGP-107: what agents write passes as the code of a registered server.
+#[test]
+fn honest_servers_pass_strict() {
+    let honest = pieces(HONEST).map(|(language, code)| {
+        let floor = crate::registration::floor();
+        (
+            code,
+            crate::registration::judge_code(language, code, &floor),
+        )
+    });
+    let honest: Judged = honest.collect();
+    let alarms = alarms(&honest);
+    assert!(alarms.is_empty(), "{}", alarms.join("\n"));
+    assert!(honest.len() >= 40, "{}", honest.len());
 }

@@ -1,413 +1,377 @@
-//! JavaScript: what names are bound to, and what nodes do.
+//! JavaScript: what its names stand for, and what is blocked of what it does.
 
-mod calls;
-pub(super) mod danger;
-mod values;
+mod lists;
+mod strict;
+mod writes;
 
-use tree_sitter::Node;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
-use super::fold;
+use tree_sitter::{Node, Query, Tree};
+
+pub(super) use self::lists::LISTS;
+use self::lists::{TIMERS, WORLD};
 use super::policy::Level;
 use super::rejection::Rule;
-use super::rules::Broken;
-use super::scan::{Reader, Scan};
-use super::tree::{bare, children, field};
-use super::value::{Root, Value, Values, texts};
-use values::{members, module, settled};
+use super::rules::{Broken, has};
+use super::scan::{Import, MAX_CHAIN, Path, Root, Scan};
+use super::tree::{bare, children, field, walk};
 
-pub(super) struct JavaScript<'s> {
-    pub(super) scan: Scan<'s>,
+/// What nodes are there for.
+pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
+    let language = tree_sitter_javascript::LANGUAGE.into();
+    let query = include_str!("javascript/roles.scm");
+    Query::new(&language, query).expect("the query is one of the grammar")
+});
+
+/// JavaScript code under judgement.
+struct JavaScript<'r, 's, 't> {
+    scan: &'r mut Scan<'s, 't>,
+    /// What imported names stand for.
+    imports: HashMap<String, Vec<Import>>,
+    /// Names that the code makes; true for those that are functions wherever they are made.
+    made: HashMap<String, bool>,
+    /// Private members that the code makes.
+    own: HashSet<String>,
+    /// What was read last, without comments.
+    last: Option<Node<'t>>,
 }
 
-impl<'s> Reader<'s> for JavaScript<'s> {
-    fn scan(&mut self) -> &mut Scan<'s> {
-        &mut self.scan
-    }
+/// Judges the code.
+pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
+    let mut javascript = JavaScript {
+        scan,
+        imports: HashMap::new(),
+        made: HashMap::new(),
+        own: HashSet::new(),
+        last: None,
+    };
+    walk(tree.root_node(), |node, above| {
+        javascript.learn(node, above);
+        true
+    });
+    walk(tree.root_node(), |node, above| {
+        javascript.look(node, above);
+        javascript.look_for_two_readings(node);
+        true
+    });
+}
 
-    fn bind(&mut self, node: Node<'_>, _: &[Node<'_>]) {
-        match node.kind() {
-            "variable_declarator" => self.bind_parts(field(node, "name"), field(node, "value")),
-            "assignment_expression" => self.bind_parts(field(node, "left"), field(node, "right")),
-            "augmented_assignment_expression" | "for_in_statement" => {
-                self.bind_parts(field(node, "left"), None)
+impl<'t> JavaScript<'_, '_, 't> {
+    fn learn(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        match (node.kind(), self.scan.roles.of_node(node)) {
+            ("identifier" | "shorthand_property_identifier_pattern", Some(role)) => {
+                let function = match role {
+                    "function" | "resolver" => true,
+                    "made" | "written" => false,
+                    _ => return,
+                };
+                *self.made.entry(self.name(node)).or_insert(true) &= function;
             }
-            "formal_parameters" => children(node)
-                .into_iter()
-                .for_each(|p| self.bind_pattern(p, vec![Value::Unknown])),
-            "arrow_function" | "catch_clause" => self.bind_parts(field(node, "parameter"), None),
-            "function_declaration"
-            | "generator_function_declaration"
-            | "class_declaration"
-            | "function_expression"
-            | "class" => self.bind_parts(field(node, "name"), None),
-            "import_statement" => self.bind_imports(node),
+            ("property_identifier", _) => {
+                let Some(parent) = above.last() else { return };
+                let set = parent.kind() == "member_expression"
+                    && above
+                        .iter()
+                        .rev()
+                        .nth(1)
+                        .is_some_and(|n| field(*n, "left") == Some(*parent));
+                let defined =
+                    ["method_definition", "field_definition", "pair"].contains(&parent.kind());
+                if set || defined {
+                    self.own.insert(self.name(node));
+                }
+            }
+            ("import_statement", _) => self.learn_imports(node),
             _ => {}
         }
     }
 
-    fn look(&mut self, node: Node<'_>, above: &[Node<'_>]) {
-        match node.kind() {
-            "import_statement" | "export_statement" => {
-                let source = field(node, "source").map(|s| self.values(s, 0));
-                let broken = source.map(|s| self.imported(&s)).unwrap_or_default();
-                self.scan.report_all(node, broken);
-            }
-            "identifier" | "shorthand_property_identifier" if is_reference(node, above) => {
-                self.judge(node, above)
-            }
-            "member_expression" | "subscript_expression" => {
-                self.judge(node, above);
-                self.look_at_member(node, above);
-            }
-            "call_expression" | "new_expression" => {
-                self.judge(node, above);
-                self.look_at_call(node);
-            }
-            "ternary_expression" | "binary_expression" => self.judge(node, above),
-            "pair_pattern" | "shorthand_property_identifier_pattern" => self.look_at_pattern(node),
-            "with_statement" => {
-                let hint = "its names cannot be followed; name the object".to_owned();
-                self.scan
-                    .report(node, (Rule::BlockedPattern, "with (".to_owned(), hint));
-            }
-            "html_comment" => {
-                let hint = "it is a comment in a script and code in a module; use //".to_owned();
-                self.scan
-                    .report(node, (Rule::HiddenText, "<!--".to_owned(), hint));
-            }
-            _ => {}
-        }
-    }
-}
-
-impl<'s> JavaScript<'s> {
-    pub(super) fn new(scan: Scan<'s>) -> Self {
-        Self { scan }
-    }
-
-    /// A name without its escapes: `\u0065val` is `eval`.
-    fn name(&self, node: Node<'_>) -> String {
-        let text = self.scan.text(node);
-        let escaped = text
-            .contains('\\')
-            .then(|| fold::javascript(text))
-            .flatten();
-        escaped.unwrap_or_else(|| text.to_owned())
-    }
-
-    fn bind_parts(&mut self, target: Option<Node<'_>>, value: Option<Node<'_>>) {
-        let Some(target) = target else { return };
-        let values = value.map_or_else(|| vec![Value::Unknown], |v| self.values(v, 0));
-        self.bind_pattern(target, values);
-    }
-
-    /// Binds the names in a pattern to the parts of what it is given.
-    fn bind_pattern(&mut self, target: Node<'_>, values: Values) {
-        let mut left = vec![(target, values)];
-        while let Some((node, values)) = left.pop() {
-            match node.kind() {
-                "identifier" | "shorthand_property_identifier_pattern" => {
-                    let name = self.name(node);
-                    self.scan.bind(&name, values);
-                }
-                "parenthesized_expression" => left.push((bare(node), values)),
-                "object_pattern" => {
-                    for part in children(node) {
-                        let key = self.key(part);
-                        let of_key = members(&values, &key);
-                        let inner = field(part, "value")
-                            .or_else(|| field(part, "left"))
-                            .unwrap_or(part);
-                        if part.kind() == "object_assignment_pattern" {
-                            left.push((part, of_key));
-                        } else {
-                            left.push((inner, of_key));
-                        }
-                    }
-                }
-                "assignment_pattern" | "object_assignment_pattern" => {
-                    let mut all = values;
-                    all.extend(
-                        field(node, "right")
-                            .map(|d| self.values(d, 0))
-                            .unwrap_or_default(),
-                    );
-                    left.extend(field(node, "left").map(|inner| (inner, all)));
-                }
-                "array_pattern" | "rest_pattern" => {
-                    left.extend(
-                        children(node)
-                            .into_iter()
-                            .map(|n| (n, vec![Value::Unknown])),
-                    );
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// The key that a part of an object pattern takes.
-    fn key(&self, part: Node<'_>) -> Values {
-        let key = field(part, "key")
-            .or_else(|| field(part, "left"))
-            .unwrap_or(part);
-        match key.kind() {
-            "computed_property_name" => children(key)
-                .first()
-                .map_or_else(Values::new, |n| self.values(*n, 0)),
-            "string" => self.values(key, 0),
-            "object_pattern" | "array_pattern" | "rest_pattern" => vec![Value::Unknown],
-            _ => vec![Value::Text(self.name(key))],
-        }
-    }
-
-    fn bind_imports(&mut self, node: Node<'_>) {
-        let Some(source) = field(node, "source").map(|s| self.values(s, 0)) else {
+    fn learn_imports(&mut self, node: Node<'t>) {
+        let Some(module) = field(node, "source").and_then(|s| self.literal(s)) else {
             return;
         };
-        let Some(&[source]) = texts(&source).as_deref() else {
-            return;
-        };
-        let from = module(source);
+        let module = module.strip_prefix("node:").unwrap_or(&module).to_owned();
         let mut left = children(node);
         while let Some(part) = left.pop() {
-            match part.kind() {
-                "identifier" => self.bind_pattern(part, vec![settled(from.clone())]),
-                "namespace_import" => left.extend(children(part)),
-                "import_specifier" => {
-                    let name = field(part, "name")
-                        .map(|n| self.name(n))
-                        .unwrap_or_default();
-                    let bound = field(part, "alias").or_else(|| field(part, "name"));
-                    if let Some(bound) = bound {
-                        let bound = self.name(bound);
-                        self.scan.bind(
-                            &bound,
-                            [settled(from.member(name.trim_matches(['"', '\''])))],
-                        );
-                    }
+            let (bound, member) = match part.kind() {
+                "import_clause" | "named_imports" | "namespace_import" => {
+                    left.extend(children(part));
+                    continue;
                 }
-                "import_clause" | "named_imports" => left.extend(children(part)),
-                _ => {}
-            }
-        }
-    }
-
-    /// What is wrong with importing this.
-    fn imported(&self, source: &[Value]) -> Vec<Broken> {
-        let Some(names) = texts(source) else {
-            let hint = "name the module in an import statement".to_owned();
-            return vec![(
-                Rule::DynamicImport,
-                "import of a computed name".to_owned(),
-                hint,
-            )];
-        };
-        let one = |name: &&str| {
-            let lower = name.to_ascii_lowercase();
-            if ["data:", "http:", "https:", "blob:", "file:"]
-                .iter()
-                .any(|s| lower.starts_with(s))
-            {
-                let hint = "import by the name of a package".to_owned();
-                return Some((Rule::BlockedImport, (*name).to_owned(), hint));
-            }
-            self.scan
-                .rules
-                .import(name.strip_prefix("node:").unwrap_or(name), &[])
-        };
-        names.iter().filter_map(one).collect()
-    }
-
-    /// Judges what an expression may be.
-    fn judge(&mut self, node: Node<'_>, above: &[Node<'_>]) {
-        let harmless = is_harmless(node, above, &self.scan);
-        let own = field(node, "object").is_some_and(|o| o.kind() == "this")
-            && above
-                .iter()
-                .any(|n| ["class_body", "method_definition"].contains(&n.kind()));
-        let made = node.kind() == "identifier" && self.scan.names.get(&self.name(node)).is_some();
-        for value in self.values(node, 0) {
-            let Value::Path(root, names) = &value else {
+                "identifier" => (Some(part), None),
+                "import_specifier" => {
+                    let name = field(part, "name");
+                    (field(part, "alias").or(name), name.map(|n| self.name(n)))
+                }
+                _ => continue,
+            };
+            let Some(bound) = bound.map(|b| self.name(b)) else {
                 continue;
             };
-            if harmless || (own && *root == Root::Global && names.len() == 1) {
-                continue;
-            }
-            let broken = self.scan.rules.path(*root, names);
-            let found = broken.is_some();
-            self.scan.report_all(node, broken);
-            let made = made && *root == Root::Global;
-            if !found && !made && self.scan.rules.watched(&value) && !is_used_well(node, above) {
-                let hint = "use its members by name where they are needed".to_owned();
-                self.scan
-                    .report(node, (Rule::HandedOn, names.join("."), hint));
-            }
+            let member = member.filter(|member| member != "default");
+            let module = module.clone();
+            self.imports
+                .entry(bound)
+                .or_default()
+                .push(Import { module, member });
         }
     }
 
-    fn look_at_member(&mut self, node: Node<'_>, above: &[Node<'_>]) {
-        let Some(object) = field(node, "object").map(bare) else {
-            return;
+    fn look(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let name = || self.scan.text(node).contains('\\');
+        if node.kind().contains("identifier") && name() {
+            let hint = "write the name without escapes".to_owned();
+            let construct = self.scan.text(node).to_owned();
+            self.scan.report(node, (Rule::HiddenText, construct, hint));
+        }
+        let blocked = match node.kind() {
+            "import_statement" | "export_statement" => {
+                let source = field(node, "source");
+                source.is_some_and(|source| self.look_at_source(source))
+            }
+            "identifier" | "shorthand_property_identifier"
+                if self.scan.roles.of_node(node).is_none() && !self.is_asked(node, above) =>
+            {
+                self.blocked(node)
+            }
+            "member_expression" | "subscript_expression" => {
+                self.blocked(node) || self.look_for_constructor(node, above)
+            }
+            "pair_pattern" | "shorthand_property_identifier_pattern" => {
+                let key = field(node, "key").unwrap_or(node);
+                let constructor = self.name(key).trim_matches(['"', '\'']) == "constructor";
+                self.scan.report_all(node, constructor.then(made_function))
+            }
+            "call_expression" => self.look_at_call(node),
+            _ => false,
         };
-        if let Some(index) = field(node, "index") {
-            let known = texts(&self.values(index, 0)).is_some() || bare(index).kind() == "number";
-            let literal = [
-                "function_expression",
-                "arrow_function",
-                "class",
-                "regex",
-                "generator_function",
-            ];
-            let empty = object.kind() == "array" && children(object).is_empty();
-            let world = self
-                .values(object, 0)
-                .iter()
-                .any(|v| self.scan.rules.watched(v));
-            if !known && (world || empty || literal.contains(&object.kind())) {
-                let hint = "name the member".to_owned();
-                self.scan.report(
-                    node,
-                    (Rule::DynamicName, "a computed member".to_owned(), hint),
-                );
-            }
-        }
-        let constructor = |v: &Value| matches!(v, Value::Path(_, names) if names.last().is_some_and(|n| n == "constructor"));
-        if self.values(node, 0).iter().any(constructor)
-            && !self.is_plain_constructor(node, object, above)
-        {
-            self.scan.report(node, made_function());
+        if self.scan.at_least(Level::Strict) && !blocked {
+            self.look_strictly(node, above);
         }
     }
 
-    /// `x.constructor.name`, `x.constructor === Y`, `new this.constructor(...)`: not the way to `Function`.
-    fn is_plain_constructor(&self, node: Node<'_>, object: Node<'_>, above: &[Node<'_>]) -> bool {
-        let mut above = above
+    /// What reads as a regular expression or as operators here can be a division or a comment where it
+    /// runs, and the code in it be hidden.
+    fn look_for_two_readings(&mut self, node: Node<'t>) {
+        let from_here = self
+            .scan
+            .source
+            .get(node.start_byte()..)
+            .unwrap_or_default();
+        let hint = match node.kind() {
+            "regex" if self.last.is_some_and(|last| self.may_be_divided(last)) => {
+                "end what stands before it with ;, or use new RegExp(\"…\")"
+            }
+            "<" if from_here.starts_with("<!--") => "write x < !(--y)",
+            "--" if from_here.starts_with("-->") => "write x-- > y",
+            _ => "",
+        };
+        if !hint.is_empty() {
+            let construct = from_here.lines().next().unwrap_or_default().to_owned();
+            self.scan
+                .report(node, (Rule::HiddenText, construct, hint.to_owned()));
+        }
+        if node.child_count() == 0 && !node.is_extra() {
+            self.last = Some(node);
+        }
+    }
+
+    /// Can a value end here, so that `/` divides it?
+    fn may_be_divided(&self, last: Node<'t>) -> bool {
+        let text = self.scan.text(last);
+        let word =
+            |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '\'' | '`' | '\\');
+        let reserved = "return typeof case in delete void throw instanceof else do new";
+        let named = last.kind().contains("identifier") || !has(reserved, text);
+        ["++", "--", ")", "]", "}"].contains(&text) || text.ends_with(word) && named
+    }
+
+    fn name(&self, node: Node<'_>) -> String {
+        self.scan.text(node).to_owned()
+    }
+
+    /// A text that is written out, without escapes.
+    fn literal(&self, node: Node<'_>) -> Option<String> {
+        let text = self.scan.text(bare(node));
+        let inner = text.get(1..text.len().saturating_sub(1))?;
+        let plain = match bare(node).kind() {
+            "string" => true,
+            "template_string" => !inner.contains("${"),
+            _ => false,
+        };
+        (plain && !inner.contains('\\')).then(|| inner.to_owned())
+    }
+
+    /// Members in a row, for each thing that the name they begin at may stand for.
+    fn paths(&self, node: Node<'t>) -> Vec<Path> {
+        let (mut names, mut at) = (Vec::new(), bare(node));
+        while names.len() < MAX_CHAIN {
+            let name = match at.kind() {
+                "member_expression" => field(at, "property").map(|p| self.name(p)),
+                "subscript_expression" => field(at, "index").and_then(|i| self.literal(i)),
+                _ => break,
+            };
+            let (Some(name), Some(object)) = (name, field(at, "object")) else {
+                break;
+            };
+            names.push(name);
+            at = bare(object);
+        }
+        let begins = ["identifier", "shorthand_property_identifier"].contains(&at.kind());
+        names.extend(begins.then(|| self.name(at)));
+        names.reverse();
+        if !begins {
+            return vec![Path {
+                root: Root::Value,
+                module: String::new(),
+                names,
+            }];
+        }
+        let Some(imports) = self.imports.get(&names[0]) else {
+            let known = |n: &String| !self.made.contains_key(n) && has(WORLD, n);
+            while names.len() > 1 && known(&names[0]) {
+                names.remove(0);
+            }
+            return vec![Path {
+                root: Root::Global,
+                module: String::new(),
+                names,
+            }];
+        };
+        let path = |import: &Import| {
+            let member = import.member.iter().cloned();
+            let names = names[1..].iter().filter(|n| *n != "default").cloned();
+            Path {
+                root: Root::Module,
+                module: import.module.clone(),
+                names: member.chain(names).collect(),
+            }
+        };
+        imports.iter().map(path).collect()
+    }
+
+    fn blocked(&mut self, node: Node<'t>) -> bool {
+        let paths = self.paths(node);
+        let broken: Vec<Broken> = paths
             .iter()
-            .rev()
-            .skip_while(|n| n.kind() == "parenthesized_expression");
-        let Some(parent) = above.next() else {
-            return true;
+            .filter_map(|p| self.scan.rules.path(p))
+            .collect();
+        self.scan.report_all(node, broken)
+    }
+
+    /// `typeof eval`, `x instanceof Function`, `Function.prototype.call`: asking about it does nothing.
+    fn is_asked(&self, node: Node<'t>, above: &[Node<'t>]) -> bool {
+        let Some(parent) = above.last().filter(|_| !self.scan.at_least(Level::Strict)) else {
+            return false;
         };
-        let is = |name: &str| field(*parent, name).map(bare) == Some(node);
-        let own = object.kind() == "this" && self.scan.rules.level() < Level::Strict;
+        let operator = || field(*parent, "operator").map_or("", |o| self.scan.text(o));
         match parent.kind() {
+            "unary_expression" => operator() == "typeof",
+            "binary_expression" => ["===", "!==", "==", "!=", "instanceof"].contains(&operator()),
             "member_expression" => {
-                is("object") && {
-                    let next = field(*parent, "property")
-                        .map(|p| self.name(p))
-                        .unwrap_or_default();
-                    !["constructor", "call", "apply", "bind", "__proto__"].contains(&next.as_str())
-                }
-            }
-            "binary_expression" => {
-                let operator = field(*parent, "operator").map_or("", |o| self.scan.text(o));
-                ["===", "!==", "==", "!=", "instanceof"].contains(&operator)
-            }
-            "new_expression" => own && is("constructor"),
-            "assignment_expression" => is("left"),
-            "expression_statement" => true,
-            "unary_expression" => {
-                field(*parent, "operator").is_some_and(|o| self.scan.text(o) == "typeof")
+                let property = field(*parent, "property").map_or("", |p| self.scan.text(p));
+                let then = above
+                    .iter()
+                    .rev()
+                    .nth(1)
+                    .and_then(|n| field(*n, "property"));
+                let then = then.map_or("", |p| self.scan.text(p));
+                let lent = ["call", "apply", "bind", "toString"].contains(&then);
+                self.scan.text(node) == "Function"
+                    && (property == "name" || property == "prototype" && lent)
             }
             _ => false,
         }
     }
 
-    fn look_at_pattern(&mut self, node: Node<'_>) {
-        let key = match node.kind() {
-            "pair_pattern" => self.key(node),
-            _ => vec![Value::Text(self.name(node))],
-        };
-        if texts(&key).is_some_and(|k| k.contains(&"constructor")) {
-            self.scan.report(node, made_function());
+    /// The constructor of a function makes functions of text.
+    fn look_for_constructor(&mut self, node: Node<'t>, above: &[Node<'t>]) -> bool {
+        let path = self.paths(node).pop();
+        if path.and_then(|mut p| p.names.pop()).as_deref() != Some("constructor") {
+            return false;
         }
+        let mut above = above
+            .iter()
+            .rev()
+            .filter(|n| n.kind() != "parenthesized_expression");
+        let harmless = above.next().is_none_or(|parent| {
+            let is = |name: &str| field(*parent, name).map(bare) == Some(node);
+            let operator = field(*parent, "operator").map_or("", |o| self.scan.text(o));
+            let own = field(node, "object").is_some_and(|o| o.kind() == "this");
+            match parent.kind() {
+                "member_expression" => {
+                    let next = field(*parent, "property").map_or("", |p| self.scan.text(p));
+                    is("object") && !has("constructor call apply bind __proto__", next)
+                }
+                "binary_expression" => has("=== !== == != instanceof", operator),
+                "new_expression" => own && is("constructor"),
+                "assignment_expression" => is("left"),
+                "expression_statement" => true,
+                "unary_expression" => operator == "typeof",
+                _ => false,
+            }
+        });
+        self.scan.report_all(node, (!harmless).then(made_function))
+    }
+
+    fn look_at_call(&mut self, node: Node<'t>) -> bool {
+        let Some(function) = field(node, "function") else {
+            return false;
+        };
+        let first = field(node, "arguments").and_then(|a| children(a).first().copied());
+        if function.kind() == "import" {
+            return first.is_none_or(|first| self.look_at_source(first));
+        }
+        let mut paths = self.paths(function);
+        let Some(path) = paths.pop().map(|p| p.whole()) else {
+            return false;
+        };
+        match path
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
+            ["require"] | [.., "module" | "mainModule" | "main", "require"] => {
+                first.is_none_or(|first| self.look_at_source(first))
+            }
+            [timer] if has(TIMERS, timer) => {
+                let texts = ["string", "template_string", "binary_expression"];
+                let text = first.is_some_and(|f| texts.contains(&bare(f).kind()));
+                let hint = "give the timer a function".to_owned();
+                let broken = (Rule::BlockedPattern, format!("{timer} with text"), hint);
+                self.scan.report_all(node, text.then_some(broken))
+            }
+            _ => false,
+        }
+    }
+
+    /// The module that is named here.
+    fn look_at_source(&mut self, source: Node<'t>) -> bool {
+        let Some(name) = self.literal(source) else {
+            let hint = "name the module in an import statement".to_owned();
+            let construct = "import of a computed name".to_owned();
+            self.scan
+                .report(source, (Rule::DynamicImport, construct, hint));
+            return true;
+        };
+        let lower = name.to_ascii_lowercase();
+        let schemes = ["data:", "http:", "https:", "blob:", "file:"];
+        if schemes.iter().any(|s| lower.starts_with(s)) {
+            let hint = "import by the name of a package".to_owned();
+            self.scan.report(source, (Rule::BlockedImport, name, hint));
+            return true;
+        }
+        let broken = self
+            .scan
+            .rules
+            .import(name.strip_prefix("node:").unwrap_or(&name), &[]);
+        self.scan.report_all(source, broken)
     }
 }
 
 fn made_function() -> Broken {
     let hint = "the constructor of a function makes functions from text; name the class".to_owned();
     (Rule::BlockedPattern, "constructor".to_owned(), hint)
-}
-
-/// `typeof eval`, `x instanceof Function`, `Function.prototype.call`: asking about it does nothing.
-fn is_harmless(node: Node<'_>, above: &[Node<'_>], scan: &Scan<'_>) -> bool {
-    let Some(parent) = above.last() else {
-        return false;
-    };
-    let operator = || field(*parent, "operator").map_or("", |o| scan.text(o));
-    match parent.kind() {
-        "unary_expression" => operator() == "typeof",
-        "binary_expression" => ["===", "!==", "==", "!=", "instanceof"].contains(&operator()),
-        "member_expression" => {
-            let property = field(*parent, "property").map_or("", |p| scan.text(p));
-            let then = above
-                .iter()
-                .rev()
-                .nth(1)
-                .and_then(|n| field(*n, "property"))
-                .map_or("", |p| scan.text(p));
-            scan.text(node) == "Function"
-                && (property == "name"
-                    || property == "prototype"
-                        && ["call", "apply", "bind", "toString"].contains(&then))
-        }
-        _ => false,
-    }
-}
-
-/// Can what becomes of it be followed from here?
-fn is_used_well(node: Node<'_>, above: &[Node<'_>]) -> bool {
-    let mut above = above
-        .iter()
-        .rev()
-        .skip_while(|n| n.kind() == "parenthesized_expression");
-    let Some(parent) = above.next() else {
-        return true;
-    };
-    let is = |name: &str| field(*parent, name).map(bare) == Some(node);
-    match parent.kind() {
-        // A computed member is judged by its key.
-        "member_expression" | "subscript_expression" => is("object"),
-        "call_expression" => is("function"),
-        "variable_declarator" => is("value"),
-        "assignment_expression" => {
-            let target = field(*parent, "left")
-                .map(|l| bare(l).kind())
-                .unwrap_or_default();
-            is("left") || ["identifier", "object_pattern"].contains(&target)
-        }
-        "assignment_pattern" | "object_assignment_pattern" => is("right"),
-        "binary_expression"
-        | "ternary_expression"
-        | "unary_expression"
-        | "expression_statement"
-        | "sequence_expression"
-        | "if_statement"
-        | "await_expression" => true,
-        _ => false,
-    }
-}
-
-/// Is the name used here, and not made?
-fn is_reference(node: Node<'_>, above: &[Node<'_>]) -> bool {
-    let Some(parent) = above.last() else {
-        return true;
-    };
-    let is = |name: &str| field(*parent, name) == Some(node);
-    match parent.kind() {
-        "variable_declarator"
-        | "function_declaration"
-        | "generator_function_declaration"
-        | "class_declaration"
-        | "function_expression"
-        | "generator_function"
-        | "class" => !is("name"),
-        "assignment_expression" | "assignment_pattern" | "for_in_statement" => !is("left"),
-        "arrow_function" | "catch_clause" => !is("parameter"),
-        "formal_parameters" | "array_pattern" | "rest_pattern" | "import_specifier"
-        | "import_clause" | "namespace_import" => false,
-        "pair_pattern" => false,
-        _ => true,
-    }
 }

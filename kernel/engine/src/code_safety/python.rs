@@ -1,81 +1,120 @@
-//! Python: what names are bound to, what expressions may be, and what nodes do.
+//! Python: what its names stand for, and what is blocked of what it does.
 
-mod calls;
-pub(super) mod danger;
-mod values;
+mod lists;
+mod strict;
+mod types;
+mod writes;
 
-use tree_sitter::Node;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use tree_sitter::{Node, Query, Tree};
 use unicode_normalization::UnicodeNormalization;
 
+pub(super) use self::lists::LISTS;
 use super::policy::Level;
 use super::rejection::Rule;
-use super::rules::write;
-use super::scan::{Reader, Scan};
-use super::tree::{bare, children, field, fields};
-use super::value::{Root, Value, texts};
+use super::rules::Broken;
+use super::scan::{Import, MAX_CHAIN, Path, Root, Scan};
+use super::tree::{bare, children, field, walk};
 
-pub(super) struct Python<'s> {
-    pub(super) scan: Scan<'s>,
+/// What nodes are there for.
+pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
+    let language = tree_sitter_python::LANGUAGE.into();
+    Query::new(&language, include_str!("python/roles.scm"))
+        .expect("the query is one of the grammar")
+});
+
+/// Python code under judgement.
+struct Python<'r, 's, 't> {
+    scan: &'r mut Scan<'s, 't>,
+    /// What imported names stand for.
+    imports: HashMap<String, Vec<Import>>,
+    /// Where names are made.
+    made: HashMap<String, Vec<Node<'t>>>,
+    /// Classes of the code, and parameters of types.
+    classes: HashSet<String>,
+    /// Names that a function takes from outside, though it may have a parameter of that name.
+    global: HashSet<String>,
+    /// Private members that the code makes.
+    own: HashSet<String>,
+    /// The names in each list of parameters, by its node.
+    parameters: HashMap<usize, HashSet<String>>,
 }
 
-impl<'s> Reader<'s> for Python<'s> {
-    fn scan(&mut self) -> &mut Scan<'s> {
-        &mut self.scan
-    }
+/// Judges the code.
+pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
+    let mut python = Python {
+        scan,
+        imports: HashMap::new(),
+        made: HashMap::new(),
+        classes: HashSet::new(),
+        global: HashSet::new(),
+        own: HashSet::new(),
+        parameters: HashMap::new(),
+    };
+    walk(tree.root_node(), |node, above| {
+        python.learn(node, above);
+        true
+    });
+    walk(tree.root_node(), |node, above| {
+        python.look(node, above);
+        true
+    });
+}
 
-    fn bind(&mut self, node: Node<'_>, _: &[Node<'_>]) {
+impl<'t> Python<'_, '_, 't> {
+    /// Learns what the node makes.
+    fn learn(&mut self, node: Node<'t>, above: &[Node<'t>]) {
         match node.kind() {
-            "assignment" => {
-                if let (Some(left), Some(right)) = (field(node, "left"), field(node, "right")) {
-                    self.assign(left, right);
+            "identifier" => {
+                let name = self.name(node);
+                match self.scan.roles.of_node(node) {
+                    Some("made" | "function") => {
+                        self.own.insert(name.clone());
+                        self.made.entry(name).or_default().push(node);
+                    }
+                    Some("class") => {
+                        self.classes.insert(name);
+                    }
+                    Some("global") => {
+                        self.global.insert(name);
+                    }
+                    Some("member") if is_set(above) => {
+                        self.own.insert(name);
+                    }
+                    None if is_with_target(above) => {
+                        self.made.entry(name).or_default().push(node);
+                    }
+                    _ => {}
                 }
             }
-            "named_expression" => self.bind_value(node, "name", false),
-            "default_parameter" | "typed_default_parameter" => self.bind_value(node, "name", true),
-            "augmented_assignment" | "for_statement" | "for_in_clause" => {
-                fields(node, "left")
-                    .into_iter()
-                    .for_each(|left| self.bind_unknown(left));
-            }
             "parameters" | "lambda_parameters" => {
-                let plain = children(node);
-                let plain = plain.into_iter().filter(|p| field(*p, "value").is_none());
-                plain.for_each(|p| self.bind_unknown(p));
+                let names = self.parameters_in(node);
+                self.parameters.insert(node.id(), names);
             }
-            "as_pattern_target" | "case_pattern" => self.bind_unknown(node),
-            "function_definition" | "class_definition" => {
-                fields(node, "name")
-                    .into_iter()
-                    .for_each(|name| self.bind_unknown(name));
+            "import_statement" | "import_from_statement" => {
+                for (bound, import) in self.imported(node) {
+                    self.imports.entry(bound).or_default().push(import);
+                }
             }
-            "import_statement" | "import_from_statement" => self.bind_imports(node),
             _ => {}
         }
     }
 
-    fn look(&mut self, node: Node<'_>, above: &[Node<'_>]) {
-        match node.kind() {
+    fn look(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let strict = self.scan.at_least(Level::Strict);
+        let blocked = match node.kind() {
             "import_statement" | "import_from_statement" => self.look_at_import(node),
-            "exec_statement" => {
-                let broken = self.scan.rules.path(Root::Global, &["exec".to_owned()]);
-                self.scan.report_all(node, broken);
-            }
-            "identifier" if is_reference(node, above) => self.judge(node, above),
-            "attribute" | "subscript" | "boolean_operator" | "conditional_expression" => {
-                self.judge(node, above);
-            }
-            "call" => {
-                self.judge(node, above);
-                self.look_at_call(node);
-            }
-            _ => {}
+            "identifier" if self.scan.roles.of_node(node).is_none() => self.blocked(node),
+            "attribute" => self.blocked(node),
+            "dotted_name" if is_pattern(node, above) => self.blocked(node),
+            "call" => self.look_at_call(node),
+            _ => false,
+        };
+        if strict && !blocked {
+            self.look_strictly(node, above);
         }
-    }
-}
-
-impl<'s> Python<'s> {
-    pub(super) fn new(scan: Scan<'s>) -> Self {
-        Self { scan }
     }
 
     /// A name as Python compares it: `ｅｖａｌ` is `eval`.
@@ -88,85 +127,8 @@ impl<'s> Python<'s> {
         }
     }
 
-    fn assign(&mut self, left: Node<'_>, right: Node<'_>) {
-        let (left, right) = (bare(left), bare(right));
-        if left.kind() == "identifier" {
-            let (name, values) = (self.name(left), self.values(right, 0));
-            self.scan.bind(&name, values);
-            return;
-        }
-        if !is_tuple(left) {
-            return;
-        }
-        let (lefts, rights) = (children(left), children(right));
-        if is_tuple(right) && pairs(&lefts, &rights) {
-            lefts
-                .into_iter()
-                .zip(rights)
-                .for_each(|(l, r)| self.assign(l, r));
-        } else {
-            self.bind_unknown(left);
-        }
-    }
-
-    fn bind_value(&mut self, node: Node<'_>, name: &str, or_unknown: bool) {
-        if let (Some(name), Some(value)) = (field(node, name), field(node, "value")) {
-            let (name, mut values) = (self.name(name), self.values(value, 0));
-            values.extend(or_unknown.then_some(Value::Unknown));
-            self.scan.bind(&name, values);
-        }
-    }
-
-    /// Every name in a target, to something unknown.
-    fn bind_unknown(&mut self, target: Node<'_>) {
-        let mut left = vec![target];
-        while let Some(node) = left.pop() {
-            match node.kind() {
-                "identifier" => {
-                    let name = self.name(node);
-                    self.scan.bind(&name, [Value::Unknown]);
-                }
-                // Names in these are used, not bound.
-                "attribute" | "subscript" | "type" | "call" => {}
-                _ => left.extend(children(node)),
-            }
-        }
-    }
-
-    fn bind_imports(&mut self, node: Node<'_>) {
-        let from = field(node, "module_name").map(|m| self.module(m));
-        for (name, alias) in self.imported(node) {
-            let path = match &from {
-                Some(module) => Value::module(&format!("{module}.{name}")),
-                None if alias.is_some() => Value::module(&name),
-                None => Value::module(first(&name)),
-            };
-            let bound = alias.unwrap_or_else(|| match &from {
-                Some(_) => name.clone(),
-                None => first(&name).to_owned(),
-            });
-            self.scan.bind(&bound, [self.settled(path)]);
-        }
-    }
-
-    /// The imported names of a statement, each with its alias.
-    fn imported(&self, node: Node<'_>) -> Vec<(String, Option<String>)> {
-        let names = fields(node, "name").into_iter().map(|name| {
-            if name.kind() == "aliased_import" {
-                let alias = field(name, "alias").map(|a| self.name(a));
-                (
-                    field(name, "name").map_or_else(String::new, |n| self.module(n)),
-                    alias,
-                )
-            } else {
-                (self.module(name), None)
-            }
-        });
-        names.collect()
-    }
-
     /// A dotted name without the spaces that may stand in it.
-    fn module(&self, node: Node<'_>) -> String {
+    fn dotted(&self, node: Node<'_>) -> String {
         match node.kind() {
             "dotted_name" => {
                 let parts: Vec<String> = children(node).into_iter().map(|n| self.name(n)).collect();
@@ -176,185 +138,210 @@ impl<'s> Python<'s> {
         }
     }
 
-    fn look_at_import(&mut self, node: Node<'_>) {
-        let names: Vec<String> = self
-            .imported(node)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
-        let Some(module) = field(node, "module_name").map(|m| self.module(m)) else {
-            for name in names {
-                let broken = self.scan.rules.import(&name, &[]);
-                self.scan.report_all(node, broken);
+    /// What an import statement makes, each name with what it stands for.
+    fn imported(&self, node: Node<'t>) -> Vec<(String, Import)> {
+        let from = field(node, "module_name").map(|m| self.dotted(m));
+        let mut out = Vec::new();
+        for name in self.imported_names(node) {
+            let (name, alias) = match name.kind() {
+                "aliased_import" => (field(name, "name"), field(name, "alias")),
+                _ => (Some(name), None),
+            };
+            let name = name.map(|n| self.dotted(n)).unwrap_or_default();
+            let alias = alias.map(|a| self.name(a));
+            let first = name.split('.').next().unwrap_or_default().to_owned();
+            let (bound, module, member) = match (&from, alias) {
+                (Some(from), alias) => (alias.unwrap_or(first), from.clone(), Some(name)),
+                (None, Some(alias)) => (alias, name, None),
+                (None, None) => (first.clone(), first, None),
+            };
+            out.push((bound, Import { module, member }));
+        }
+        out
+    }
+
+    fn imported_names(&self, node: Node<'t>) -> Vec<Node<'t>> {
+        let module = field(node, "module_name");
+        let names = children(node).into_iter();
+        let names = names.filter(|n| ["dotted_name", "aliased_import"].contains(&n.kind()));
+        names.filter(|n| Some(*n) != module).collect()
+    }
+
+    /// Members in a row, for each thing that the name they begin at may stand for.
+    fn paths(&self, node: Node<'t>) -> Vec<Path> {
+        if node.kind() == "dotted_name" {
+            let names = children(node).into_iter().map(|n| self.name(n));
+            return self.paths_of(names.collect());
+        }
+        let (mut names, mut at) = (Vec::new(), bare(node));
+        while at.kind() == "attribute" && names.len() < MAX_CHAIN {
+            names.extend(field(at, "attribute").map(|a| self.name(a)));
+            let Some(object) = field(at, "object") else {
+                break;
+            };
+            at = bare(object);
+        }
+        let begins = at.kind() == "identifier";
+        names.extend(begins.then(|| self.name(at)));
+        names.reverse();
+        match begins {
+            true => self.paths_of(names),
+            false => vec![Path {
+                root: Root::Value,
+                module: String::new(),
+                names,
+            }],
+        }
+    }
+
+    fn paths_of(&self, names: Vec<String>) -> Vec<Path> {
+        let imports = names.first().and_then(|first| self.imports.get(first));
+        let Some(imports) = imports else {
+            return vec![Path {
+                root: Root::Global,
+                module: String::new(),
+                names,
+            }];
+        };
+        let path = |import: &Import| {
+            let member = import.member.iter().cloned();
+            Path {
+                root: Root::Module,
+                module: import.module.clone(),
+                names: member.chain(names[1..].iter().cloned()).collect(),
             }
-            return;
+        };
+        imports.iter().map(path).collect()
+    }
+
+    /// Reports what is blocked of a name or a member; whether that was anything.
+    fn blocked(&mut self, node: Node<'t>) -> bool {
+        let paths = self.paths(node);
+        let broken: Vec<Broken> = paths
+            .iter()
+            .filter_map(|p| self.scan.rules.path(p))
+            .collect();
+        self.scan.report_all(node, broken)
+    }
+
+    fn look_at_import(&mut self, node: Node<'t>) -> bool {
+        let names = self.imported_names(node).into_iter();
+        let name = |n: Node<'t>| self.dotted(field(n, "name").unwrap_or(n));
+        let names: Vec<String> = names.map(name).collect();
+        let Some(module) = field(node, "module_name").map(|m| self.dotted(m)) else {
+            let broken = names
+                .iter()
+                .filter_map(|name| self.scan.rules.import(name, &[]));
+            let broken: Vec<Broken> = broken.collect();
+            return self.scan.report_all(node, broken);
         };
         let broken = self.scan.rules.import(&module, &names);
-        self.scan.report_all(node, broken);
-        for name in &names {
-            if let Value::Path(root, path) =
-                self.settled(Value::module(&format!("{module}.{name}")))
-            {
-                let broken = self.scan.rules.path(root, &path);
-                self.scan.report_all(node, broken);
-            }
-        }
-        let star = children(node).iter().any(|n| n.kind() == "wildcard_import");
-        if star && self.scan.rules.watched(&Value::module(&module)) {
-            let hint = format!("name what is taken from {module}");
-            self.scan.report(
-                node,
-                (Rule::HandedOn, format!("from {module} import *"), hint),
-            );
-        }
-    }
-
-    /// Judges what an expression may be.
-    fn judge(&mut self, node: Node<'_>, above: &[Node<'_>]) {
-        for value in self.values(node, 0) {
-            let Value::Path(root, names) = &value else {
-                continue;
-            };
-            let broken = self.scan.rules.path(*root, names);
-            let found = broken.is_some();
-            self.scan.report_all(node, broken);
-            if *root == Root::Module && ["call", "subscript"].contains(&node.kind()) {
-                let broken = self.scan.rules.import(&names.join("."), &[]);
-                self.scan.report_all(node, broken);
-            }
-            let opens = *root == Root::Global && names == &["open"]
-                || names.ends_with(&["io".to_owned(), "open".to_owned()]);
-            if opens && self.scan.rules.level() == Level::Readonly {
-                let called = above.last().and_then(|call| field(*call, "function")) == Some(node);
-                if !called && !self.is_used_well(node, above) {
-                    self.scan.report(node, write("open, handed on"));
-                }
-            }
-            let itself = node.kind() != "attribute" || self.member_values(node, 0).contains(&value);
-            let careful = itself && (self.scan.rules.watched(&value) || is_table(*root, names));
-            if !found && careful && !self.is_used_well(node, above) {
-                let hint = "use its members by name where they are needed".to_owned();
-                self.scan
-                    .report(node, (Rule::HandedOn, names.join("."), hint));
-            }
-        }
-    }
-
-    /// Can what becomes of the module or its table be followed from here?
-    fn is_used_well(&self, node: Node<'_>, above: &[Node<'_>]) -> bool {
-        let mut above = above
-            .iter()
-            .rev()
-            .skip_while(|n| n.kind() == "parenthesized_expression");
-        let Some(parent) = above.next() else {
+        if self.scan.report_all(node, broken) {
             return true;
+        }
+        let path = |name: String| Path {
+            root: Root::Module,
+            module: module.clone(),
+            names: vec![name],
         };
-        let is = |name: &str| field(*parent, name).map(bare) == Some(node);
-        match parent.kind() {
-            "attribute" => self.is_member_used_well(node, *parent),
-            "subscript" => is("value") && self.is_known_key(children(*parent).get(1).copied()),
-            "named_expression" | "default_parameter" | "typed_default_parameter" => is("value"),
-            "assignment" => {
-                let to_name =
-                    field(*parent, "left").is_some_and(|l| bare(l).kind() == "identifier");
-                is("left") || to_name
-            }
-            "expression_list" | "tuple" => above.next().is_some_and(|statement| {
-                let sides = (field(*statement, "left"), field(*statement, "right"));
-                let (Some(left), Some(right)) = sides else {
-                    return false;
-                };
-                bare(right) == *parent
-                    && is_tuple(left)
-                    && pairs(&children(left), &children(*parent))
-            }),
-            "argument_list" => above
-                .next()
-                .is_some_and(|call| self.is_looked_into(*call, node)),
-            "boolean_operator"
-            | "conditional_expression"
-            | "comparison_operator"
-            | "not_operator"
-            | "expression_statement"
-            | "if_statement"
-            | "delete_statement"
-            | "dotted_name" => true,
-            _ => false,
-        }
+        let paths: Vec<Path> = names.into_iter().map(path).collect();
+        let broken: Vec<Broken> = paths
+            .iter()
+            .filter_map(|p| self.scan.rules.path(p))
+            .collect();
+        self.scan.report_all(node, broken)
     }
 
-    /// Members of a module are judged by themselves; a table of names only answers known ones.
-    fn is_member_used_well(&self, node: Node<'_>, member: Node<'_>) -> bool {
-        let table = |v: &Value| matches!(v, Value::Path(root, names) if is_table(*root, names));
-        let name = field(member, "attribute")
-            .map(|a| self.name(a))
-            .unwrap_or_default();
-        !self.values(node, 0).iter().any(table)
-            || ["get", "keys", "pop", "setdefault", "__contains__"].contains(&name.as_str())
-    }
-
-    fn is_known_key(&self, key: Option<Node<'_>>) -> bool {
-        key.is_some_and(|key| {
-            texts(&self.values(key, 0)).is_some() || self.scan.text(key) == "__name__"
-        })
-    }
-
-    /// `getattr(os, ...)` and the like, which are judged by what they answer.
-    fn is_looked_into(&self, call: Node<'_>, node: Node<'_>) -> bool {
-        let first = field(call, "arguments").and_then(|a| children(a).first().copied());
-        let function = field(call, "function")
-            .map(|f| self.values(f, 0))
-            .unwrap_or_default();
-        first.map(bare) == Some(node)
-            && ["getattr", "hasattr", "vars", "dir"]
+    /// Modules and members that are named by a text.
+    fn look_at_call(&mut self, node: Node<'t>) -> bool {
+        let Some(function) = field(node, "function") else {
+            return false;
+        };
+        let arguments = field(node, "arguments").map(children).unwrap_or_default();
+        let text = |at: usize| arguments.get(at).and_then(|n| self.literal(*n));
+        let mut broken = Vec::new();
+        for path in self.paths(function) {
+            match path
+                .whole()
                 .iter()
-                .any(|f| function.contains(&Value::global(f)))
-    }
-}
-
-/// `globals()`, `vars(os)`, `os.__dict__`, `sys.modules`: what they hold is found by key.
-fn is_table(root: Root, names: &[String]) -> bool {
-    let last = names.last().map_or("", String::as_str);
-    root != Root::Unknown
-        && (last == "__dict__" || names.ends_with(&["sys".to_owned(), "modules".to_owned()]))
-}
-
-fn is_tuple(node: Node<'_>) -> bool {
-    [
-        "pattern_list",
-        "tuple_pattern",
-        "list_pattern",
-        "expression_list",
-        "tuple",
-        "list",
-    ]
-    .contains(&node.kind())
-}
-
-fn pairs(lefts: &[Node<'_>], rights: &[Node<'_>]) -> bool {
-    let splat = |n: &Node<'_>| n.kind().contains("splat");
-    lefts.len() == rights.len() && !lefts.iter().chain(rights).any(splat)
-}
-
-fn first(module: &str) -> &str {
-    module.split('.').next().unwrap_or(module)
-}
-
-/// Is the name used here, and not made, or the name of a member or an argument?
-fn is_reference(node: Node<'_>, above: &[Node<'_>]) -> bool {
-    let Some(parent) = above.last() else {
-        return true;
-    };
-    let is = |name: &str| field(*parent, name) == Some(node);
-    match parent.kind() {
-        "attribute" => is("object"),
-        "keyword_argument" | "default_parameter" | "typed_default_parameter" => !is("name"),
-        "assignment" => !is("left"),
-        "function_definition" | "class_definition" | "named_expression" => !is("name"),
-        "dotted_name" | "aliased_import" | "parameters" | "lambda_parameters"
-        | "global_statement" | "nonlocal_statement" | "keyword_pattern" | "typed_parameter" => {
-            false
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .as_slice()
+            {
+                ["__import__"] | [.., "importlib", "import_module"] => match text(0) {
+                    Some(module) => broken.extend(self.scan.rules.import(&module, &[])),
+                    None => broken.push(computed_import()),
+                },
+                ["getattr"] => {
+                    let (Some(name), Some(object)) = (text(1), arguments.first()) else {
+                        continue;
+                    };
+                    for mut path in self.paths(*object) {
+                        path.names.push(name.clone());
+                        broken.extend(self.scan.rules.path(&path));
+                    }
+                }
+                _ => {}
+            }
         }
-        _ => true,
+        self.scan.report_all(node, broken)
     }
+
+    /// A text that is written out, without escapes.
+    fn literal(&self, node: Node<'t>) -> Option<String> {
+        let node = bare(node);
+        if node.kind() == "concatenated_string" {
+            let parts: Option<Vec<String>> = children(node)
+                .into_iter()
+                .map(|n| self.literal(n))
+                .collect();
+            return parts.map(|parts| parts.concat());
+        }
+        let parts = children(node);
+        let plain =
+            |n: &Node<'_>| ["string_start", "string_content", "string_end"].contains(&n.kind());
+        if node.kind() != "string" || !parts.iter().all(plain) {
+            return None;
+        }
+        let content = parts.iter().filter(|n| n.kind() == "string_content");
+        let text: String = content.map(|n| self.scan.text(*n)).collect();
+        (!text.contains('\\')).then_some(text)
+    }
+}
+
+fn computed_import() -> Broken {
+    let hint = "name the module in an import statement".to_owned();
+    let construct = "import of a computed name".to_owned();
+    (Rule::DynamicImport, construct, hint)
+}
+
+/// `with x as (a, b)`: is a name below these nodes made?
+fn is_with_target(above: &[Node<'_>]) -> bool {
+    let within = ["tuple", "list", "list_splat", "parenthesized_expression"];
+    let mut above = above
+        .iter()
+        .rev()
+        .skip_while(|n| within.contains(&n.kind()));
+    above
+        .next()
+        .is_some_and(|n| n.kind() == "as_pattern_target")
+}
+
+/// Is the member, whose name this is, assigned to?
+fn is_set(above: &[Node<'_>]) -> bool {
+    let [.., statement, member] = above else {
+        return false;
+    };
+    statement.kind() == "assignment" && field(*statement, "left") == Some(*member)
+}
+
+/// Members in a row that a `case` compares with.
+fn is_pattern(node: Node<'_>, above: &[Node<'_>]) -> bool {
+    let imports = [
+        "import_statement",
+        "import_from_statement",
+        "aliased_import",
+    ];
+    let imported = above.last().is_some_and(|n| imports.contains(&n.kind()));
+    !imported && node.kind() == "dotted_name" && node.named_child_count() > 1
 }

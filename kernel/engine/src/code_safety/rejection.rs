@@ -21,9 +21,13 @@ pub enum Rule {
     DynamicImport,
     /// A pattern of the block list, or a construct that does the same under another name.
     BlockedPattern,
-    /// A name that is only known when the code runs, on something dangerous.
+    /// From `strict` on: a member, or a name, that is not on the list.
+    NotListed,
+    /// From `strict` on: a construct that hides what is used.
+    Construct,
+    /// From `strict` on: a name that is only known when the code runs.
     DynamicName,
-    /// A module with blocked members is handed on, where its use cannot be followed.
+    /// A module is used as a value, where what becomes of it cannot be followed.
     HandedOn,
     /// At `readonly`: something that writes.
     Write,
@@ -48,6 +52,8 @@ impl Rule {
             Self::ImportNotAllowed => "import_not_allowed",
             Self::DynamicImport => "dynamic_import",
             Self::BlockedPattern => "blocked_pattern",
+            Self::NotListed => "not_listed",
+            Self::Construct => "construct",
             Self::DynamicName => "dynamic_name",
             Self::HandedOn => "module_handed_on",
             Self::Write => "write_operation",
@@ -65,6 +71,8 @@ impl Rule {
             Self::ImportNotAllowed => "Import not allowed",
             Self::DynamicImport => "Dynamic import",
             Self::BlockedPattern => "Blocked pattern",
+            Self::NotListed => "Not listed",
+            Self::Construct => "Construct not allowed",
             Self::DynamicName => "Dynamic name",
             Self::HandedOn => "Module handed on",
             Self::Write => "Write operation",
@@ -174,6 +182,16 @@ pub(super) struct Findings {
 }
 
 impl Findings {
+    /// Whether more are only counted.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() == MAX_FINDINGS
+    }
+
+    /// One more than are told.
+    pub(super) fn count(&mut self) {
+        self.more += 1;
+    }
+
     pub(super) fn add(&mut self, mut finding: Finding) {
         if finding.construct.len() > MAX_CONSTRUCT {
             let cut = (0..=MAX_CONSTRUCT)

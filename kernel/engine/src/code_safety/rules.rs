@@ -2,29 +2,67 @@
 //! name is blocked with it.
 
 use super::Language;
-use super::javascript::danger as javascript;
 use super::policy::{Level, Policy, within};
-use super::python::danger as python;
 use super::rejection::Rule;
-use super::value::{Root, Value};
+use super::scan::{Path, Root};
+use super::{javascript, python};
 
 /// A rule that was broken: which, by what, and what to do instead.
 pub(super) type Broken = (Rule, String, String);
 
-/// What a language can do that must not be done.
-pub(super) struct Danger {
+/// What a language can do that must not be done, and what it can do from `strict` on. Words stand with
+/// spaces between them.
+pub(super) struct Lists {
     /// Modules that reach what is blocked, with the reason.
     pub(super) modules: &'static [(&'static str, &'static str)],
-    /// Modules with dangerous members: they may be used, and not handed on.
-    pub(super) watched: &'static [&'static str],
     /// Paths that are dangerous wherever they end; one name alone is a global.
-    pub(super) paths: &'static [&'static str],
+    pub(super) paths: &'static str,
     /// Members that are dangerous on anything.
-    pub(super) members: &'static [&'static str],
-    /// At `readonly`: paths that write.
-    pub(super) writing_paths: &'static [&'static str],
+    pub(super) members: &'static str,
     /// At `readonly`: members that write, on anything.
-    pub(super) writing_members: &'static [&'static str],
+    pub(super) writing_members: &'static str,
+    /// From `strict` on: members of no value.
+    pub(super) leading: &'static str,
+    /// From `strict` on: names that cannot be read even where the code makes one of that name.
+    pub(super) refused: &'static str,
+    /// From `strict` on: names that the language provides (under `""`), and members of those that have
+    /// some.
+    pub(super) globals: &'static [(&'static str, &'static str)],
+    /// From `strict` on: members of modules. `name!` writes, and `name(1)` is only called, with one plain
+    /// argument at most.
+    pub(super) listed: &'static [(&'static str, &'static str)],
+}
+
+/// Is the word one of these?
+pub(super) fn has(words: &str, wanted: &str) -> bool {
+    words.split_ascii_whitespace().any(|word| word == wanted)
+}
+
+/// What may be done with what is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Anything.
+    Value,
+    /// It is a module itself: its members.
+    Module,
+    /// It writes.
+    Writes,
+    /// It is called, with so many plain arguments at most.
+    Called(usize),
+}
+
+/// What may be done with the word of this list.
+fn listed_use(words: &str, wanted: &str) -> Option<Use> {
+    words
+        .split_ascii_whitespace()
+        .find_map(|word| match word.strip_prefix(wanted)? {
+            "" => Some(Use::Value),
+            "!" => Some(Use::Writes),
+            arguments => {
+                let arguments = arguments.strip_prefix('(')?.strip_suffix(')')?;
+                arguments.parse().ok().map(Use::Called)
+            }
+        })
 }
 
 /// A blocked pattern, read as what it means.
@@ -65,15 +103,15 @@ pub(super) fn squeezed(text: &str) -> String {
 /// A policy, made ready for one language.
 pub(super) struct Rules<'p> {
     policy: &'p Policy,
-    danger: &'static Danger,
+    lists: &'static Lists,
     patterns: Vec<(&'p str, Pattern)>,
 }
 
 impl<'p> Rules<'p> {
     pub(super) fn new(policy: &'p Policy, language: Language) -> Self {
-        let danger = match language {
-            Language::Python => &python::DANGER,
-            Language::JavaScript => &javascript::DANGER,
+        let lists = match language {
+            Language::Python => &python::LISTS,
+            Language::JavaScript => &javascript::LISTS,
         };
         let patterns = policy
             .blocked_patterns
@@ -81,7 +119,7 @@ impl<'p> Rules<'p> {
             .map(|p| (p.as_str(), Pattern::read(p)));
         Self {
             policy,
-            danger,
+            lists,
             patterns: patterns.collect(),
         }
     }
@@ -102,19 +140,30 @@ impl<'p> Rules<'p> {
                 return Some((Rule::BlockedImport, path, hint));
             }
         }
-        let reason = self
-            .danger
-            .modules
-            .iter()
-            .find(|(name, _)| within(module, &[*name]));
+        let names_it = |names: &str| names.split_whitespace().any(|name| within(module, &[name]));
+        let reason = self.lists.modules.iter().find(|(names, _)| names_it(names));
         if let Some((_, why)) = reason {
             return Some((Rule::BlockedImport, module.to_owned(), (*why).to_owned()));
         }
-        if self.policy.level < Level::Strict || self.is_allowed(module, names) {
+        if self.policy.level < Level::Strict {
             return None;
+        }
+        if self.is_allowed(module, names) {
+            return self.within_listed(module);
         }
         let hint = format!("only these may be imported: {}", self.allowed());
         Some((Rule::ImportNotAllowed, module.to_owned(), hint))
+    }
+
+    /// A part of a listed module that is not listed itself.
+    fn within_listed(&self, module: &str) -> Option<Broken> {
+        let listed = self.lists.listed.iter();
+        let mut above = listed.filter(|(listed, _)| within(module, &[*listed]));
+        let above = above.next().filter(|_| self.words(module).is_none());
+        above.map(|(above, words)| {
+            let hint = format!("of {above} these may be used: {}", plain(words));
+            (Rule::NotListed, module.to_owned(), hint)
+        })
     }
 
     fn is_allowed(&self, module: &str, names: &[String]) -> bool {
@@ -128,14 +177,14 @@ impl<'p> Rules<'p> {
     }
 
     /// Is this very path dangerous? A longer one was judged where its dangerous part ended.
-    pub(super) fn path(&self, root: Root, names: &[String]) -> Option<Broken> {
+    pub(super) fn path(&self, path: &Path) -> Option<Broken> {
+        let (root, names) = (path.root, path.whole());
         let last = names.last()?;
+        let inner = names.len() > usize::from(root != Root::Value);
         for (written, pattern) in &self.patterns {
             let hit = match pattern {
-                Pattern::Path(path) => ends(root, names, path.iter().map(String::as_str)),
-                Pattern::Member(member) => {
-                    last == member && (root != Root::Global || names.len() > 1)
-                }
+                Pattern::Path(path) => ends(root, &names, path.iter().map(String::as_str)),
+                Pattern::Member(member) => last == member && inner,
                 Pattern::Text(_) => false,
             };
             if hit {
@@ -143,19 +192,13 @@ impl<'p> Rules<'p> {
                 return Some((Rule::BlockedPattern, (*written).to_owned(), hint));
             }
         }
-        if self
-            .danger
-            .paths
-            .iter()
-            .any(|p| ends(root, names, p.split('.')))
-            || (names.len() > usize::from(root != Root::Unknown)
-                && self.danger.members.contains(&last.as_str()))
+        let mut paths = self.lists.paths.split_ascii_whitespace();
+        if paths.any(|p| ends(root, &names, p.split('.'))) || inner && has(self.lists.members, last)
         {
             let hint = "it runs code, starts processes or reaches what is blocked under another name; do it without";
             return Some((Rule::BlockedPattern, names.join("."), hint.to_owned()));
         }
-        self.within_module(root, names)
-            .or_else(|| self.writing(root, names))
+        self.within_module(root, &names)
     }
 
     /// A blocked module, reached as a member of another one.
@@ -168,57 +211,116 @@ impl<'p> Rules<'p> {
         })
     }
 
-    fn writing(&self, root: Root, names: &[String]) -> Option<Broken> {
-        if self.policy.level < Level::Readonly {
-            return None;
+    /// From `strict` on: may the last of these names be used, and how? `Ok(None)`: as any member of a
+    /// value, or what it stands on was judged before.
+    pub(super) fn listed(&self, path: &Path) -> Result<Option<Use>, Broken> {
+        if path.root != Root::Module {
+            return self.value(path).map(|()| None);
         }
-        let last = names.last()?;
-        let hit = self
-            .danger
-            .writing_paths
+        let mut module = path.module.clone();
+        for (at, name) in path.names.iter().enumerate() {
+            let last = at + 1 == path.names.len();
+            match self.member(&module, name) {
+                Ok(Use::Module) if !last => {
+                    module = self.below(&module, name).unwrap_or_default();
+                }
+                found if last => return found.map(Some),
+                Ok(_) => return self.value(path).map(|()| None),
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(Use::Module))
+    }
+
+    /// The listed module of this name in another one.
+    fn below(&self, module: &str, name: &str) -> Option<String> {
+        let paths = [format!("{module}.{name}"), format!("{module}/{name}")];
+        let is_listed = |path: &String| self.words(path).is_some();
+        paths.into_iter().find(is_listed)
+    }
+
+    fn words(&self, module: &str) -> Option<&'static str> {
+        let listed = self.lists.listed.iter();
+        let mut listed = listed.filter(|(listed, _)| *listed == module);
+        listed.next().map(|(_, words)| *words)
+    }
+
+    fn member(&self, module: &str, name: &str) -> Result<Use, Broken> {
+        let whole = format!("{module}.{name}");
+        let Some(words) = self.words(module) else {
+            // Who allows a module that is not listed here vouches for its public members.
+            return match has(self.lists.leading, name) || name.starts_with('_') {
+                true => Err(leads_on(&whole)),
+                false => Ok(Use::Value),
+            };
+        };
+        let found = listed_use(words, name);
+        let below = self.below(module, name);
+        match found {
+            found if below.is_some_and(|below| found.is_some() || self.is_allowed(&below, &[])) => {
+                Ok(Use::Module)
+            }
+            Some(Use::Writes) if self.policy.level >= Level::Readonly => Err(write(&whole)),
+            Some(Use::Writes) => Ok(Use::Value),
+            Some(found) => Ok(found),
+            None => {
+                let hint = format!("of {module} these may be used: {}", plain(words));
+                Err((Rule::NotListed, whole, hint))
+            }
+        }
+    }
+
+    /// From `strict` on: may the last of these be taken of a value?
+    fn value(&self, path: &Path) -> Result<(), Broken> {
+        let Some(last) = path.names.last() else {
+            return Ok(());
+        };
+        let writes =
+            || self.policy.level >= Level::Readonly && has(self.lists.writing_members, last);
+        match has(self.lists.leading, last) {
+            true => Err(leads_on(last)),
+            false if writes() => Err(write(last)),
+            false => Ok(()),
+        }
+    }
+
+    /// From `strict` on: may this name be read, which the code does not make, and what of it?
+    pub(super) fn provided(&self, name: &str, members: &[String]) -> Result<Use, Broken> {
+        let mut with_members = self
+            .lists
+            .globals
             .iter()
-            .any(|p| ends(root, names, p.split('.')))
-            || (names.len() > usize::from(root != Root::Unknown)
-                && self.danger.writing_members.contains(&last.as_str()));
-        hit.then(|| write(&names.join(".")))
-    }
-
-    /// May a dangerous path go on from this name?
-    pub(super) fn leads_on(&self, name: &str) -> bool {
-        let name = name.trim_start_matches('_');
-        let inner = |path: &&str| path.rsplit('.').skip(1).any(|n| n == name);
-        let (paths, writing) = (self.danger.paths.iter(), self.danger.writing_paths.iter());
-        self.danger.watched.contains(&name)
-            || paths.chain(writing).any(inner)
-            || self
-                .policy
-                .blocked_patterns
-                .iter()
-                .any(|p| inner(&p.as_str()))
-    }
-
-    /// Is it a module that may be used and not handed on?
-    pub(super) fn watched(&self, value: &Value) -> bool {
-        let Value::Path(root, names) = value else {
-            return false;
-        };
-        let Some(last) = names.last().map(|n| n.trim_start_matches('_')) else {
-            return false;
-        };
-        match root {
-            Root::Unknown => false,
-            Root::Global => names.len() == 1 && self.is_watched(last, &names[0]),
-            Root::Module => self.is_watched(last, &names.join(".")),
+            .filter(|(name, _)| !name.is_empty());
+        let alone = self.lists.globals.iter().find(|(name, _)| name.is_empty());
+        let alone = alone.and_then(|(_, words)| listed_use(words, name));
+        let own = with_members.find(|(global, _)| *global == name);
+        match (own, members, alone) {
+            (Some((_, words)), [member, ..], _) => {
+                let whole = format!("{name}.{member}");
+                let hint = format!("of {name} these may be used: {}", plain(words));
+                let found = listed_use(words, member);
+                found.ok_or((Rule::NotListed, whole, hint))
+            }
+            (_, _, Some(found)) => Ok(found),
+            (Some(_), [], None) => Ok(Use::Module),
+            (None, _, None) => {
+                let hint = "it is neither made here nor one of the names that only compute; define or import what you need";
+                Err((Rule::NotListed, name.to_owned(), hint.to_owned()))
+            }
         }
     }
 
-    fn is_watched(&self, last: &str, whole: &str) -> bool {
-        let watched = |name: &str| self.danger.watched.contains(&name);
-        let roots = self.patterns.iter().any(|(_, pattern)| match pattern {
-            Pattern::Path(path) if path.len() > 1 => path[..path.len() - 1].join(".") == whole,
-            Pattern::Path(_) | Pattern::Member(_) | Pattern::Text(_) => false,
-        });
-        watched(last) || watched(whole) || roots
+    /// Is this the name of a module, listed or one that leads to others?
+    pub(super) fn is_module(&self, name: &str) -> bool {
+        self.words(name).is_some() || has(self.lists.leading, name)
+    }
+
+    /// From `strict` on: a name that must not be read, whoever makes it.
+    pub(super) fn refused(&self, name: &str) -> Option<Broken> {
+        has(self.lists.refused, name).then(|| {
+            let hint = "it reaches what is not listed; name what you need, or choose another name";
+            (Rule::NotListed, name.to_owned(), hint.to_owned())
+        })
     }
 
     /// Patterns that are neither names nor paths, in text without white space.
@@ -234,6 +336,18 @@ impl<'p> Rules<'p> {
                 Pattern::Path(_) | Pattern::Member(_) => None,
             })
     }
+}
+
+fn leads_on(name: &str) -> Broken {
+    let hint = "it leads to modules, frames or functions that are not listed; do it without, or choose another name";
+    (Rule::NotListed, name.to_owned(), hint.to_owned())
+}
+
+/// A list as it is told.
+fn plain(words: &str) -> String {
+    let words = words.split_ascii_whitespace();
+    let words = words.map(|word| word.trim_end_matches('!').split('(').next().unwrap_or(word));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// A write at `readonly`.

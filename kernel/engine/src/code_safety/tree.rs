@@ -1,8 +1,9 @@
 //! The syntax tree: parsed within bounds, walked without recursion.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use tree_sitter::{Node, ParseOptions, Parser, Tree};
+use tree_sitter::{Node, ParseOptions, Parser, Query, QueryCursor, StreamingIterator, Tree};
 
 use super::Language;
 
@@ -13,6 +14,8 @@ pub(super) const MAX_DEPTH: usize = 600;
 /// How often the parser may report progress, which it does every 100 steps. Sound code of
 /// [`super::MAX_CODE_BYTES`] takes a tenth of it; only the search for a way around errors takes more.
 const MAX_PROGRESS: usize = 40_000;
+/// Matches of a query that may be open at once. Its patterns are a few nodes deep: code has a dozen.
+const MAX_OPEN: u32 = 4_096;
 
 /// Why there is no tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +65,64 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
     }
 }
 
+/// What the nodes of a tree are there for, by a query.
+#[derive(Debug, Default)]
+pub(super) struct Roles<'t> {
+    by_node: HashMap<usize, &'static str>,
+    /// Nodes that are refused as they stand: from which level on, what is said of them.
+    pub(super) refused: Vec<Refused<'t>>,
+}
+
+/// A node that is refused as it stands.
+#[derive(Debug)]
+pub(super) struct Refused<'t> {
+    pub(super) node: Node<'t>,
+    /// `strict`: from that level on; `always`; `hidden`: always, as a text that misleads.
+    pub(super) when: &'static str,
+    pub(super) construct: &'static str,
+    pub(super) hint: &'static str,
+}
+
+impl<'t> Roles<'t> {
+    /// Runs the query. `None`: the code is too complex for it.
+    pub(super) fn of(query: &'static Query, tree: &'t Tree, source: &str) -> Option<Self> {
+        let mut out = Self::default();
+        let mut cursor = QueryCursor::new();
+        cursor.set_match_limit(MAX_OPEN);
+        let mut matches = cursor.matches(query, tree.root_node(), source.as_bytes());
+        while let Some(found) = matches.next() {
+            let said = |key: &str| {
+                let settings = query.property_settings(found.pattern_index).iter();
+                let mut settings = settings.filter(|setting| &*setting.key == key);
+                settings.next().and_then(|setting| setting.value.as_deref())
+            };
+            for capture in found.captures {
+                let role = query.capture_names()[capture.index as usize];
+                match said("hint") {
+                    _ if role.starts_with('_') => {}
+                    Some(hint) => out.refused.push(Refused {
+                        node: capture.node,
+                        when: role,
+                        construct: said("construct").unwrap_or_default(),
+                        hint,
+                    }),
+                    None => {
+                        // The first word counts: patterns around a node come before those of it.
+                        out.by_node.entry(capture.node.id()).or_insert(role);
+                    }
+                }
+            }
+        }
+        drop(matches);
+        (!cursor.did_exceed_match_limit()).then_some(out)
+    }
+
+    /// What the node is there for; `None`: it is read.
+    pub(super) fn of_node(&self, node: Node<'_>) -> Option<&'static str> {
+        self.by_node.get(&node.id()).copied()
+    }
+}
+
 /// Visits each node before those in it, with the nodes above it, the nearest last. Stops when the
 /// visitor says `false`, and says so.
 pub(super) fn walk<'t>(
@@ -93,13 +154,6 @@ pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
     let named = node.named_children(&mut cursor);
     named.filter(|n| !n.is_extra() || n.is_error()).collect()
-}
-
-/// Those of them that are in this field.
-pub(super) fn fields<'t>(node: Node<'t>, field: &str) -> Vec<Node<'t>> {
-    let mut cursor = node.walk();
-    let list = node.children_by_field_name(field, &mut cursor);
-    list.filter(Node::is_named).collect()
 }
 
 /// The node in this field.

@@ -133,6 +133,34 @@ fn a_formatted_argument_is_code() {
     assert!(matches!(refused, Err(No::Unsafe { path, .. }) if path == "/body"));
 }
 
+/// CVE-2026-27896: a server that does not regard case reads an argument that the schema does not know
+/// as the one it does.
+#[test]
+fn an_undeclared_argument_is_judged_as_the_declared_one_it_is_taken_for() {
+    let duties = read(
+        "t",
+        r#""inputSchema":{"properties":{"body":{"format":"code"}}},"security":{"code_safety":{}}"#,
+        &Terms::default(),
+    );
+    let policy = duties.code.clone().unwrap().policy.clone();
+    let judge = |args: &str| duties.judge("t", args, |code| code_safety::judge(&policy, code));
+    let refused = judge(r#"{"body":"1","BODY":"import subprocess"}"#);
+    assert!(matches!(refused, Err(No::Unsafe { path, .. }) if path == "/BODY"));
+    assert!(judge(r#"{"body":"1","BODIES":"import subprocess"}"#).is_ok());
+    let declared = r#""inputSchema":{"properties":{"baseImageURL":{"type":"string"}}},"security":{"validator":"network_restricted"}"#;
+    let duties = read("t", declared, &Terms::default());
+    for name in [
+        "baseImageURL",
+        "baseimageurl",
+        "BaSeImAgEUrL",
+        "ba\u{17f}eImageURL",
+    ] {
+        let args = format!(r#"{{"{name}":"2130706433"}}"#);
+        assert!(blocked(&duties, &args).is_some(), "{name}");
+    }
+    assert!(blocked(&duties, r#"{"baSeImAgEUrX":"2130706433"}"#).is_none());
+}
+
 /// The operator's word on one tool is the last.
 #[test]
 fn the_operator_decides() {

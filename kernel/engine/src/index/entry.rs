@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike;
 use mgp_protocol::mgp::security::{RiskLevel, Security};
 use serde::Deserialize;
 use serde_json::Value;
@@ -79,7 +80,7 @@ impl Draft {
         security: Option<&Security>,
         risk: RiskLevel,
     ) -> Self {
-        let definition: Definition<'_> = serde_json::from_str(raw).unwrap_or_default();
+        let definition: Definition<'_> = lookalike::from_object(raw).unwrap_or_default();
         let text = |value: &Option<Value>, most: usize| -> Box<str> {
             let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
             text[..text.floor_char_boundary(most)].into()

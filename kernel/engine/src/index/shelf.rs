@@ -91,6 +91,24 @@ impl Shelf {
         about.into_iter().chain(told)
     }
 
+    /// The same, each with how often its tool was called; what is said of the server goes with the
+    /// tool that is called most, for no tool has a vector without it.
+    pub fn texts_by(&self, uses: &dyn Fn(&str) -> u64) -> Vec<(u64, &Text)> {
+        let told = self.entries.iter().zip(self.meanings.iter());
+        let mut texts = Vec::new();
+        for (entry, meaning) in told {
+            if let Meaning::Told { whole, name } = meaning {
+                let uses = uses(&entry.name);
+                texts.extend([(uses, whole), (uses, name)]);
+            }
+        }
+        let most = texts.iter().map(|(uses, _)| *uses).max();
+        most.map_or(texts.clone(), |most| {
+            let about = std::iter::once((most, &self.about));
+            about.chain(texts).collect()
+        })
+    }
+
     /// The same shelf with what is known by now. A tool whose texts are not all known has no vector:
     /// half a meaning would be compared with whole ones.
     #[must_use]

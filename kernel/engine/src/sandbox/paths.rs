@@ -78,6 +78,9 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/zero",
 ];
 
+/// Shared memory of POSIX; its own where there are namespaces.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+
 /// What starts every program that is linked to libraries.
 pub(super) const LOADERS: &[&str] = &[
     "/lib64/ld-linux-x86-64.so.2",

@@ -4,6 +4,7 @@ const WHOLE: Machine = Machine {
     landlock: 7,
     seccomp: true,
     root: false,
+    namespaces: true,
 };
 
 fn place() -> Place {
@@ -14,6 +15,7 @@ fn place() -> Place {
         named: vec!["/home/me/project/serve.py".into()],
         programs: vec!["/usr/bin".into(), "/home/me/.cargo/bin".into()],
         own: "/home/me/.local/share/mgp/sandbox/of-x".into(),
+        code: Some("/home/me/.local/share/mgp/sandbox/code-of-x".into()),
         kernels: vec![
             "/home/me/mgp.toml".into(),
             "/home/me/.local/share/mgp".into(),
@@ -51,6 +53,8 @@ fn without_permissions_a_server_has_its_own_folder_and_nothing_else_to_write() {
         &policy.write,
         "/home/me/.local/share/mgp/sandbox/of-x/home/file"
     ));
+    let code = "/home/me/.local/share/mgp/sandbox/code-of-x/server.py";
+    assert!(opens(&policy.read, code) && !opens(&policy.write, code));
     assert!(opens(&policy.read, "/home/me/project/lib.py"));
     assert!(opens(&policy.read, "/home/me/tools/lib/serve.so"));
     for path in [
@@ -180,9 +184,11 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
     assert!(report(WHOLE).missing.is_empty(), "{:#?}", report(WHOLE));
     let old = report(Machine {
         landlock: 1,
+        namespaces: false,
         ..WHOLE
     });
     assert_eq!(old.missing.len(), 2, "{:#?}", old.missing);
+    assert_eq!(old.notes.len(), 2, "{:#?}", old.notes);
     assert!(
         old.enforced
             .iter()
@@ -192,7 +198,7 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
         root: true,
         ..Machine::default()
     });
-    assert!(bare.missing.len() >= 4, "{:#?}", bare.missing);
+    assert!(bare.missing.len() >= 5, "{:#?}", bare.missing);
     let claims = |word| {
         bare.enforced
             .iter()
@@ -200,6 +206,15 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
     };
     assert!(!claims("files") && !claims("network") && !claims("processes"));
     assert!(claims("privileges") && claims("limits: 2 GiB"));
+    let only_namespaces = report(Machine {
+        namespaces: true,
+        ..Machine::default()
+    });
+    let files = |line: &String| line.starts_with("files: reads");
+    assert!(
+        only_namespaces.enforced.iter().any(files),
+        "a tree of its own"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
+use mgp_protocol::lookalike::are_alike;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::Finding;
@@ -54,9 +55,11 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn read(text: &str) -> Result<Self, Finding> {
+    /// The texts in the arguments; `declared` are names from the tool's schema that say what an argument
+    /// is. One that is not declared but that some servers take for such a one is judged as that.
+    pub(super) fn read(text: &str, declared: &[String]) -> Result<Self, Finding> {
         let mut args = Self::default();
-        args.open(text, &Place::default())
+        args.open(text, &Place::default(), declared)
             .map_err(|e| unreadable(&e.to_string()))?;
         let mut at = 0;
         let mut depths = vec![0; args.leaves.len()];
@@ -78,7 +81,7 @@ impl Arguments {
                     kind: leaf.kind,
                 };
                 // A text that only looks like JSON is judged as the text it is.
-                if args.open(&leaf.text, &place).is_err() {
+                if args.open(&leaf.text, &place, declared).is_err() {
                     args.leaves.truncate(before);
                 }
                 depths.resize(args.leaves.len(), depth + 1);
@@ -96,11 +99,17 @@ impl Arguments {
         Ok(args)
     }
 
-    fn open(&mut self, text: &str, place: &Place) -> Result<(), serde_json::Error> {
+    fn open(
+        &mut self,
+        text: &str,
+        place: &Place,
+        declared: &[String],
+    ) -> Result<(), serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
         Walk {
             out: &mut self.leaves,
             place,
+            declared,
         }
         .deserialize(&mut reader)?;
         reader.end()
@@ -183,7 +192,8 @@ impl Place {
         }
     }
 
-    fn member(&self, key: &str) -> Self {
+    fn member(&self, key: &str, declared: &[String]) -> Self {
+        let meant = meant(key, declared);
         let escaped = match key.contains(['~', '/']) {
             true => key.replace('~', "~0").replace('/', "~1").into(),
             false => Cow::Borrowed(key),
@@ -192,16 +202,26 @@ impl Place {
             path: [&self.path, "/", &escaped].concat().into(),
             parent: self.path.clone(),
             object: self.path.clone(),
-            key: key.into(),
-            role: roles::of_key(key),
+            key: meant.into(),
+            role: roles::of_key(meant),
             kind: Kind::Text,
         }
+    }
+}
+
+/// The declared name that a server may read for this one.
+fn meant<'a>(key: &'a str, declared: &'a [String]) -> &'a str {
+    let alike = || declared.iter().find(|name| are_alike(name, key));
+    match declared.iter().any(|name| name == key) {
+        true => key,
+        false => alike().map_or(key, String::as_str),
     }
 }
 
 struct Walk<'a> {
     out: &'a mut Vec<Leaf>,
     place: &'a Place,
+    declared: &'a [String],
 }
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
@@ -258,6 +278,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             let walk = Walk {
                 out: &mut *self.out,
                 place: &place,
+                declared: self.declared,
             };
             if seq.next_element_seed(walk)?.is_none() {
                 return Ok(());
@@ -268,7 +289,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            let place = self.place.member(&key);
+            let place = self.place.member(&key, self.declared);
             let mut named = place.leaf(key, Kind::Key);
             named.key = self.place.key.clone();
             named.role = self.place.role;
@@ -276,6 +297,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             let walk = Walk {
                 out: &mut *self.out,
                 place: &place,
+                declared: self.declared,
             };
             map.next_value_seed(walk)?;
         }

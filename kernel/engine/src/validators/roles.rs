@@ -53,14 +53,23 @@ const IS_A_NUMBER: [&str; 18] = [
     "language", "postal", "post", "promo", "qr", "state", "status", "zip",
 ];
 
-/// By the last word that says something, since it names the thing: `file_path`, `hostUrl`.
+/// By the last word that says something, since it names the thing: `file_path`, `hostUrl`. Capitals part
+/// words, but a server that does not regard case reads `commanD` as `command`.
 pub(super) fn of_key(key: &str) -> Role {
     // Most keys are one word in small letters.
     if key.bytes().all(|c| c.is_ascii_lowercase()) {
         return of_word(key);
     }
-    let words = words(key);
-    if let [.., what, last] = words.as_slice()
+    let small = super::views::plain(key).to_lowercase();
+    let uncapped = of_words(&words(&small));
+    if uncapped != Role::Other {
+        return uncapped;
+    }
+    of_words(&words(key))
+}
+
+fn of_words(words: &[String]) -> Role {
+    if let [.., what, last] = words
         && last == "code"
         && IS_A_NUMBER.contains(&what.as_str())
     {
@@ -194,6 +203,11 @@ mod tests {
             ("sourceCode", Role::Code),
             ("country_code", Role::Other),
             ("content", Role::Prose),
+            ("commanD", Role::Command),
+            ("scrIpT", Role::Code),
+            ("run_COMMAnd", Role::Command),
+            ("\u{17f}ql", Role::Sql),
+            ("currencyCode", Role::Other),
         ] {
             assert_eq!(of_key(key), role, "{key}");
         }

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{Era, Version};
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS};
+use crate::lookalike;
 use crate::mcp::{Method as _, resources};
 use crate::refusal::{
     HEADER_MISMATCH, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
@@ -33,7 +34,7 @@ pub fn error_for<'a>(error: &'a RawValue, from: Era, to: Version, method: &str) 
     if from == to.era() {
         return Cow::Borrowed(text);
     }
-    let Ok(said) = serde_json::from_str::<Said<'_>>(text) else {
+    let Ok(said) = lookalike::from_object::<Said<'_>>(text) else {
         return Cow::Borrowed(text);
     };
     let Ok(code) = said.code.get().parse::<i64>() else {

@@ -83,7 +83,8 @@ pub(super) fn joined(parts: &[Part<'_>]) -> String {
 /// True when one of the words may be in the text as a member's name; one escaped counts as well.
 pub(super) fn mentions(text: &str, words: &[&str]) -> bool {
     let has = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
-    words.iter().any(|word| has(word)) || has("\\u")
+    let slashes = || words.iter().any(|word| word.contains('/')) && has(r"\/");
+    words.iter().any(|word| has(word)) || has(r"\u") || slashes()
 }
 
 /// A JSON string's text; `None` when it is none.

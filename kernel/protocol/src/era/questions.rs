@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::content::elements;
 use super::object::{Part, array, joined, mentions, parts, strip_meta, text, value};
 use crate::dialect::Version;
+use crate::lookalike;
 use crate::mcp::meta::RELATED_TASK;
 use crate::mcp::sampling::CreateMessage;
 use crate::mcp::{Method as _, elicitation, roots};
@@ -188,7 +189,7 @@ pub fn url_questions(error: &str) -> Option<Vec<String>> {
         #[serde(borrow)]
         elicitations: Vec<&'a RawValue>,
     }
-    let said: Said<'_> = serde_json::from_str(error).ok()?;
+    let said: Said<'_> = lookalike::from_object(error).ok()?;
     if said.code != URL_ELICITATION_REQUIRED {
         return None;
     }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::lookalike::Unread;
+
 super::methods! { "completion/complete" => Complete<'_> }
 
 /// `completion/complete`.
@@ -13,6 +15,34 @@ pub struct Complete<'a> {
     /// The prompt or template whose argument is completed.
     #[serde(borrow, rename = "ref")]
     pub reference: Reference<'a>,
+    /// What is completed; relayed verbatim, like all that follows.
+    #[serde(default)]
+    pub argument: Option<Argument>,
+    /// What was chosen before.
+    #[serde(default)]
+    pub context: Option<Context>,
+    /// Relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
+}
+
+/// `argument`: its members are known so that nothing else can pass for them.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Argument {
+    /// Which argument.
+    #[serde(default)]
+    pub name: Option<Unread>,
+    /// What is typed so far.
+    #[serde(default)]
+    pub value: Option<Unread>,
+}
+
+/// `context`: known for the same reason; what is within `arguments` is the server's own.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Context {
+    /// Values by the name of the argument.
+    #[serde(default)]
+    pub arguments: Option<Unread>,
 }
 
 /// `ref`: a prompt by name or a template by URI.

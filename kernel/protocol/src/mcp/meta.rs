@@ -3,6 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::lookalike;
+use crate::refusal::Refusal;
+
 /// Of a modern request: the version it is written in.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// Of a modern request: what its client can be asked for.
@@ -40,7 +43,20 @@ pub struct Meta<'a> {
     pub log_level: Option<&'a RawValue>,
 }
 
-impl Meta<'_> {
+impl<'a> Meta<'a> {
+    /// Reads `_meta`; none is empty. What the kernel cannot read, a server may: it could find there
+    /// another token, or another version, than the kernel puts in.
+    ///
+    /// # Errors
+    /// [`Refusal::BadParams`]: it is no object, or a key that the kernel reads stands in it twice.
+    pub fn read(raw: Option<&'a RawValue>) -> Result<Self, Refusal> {
+        let Some(raw) = raw else {
+            return Ok(Self::default());
+        };
+        lookalike::from_object(raw.get())
+            .map_err(|e| Refusal::BadParams(format!("`_meta`: {}", lookalike::plain(&e))))
+    }
+
     /// True when the request means to be a modern one, whole or not: a malformed one must get the
     /// errors of its era.
     #[must_use]
@@ -60,6 +76,32 @@ pub struct WithMeta<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kernel would read one of the two, a server the other.
+    #[test]
+    fn no_key_that_is_read_stands_twice() {
+        let read = |text: &'static str| {
+            let raw: &RawValue = serde_json::from_str(text).unwrap();
+            Meta::read(Some(raw)).map(|meta| meta.progress_token.map(RawValue::get))
+        };
+        for bad in [
+            r#"{"progressToken":"z","progressToken":6}"#,
+            r#"{"progressToken":1,"progressTo\u006ben":2}"#,
+            r#"{"io.modelcontextprotocol/logLevel":1,"io.modelcontextprotocol\/logLevel":2}"#,
+            r#"{"\ud800":1,"progressToken":5}"#,
+            "[1]",
+            "7",
+        ] {
+            let error = read(bad).unwrap_err();
+            assert!(
+                error.to_string().starts_with("Invalid params: `_meta`: "),
+                "{error}"
+            );
+        }
+        let other = r#"{"x":1,"x":2,"ProgressToken":3,"progressToken":5}"#;
+        assert_eq!(read(other).unwrap(), Some("5"));
+        assert!(Meta::read(None).is_ok());
+    }
 
     /// A renamed member and its constant are two texts: here they meet.
     #[test]

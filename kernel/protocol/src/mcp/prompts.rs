@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::lookalike::{self, Unread};
+
 super::methods! {
     "prompts/list" => List,
     "prompts/get" => Get<'_>,
@@ -20,8 +22,17 @@ pub struct Get<'a> {
     #[serde(borrow)]
     pub name: &'a RawValue,
     /// Strings by argument name; relayed verbatim.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub arguments: Option<&'a RawValue>,
+    /// Relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
+    /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
+    #[serde(default, rename = "inputResponses")]
+    pub input_responses: Option<Unread>,
+    /// What a server gave to be brought back.
+    #[serde(default, rename = "requestState")]
+    pub request_state: Option<Unread>,
 }
 
 /// `notifications/prompts/list_changed`.

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::lookalike::Unread;
+
 super::methods! {
     "resources/list" => List,
     "resources/read" => Read<'_>,
@@ -33,6 +35,15 @@ pub struct About<'a> {
     /// The resource.
     #[serde(borrow)]
     pub uri: &'a RawValue,
+    /// Relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
+    /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
+    #[serde(default, rename = "inputResponses")]
+    pub input_responses: Option<Unread>,
+    /// What a server gave to be brought back.
+    #[serde(default, rename = "requestState")]
+    pub request_state: Option<Unread>,
 }
 
 /// `resources/read`.

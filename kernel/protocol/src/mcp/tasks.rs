@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::lookalike::Unread;
+
 super::methods! {
     "tasks/get" => Get<'_>,
     "tasks/update" => Update<'_>,
@@ -19,6 +21,9 @@ pub struct About<'a> {
     /// Which task.
     #[serde(borrow)]
     pub task_id: &'a RawValue,
+    /// Known so that nothing else can pass for it; relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
 }
 
 /// `tasks/get`: how a task stands.
@@ -36,6 +41,9 @@ pub struct Update<'a> {
     /// Results by the key of the task's input request; relayed verbatim.
     #[serde(borrow, default)]
     pub input_responses: Option<&'a RawValue>,
+    /// Relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
 }
 
 /// `tasks/cancel`: the task's work is no longer wanted.

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::lookalike::Unread;
+
 super::methods! {
     "tools/list" => List,
     "tools/call" => Call<'_>,
@@ -25,6 +27,15 @@ pub struct Call<'a> {
     /// Relayed verbatim but for the progress token.
     #[serde(borrow, default, rename = "_meta")]
     pub meta: Option<&'a RawValue>,
+    /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
+    #[serde(default, rename = "inputResponses")]
+    pub input_responses: Option<Unread>,
+    /// What a server gave to be brought back.
+    #[serde(default, rename = "requestState")]
+    pub request_state: Option<Unread>,
+    /// That it shall be a task (2025-11-25).
+    #[serde(default)]
+    pub task: Option<Unread>,
 }
 
 /// The result of a call, as far as it is checked.
@@ -40,6 +51,12 @@ pub struct Called<'a> {
     /// The tool ran and failed.
     #[serde(default)]
     pub is_error: bool,
+    /// Relayed verbatim.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<Unread>,
+    /// Relayed verbatim.
+    #[serde(default)]
+    pub result_type: Option<Unread>,
 }
 
 /// `notifications/tools/list_changed`.

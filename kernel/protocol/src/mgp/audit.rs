@@ -13,7 +13,39 @@ pub use self::trace::{BadTrace, TraceId};
 use crate::mcp::methods;
 use crate::refusal::{Denial, Refusal};
 
-methods! { "mgp/audit/replay" => Replay }
+methods! {
+    "mgp/audit/replay" => Replay,
+    "mgp/audit/last" => Last,
+    "mgp/audit/acknowledge" => Acknowledge,
+}
+
+/// `mgp/audit/last`: where the log of a running kernel stands. For the operator.
+#[derive(Debug)]
+pub struct Last;
+
+/// Answer of `mgp/audit/last`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRecord {
+    /// Number of the last record that was written; 0 before the first.
+    pub sequence: u64,
+    /// Its hash, in hexadecimal.
+    pub hash: String,
+}
+
+/// `mgp/audit/acknowledge`: the operator knows what is wrong with the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acknowledge {
+    /// Why it may stay so, in the operator's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Answer of `mgp/audit/acknowledge`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acknowledged {
+    /// What is acknowledged from now on, in words; nothing when there was nothing.
+    pub acknowledged: Vec<String>,
+}
 
 /// `mgp/audit/replay`: the events after one that was received, for an audit server that missed some.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -117,6 +149,14 @@ impl EventType {
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.
     pub const LOG_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_damaged"));
+
+    /// The log could not be written for a while; what was refused meanwhile is in the details.
+    pub const LOG_RESUMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_resumed"));
+    /// The operator has seen what is wrong with the log.
+    pub const LOG_ACKNOWLEDGED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.audit_acknowledged"));
+    /// A file of the kernel beside the log was found hurt or missing.
+    pub const STATE_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.state_damaged"));
 
     /// As on the wire.
     #[must_use]
@@ -429,6 +469,9 @@ mod tests {
             EventType::SERVER_REPORTED,
             EventType::LOG_TRIMMED,
             EventType::LOG_DAMAGED,
+            EventType::LOG_RESUMED,
+            EventType::LOG_ACKNOWLEDGED,
+            EventType::STATE_DAMAGED,
         ] {
             assert_eq!(EventType::parse(own.as_str()), Some(own));
         }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::index::Coverage;
 use super::servers::Server;
 use crate::mcp::methods;
 
@@ -36,14 +37,37 @@ pub struct KernelStatus {
     pub data_dir: String,
     /// The configuration files in force, the most important first.
     pub config_files: Vec<String>,
+    /// Files of projects that are there and not in force as they are.
+    #[serde(default)]
+    pub untrusted: Vec<Untrusted>,
+    /// Where a new server is written down; `None` where no file is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers_file: Option<String>,
     /// What is wrong with the configuration, one text for each problem.
     pub config_problems: Vec<String>,
     /// Where agents come in: the socket's path, the HTTP address.
     pub doors: Vec<String>,
     /// Open agent connections and sessions.
     pub connections: u64,
+    /// How far the index of tools is.
+    #[serde(default)]
+    pub index: Coverage,
     /// Live actors by kind.
     pub actors: std::collections::BTreeMap<String, u64>,
+    /// What the kernel cannot do at the moment, or found wrong at its start: why, and what to do.
+    #[serde(default)]
+    pub troubles: Vec<String>,
     /// Every server.
     pub servers: Vec<Server>,
+}
+
+/// A project's file that its user has not trusted as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untrusted {
+    /// Its path.
+    pub file: String,
+    /// Whether it is in force as it was when it was trusted; else it is left out.
+    pub held: bool,
+    /// Why, and what to do.
+    pub why: String,
 }

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::Era;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::mention::may_mention;
 use crate::splice::{Splice, member, members, quoted};
 
 /// Where the modern era carries the declaration: a key of `capabilities.extensions`.
@@ -395,7 +396,7 @@ impl Negotiated {
     pub fn with(offered: Features, capabilities: Option<&RawValue>, era: Era) -> Self {
         // Read for each modern request; most say nothing of it.
         let text = capabilities.map_or("", RawValue::get);
-        if memchr::memmem::find(text.as_bytes(), b"mgp").is_none() {
+        if !may_mention(text.as_bytes(), "mgp") {
             return PLAIN;
         }
         let said = Declaration::read(capabilities, era);

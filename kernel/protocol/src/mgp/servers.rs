@@ -126,6 +126,10 @@ pub struct Server {
     pub noise_lines: u64,
     /// Messages dropped for their size.
     pub oversized: u64,
+    /// Notifications that went to nobody: of MGP or MCPL where that was not agreed to, or of no call
+    /// that could be told.
+    #[serde(default)]
+    pub dropped_notifications: u64,
     /// Definitions that were not taken, with the reason.
     pub rejected: Vec<String>,
     /// MGP trust level in force: the operator's, or less where the server itself says less.

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{Given, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
+use crate::mention::may_mention;
 use crate::refusal::Refusal;
 use crate::splice::members;
 
@@ -73,9 +74,7 @@ pub enum BadAnnotation {
 /// # Errors
 /// Any of them breaks the rules: the tool must be left out of lists.
 pub fn annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation> {
-    let has = |word: &str| memchr::memmem::find(input_schema.as_bytes(), word.as_bytes()).is_some();
-    // The word could also be written with escapes.
-    if !has(ANNOTATION) && !has("\\u") {
+    if !may_mention(input_schema.as_bytes(), ANNOTATION) {
         return Ok(Vec::new());
     }
     let schema: Value =

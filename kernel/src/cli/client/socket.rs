@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mgp_protocol::framing::{Frame, Framer};
@@ -24,6 +25,33 @@ pub(in crate::cli) fn no_connection(error: &io::Error, socket: &Path) -> Failure
     Failure::Other(format!("{}: {error}", socket.display()))
 }
 
+/// Looks again at a kernel that closed the connection without a word: one that dies still takes
+/// connections, and soon no more. One that goes on refuses this client.
+pub(in crate::cli) struct Looks(u32);
+
+impl Looks {
+    /// Time between two of them.
+    pub(in crate::cli) const PACE: Duration = Duration::from_millis(50);
+    /// How many there are: 2 s of them.
+    const MOST: u32 = 40;
+
+    pub(in crate::cli) fn new() -> Self {
+        Self(Self::MOST)
+    }
+
+    /// Whether to look again, after [`Looks::PACE`].
+    pub(in crate::cli) fn again(&mut self) -> bool {
+        let again = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        again
+    }
+}
+
+/// Whether more connections wait than the kernel's socket may hold: nobody takes them.
+pub(in crate::cli) fn is_crowded(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+}
+
 /// Refuses to talk to a socket that somebody else listens on.
 pub(in crate::cli) fn trusted(uid: u32, socket: &Path) -> Result<(), Failure> {
     match uid == 0 || uid == nix::unistd::geteuid().as_raw() {
@@ -40,6 +68,7 @@ pub(super) struct Frames {
     reader: OwnedReadHalf,
     buffer: BytesMut,
     framer: Framer,
+    heard: bool,
 }
 
 impl Frames {
@@ -48,7 +77,13 @@ impl Frames {
             reader,
             buffer: BytesMut::new(),
             framer: Framer::new(MAX_FRAME),
+            heard: false,
         }
+    }
+
+    /// Whether anything has come.
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard
     }
 
     /// The next line. May be dropped and called again.
@@ -64,14 +99,9 @@ impl Frames {
                 None => {}
             }
             match self.reader.read_buf(&mut self.buffer).await {
-                Ok(0) | Err(_) => return Err(gone()),
-                Ok(_) => {}
+                Ok(0) | Err(_) => return Err(Failure::Gone),
+                Ok(_) => self.heard = true,
             }
         }
     }
-}
-
-/// The connection ended before the answer came.
-pub(in crate::cli) fn gone() -> Failure {
-    Failure::Other("the kernel closed the connection".into())
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixListener;
 use tokio::net::unix::OwnedReadHalf;
+use tokio::time::timeout;
 
 use super::*;
 
@@ -82,7 +83,7 @@ async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
         };
         let work = async move |path: PathBuf| {
             let opening = Opening { door: None, person };
-            Client::connect(&path, opening).await.map(drop)
+            Client::connect(&path, || None, opening).await.map(drop)
         };
         together(play, work).await.unwrap();
     }
@@ -104,7 +105,7 @@ async fn a_door_is_opened_before_initialize() {
             door: Some(door),
             person: false,
         };
-        Client::connect(&path, opening).await.map(drop)
+        Client::connect(&path, || None, opening).await.map(drop)
     };
     together(play, work).await.unwrap();
 }
@@ -150,7 +151,7 @@ async fn everything_that_comes_before_the_answer_is_dealt_with() {
             .await;
     };
     let work = async |path: PathBuf| {
-        let mut client = Client::connect(&path, Opening::default()).await?;
+        let mut client = Client::connect(&path, || None, Opening::default()).await?;
         let mut heard = Heard::default();
         let answer = client.request("x/y", &json!({"p": 1}), &mut heard).await?;
         Ok((text(&answer).to_owned(), heard.0))
@@ -171,7 +172,7 @@ async fn a_refusal_keeps_its_code_and_data() {
             .await;
     };
     let work = async |path: PathBuf| {
-        let mut client = Client::connect(&path, Opening::default()).await?;
+        let mut client = Client::connect(&path, || None, Opening::default()).await?;
         client.request("x", &json!({}), &mut ()).await
     };
     match together(play, work).await {
@@ -193,14 +194,40 @@ async fn a_kernel_that_leaves_is_told_from_one_that_never_was() {
         kernel.hello().await;
     };
     let work = async |path: PathBuf| {
-        let mut client = Client::connect(&path, Opening::default()).await?;
+        let mut client = Client::connect(&path, || None, Opening::default()).await?;
         client.request("x", &json!({}), &mut ()).await
     };
     let left = together(play, work).await.unwrap_err();
     assert!(left.to_string().contains("closed the connection"), "{left}");
     let folder = tempfile::tempdir().unwrap();
-    let nobody = Client::connect(&folder.path().join("none"), Opening::default()).await;
+    let nobody = Client::connect(&folder.path().join("none"), || None, Opening::default()).await;
     assert!(matches!(nobody.map(drop), Err(Failure::NotRunning(_))));
+}
+
+/// A kernel that dies still takes connections and says nothing to them; what is behind it counts.
+#[tokio::test]
+async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
+    for lives in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mgp.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let kernel = async move {
+            drop(listener.accept().await.unwrap());
+            if lives {
+                let (reader, output) = listener.accept().await.unwrap().0.into_split();
+                let lines = BufReader::new(reader).lines();
+                Kernel { lines, output }.hello().await;
+            }
+        };
+        let client = Client::connect(&path, || None, Opening::default());
+        let both = async { tokio::join!(kernel, client) };
+        let connected = timeout(PATIENCE, both).await.expect("an end in time").1;
+        match connected {
+            Ok(_) => assert!(lives),
+            Err(Failure::NotRunning(_)) => assert!(!lives),
+            Err(other) => panic!("{other}"),
+        }
+    }
 }
 
 #[test]

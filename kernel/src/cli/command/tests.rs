@@ -108,6 +108,7 @@ fn the_examples_in_the_help_can_be_typed() {
                 .replace("fn main", "x")
                 .replace("Bearer ", "")
                 .replace("only by hand", "x")
+                .replace("moved to a new disk", "x")
                 .replace("look for a text in all files of a folder", "x")
                 .replace("\": 5", "\":5");
             assert!(typed(&words).is_ok(), "{line}");

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use clap::Parser;
 
 use super::*;
@@ -33,6 +35,12 @@ impl Desk {
         add(&self.context, &typed)
     }
 
+    /// Whether the project's file is in force as it is.
+    fn trusts(&self) -> bool {
+        let loaded = config::load(&self.context.look_up, &|_| None, None).unwrap();
+        loaded.project.held.is_some()
+    }
+
     fn user_file(&self) -> String {
         fs::read_to_string(self.folder.path().join("home/.config/mgp/servers.toml")).unwrap()
     }
@@ -46,7 +54,7 @@ fn a_server_goes_into_the_users_file_and_out_again() {
         "--env",
         "KEY",
         "--env",
-        "A=b",
+        "A=${B}",
         "--",
         "./bin/files",
         "-v",
@@ -62,7 +70,7 @@ fn a_server_goes_into_the_users_file_and_out_again() {
     for part in [
         &format!("command = \"{program}\""),
         "KEY = \"${KEY}\"",
-        "A = \"b\"",
+        "A = \"${B}\"",
         "[\"-v\"]",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
@@ -76,24 +84,92 @@ fn a_server_goes_into_the_users_file_and_out_again() {
     assert!(gone.contains("no server `files` in "), "{gone}");
 }
 
+/// What a folder brings along is written to only when that is meant, and what was trusted stays so.
 #[test]
-fn a_project_with_a_file_keeps_its_servers_there() {
+fn a_server_goes_into_the_projects_file_only_when_that_is_meant() {
     let desk = Desk::new();
     let project = desk.context.look_up.project_file();
-    fs::write(&project, "# ours\n").unwrap();
-    desk.add(&[
+    let docs = [
         "docs",
         "--url",
         "https://h/mcp",
         "--header",
         "Authorization=Bearer ${T}",
-    ])
-    .unwrap();
-    let text = fs::read_to_string(&project).unwrap();
+    ];
+    fs::write(&project, "# theirs\n").unwrap();
+    desk.add(&docs).unwrap();
+    assert_eq!(fs::read_to_string(&project).unwrap(), "# theirs\n");
+    assert!(desk.user_file().contains("Bearer ${T}"));
+    desk.add(&[&["--project"], &docs[..]].concat()).unwrap();
+    assert!(!desk.trusts(), "nobody looked at what was there before");
+
+    fs::remove_file(&project).unwrap();
+    desk.add(&["--project", "one", "--", "x"]).unwrap();
+    assert!(desk.trusts());
+    desk.add(&["--project", "two", "--", "x"]).unwrap();
+    assert!(desk.trusts());
+    let hidden = desk.add(&["one", "--", "y"]).unwrap_err().to_string();
     assert!(
-        text.starts_with("# ours\n") && text.contains("Bearer ${T}"),
+        hidden.contains("already") && hidden.contains("work/mgp.toml"),
+        "{hidden}"
+    );
+    remove(&desk.context, "two").unwrap();
+    assert!(desk.trusts());
+    fs::write(&project, "# other\n").unwrap();
+    desk.add(&["--project", "three", "--", "x"]).unwrap();
+    assert!(!desk.trusts());
+}
+
+/// What stands on a command line is no secret any more, so no value is taken from there, and none is
+/// repeated; values come out of files and go into files.
+#[test]
+fn no_value_is_taken_from_the_command_line() {
+    let desk = Desk::new();
+    for (typed, said) in [
+        (["x", "--env", "KEY=s3cret", "--", "c"], "`--env KEY`"),
+        (["x", "--env", "KEY=${A:-s3cret}", "--", "c"], "--env-file"),
+        (
+            ["x", "--header", "A=Bearer s3cret", "--url", "https://h"],
+            "`--header A`",
+        ),
+        (
+            ["x", "--header", "A=file:a", "--url", "https://h?key=s3cret"],
+            "`key=…`",
+        ),
+    ] {
+        let refused = desk.add(&typed).unwrap_err();
+        assert_eq!(refused.code(), 2);
+        let refused = refused.to_string();
+        assert!(
+            refused.contains(said) && !refused.contains("s3cret"),
+            "{refused}"
+        );
+    }
+    assert!(!desk.folder.path().join("home").exists());
+
+    let env = desk.folder.path().join("work/x.env");
+    fs::write(&env, "# mine\nKEY=s3cret = ${NOT}\nOTHER\n").unwrap();
+    desk.add(&["x", "--env-file", "x.env", "--env", "B=file:./b", "--", "c"])
+        .unwrap_err();
+    fs::write(desk.folder.path().join("work/b"), "b").unwrap();
+    desk.add(&["x", "--env-file", "x.env", "--env", "B=file:./b", "--", "c"])
+        .unwrap();
+    let text = desk.user_file();
+    assert!(
+        !text.contains("s3cret") && text.contains("OTHER = \"${OTHER}\""),
         "{text}"
     );
+    let kept = desk.folder.path().join("home/.config/mgp/secrets/x/KEY");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&kept), mode(kept.parent().unwrap())), (0o600, 0o700));
+    let loaded = config::load(&desk.context.look_up, &|_| Some("o".into()), None).unwrap();
+    let secrets = loaded.secrets();
+    assert!(
+        secrets.contains(&"s3cret = ${NOT}".to_owned()),
+        "{secrets:?}"
+    );
+    remove(&desk.context, "x").unwrap();
+    assert!(!kept.exists());
 }
 
 /// What the kernel would refuse is not written down.
@@ -110,24 +186,32 @@ fn a_server_that_could_never_start_is_not_added() {
     assert!(!desk.folder.path().join("home").exists());
 }
 
-/// The kernel that runs says which files count, the strongest first.
+/// The kernel that runs says where new servers go.
 #[test]
-fn the_files_of_the_running_kernel_come_first() {
+fn a_new_server_goes_where_the_running_kernel_reads_it() {
     let desk = Desk::new();
-    let running = |files: &[&str]| KernelStatus {
+    let running = |file: Option<&str>| KernelStatus {
         version: String::new(),
         pid: 1,
         uptime_secs: 0,
         data_dir: String::new(),
-        config_files: files.iter().map(|f| (*f).to_owned()).collect(),
+        config_files: Vec::new(),
+        untrusted: Vec::new(),
+        servers_file: file.map(str::to_owned),
         config_problems: Vec::new(),
         doors: Vec::new(),
         connections: 0,
+        index: Default::default(),
         actors: Default::default(),
+        troubles: Vec::new(),
         servers: Vec::new(),
     };
-    fs::write(desk.context.look_up.project_file(), "").unwrap();
-    let at = |status: &KernelStatus| target(&desk.context, Some(status)).unwrap();
-    assert_eq!(at(&running(&["/a.toml", "/b.toml"])), Path::new("/a.toml"));
-    assert_eq!(Some(at(&running(&[]))), desk.context.look_up.user_file());
+    let Command::Servers(Servers::Add(typed)) =
+        Cli::parse_from(["mgp", "servers", "add", "x", "--", "c"]).command
+    else {
+        panic!("it is an add");
+    };
+    let at = |status: &KernelStatus| target(&desk.context, &typed, Some(status)).unwrap();
+    assert_eq!(at(&running(Some("/a.toml"))), Path::new("/a.toml"));
+    assert_eq!(Some(at(&running(None))), desk.context.look_up.user_file());
 }

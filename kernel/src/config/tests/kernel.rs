@@ -67,7 +67,8 @@ fn too_many_replay_events_are_clamped_with_a_warning() {
     assert_eq!(read.problems[0].weight, Weight::Warning);
 }
 
-/// for each server id, and for each key of the kernel, the project's file wins.
+/// for each server id, and for each key of the kernel, the project's file wins, once it was
+/// looked at; before that it does not count.
 #[test]
 fn the_project_wins_over_the_user() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,8 +78,8 @@ fn the_project_wins_over_the_user() {
         ..LookUp::default()
     };
     let write = |path: std::path::PathBuf, text: &str| {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
     };
     let server =
         |id: &str, command: &str| format!("[[servers]]\nid = \"{id}\"\ncommand = \"{command}\"\n");
@@ -90,7 +91,17 @@ fn the_project_wins_over_the_user() {
     );
     write(look_up.project_file(), &project);
     write(look_up.user_file().unwrap(), &user);
-    let loaded = load(&look_up, &env).unwrap();
+    let unasked = load(&look_up, &env, None).unwrap();
+    assert_eq!(unasked.kernel.lists.page_size, 6);
+    assert!(unasked.project.untrusted.is_some());
+    let looked_at = trust::Entry {
+        file: trust::location(&look_up.project_file()).unwrap(),
+        blake3: trust::hash(&project),
+        at: String::new(),
+    };
+    let book = look_up.trust_file();
+    trust::change(book.as_deref(), |entries| entries.push(looked_at)).unwrap();
+    let loaded = load(&look_up, &env, None).unwrap();
     assert!(loaded.is_usable(), "{:?}", loaded.problems);
     let commands = loaded
         .servers
@@ -109,15 +120,12 @@ fn the_project_wins_over_the_user() {
 fn a_file_that_is_too_long_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mgp.toml");
-    fs::File::create(&path)
-        .unwrap()
-        .set_len(MAX_FILE + 1)
-        .unwrap();
+    File::create(&path).unwrap().set_len(MAX_FILE + 1).unwrap();
     let look_up = LookUp {
         explicit: Some(path),
         ..LookUp::default()
     };
-    let loaded = load(&look_up, &env).unwrap();
+    let loaded = load(&look_up, &env, None).unwrap();
     assert!(!loaded.is_usable());
     assert!(loaded.problems[0].to_string().contains("too many"));
 }

@@ -156,6 +156,7 @@ fn secrets_are_never_shown() {
         servers: read.servers,
         problems: read.problems,
         files: Vec::new(),
+        project: Project::default(),
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
     let pictures: Vec<_> = loaded.problems.iter().map(picture).collect();

@@ -16,6 +16,8 @@ pub(super) struct Seen {
     pub(super) largest: AtomicUsize,
     pub(super) broken: AtomicBool,
     pub(super) keys: Mutex<Vec<String>>,
+    /// The texts it answered for, in their order.
+    pub(super) order: Mutex<Vec<String>>,
 }
 
 /// A running endpoint.
@@ -47,6 +49,10 @@ impl Provider {
              model = \"plain\"\nkey = \"sk-hush\"\nbatch = 4\n",
             self.url
         )
+    }
+
+    pub(super) fn order(&self) -> Vec<String> {
+        self.seen.order.lock().unwrap().clone()
     }
 
     pub(super) fn texts(&self) -> usize {
@@ -101,6 +107,8 @@ async fn serve(stream: TcpStream, seen: &Seen) -> Option<()> {
 fn answer(body: &Value, seen: &Seen) -> Value {
     let texts = body["input"].as_array().unwrap();
     seen.texts.fetch_add(texts.len(), Ordering::SeqCst);
+    let told = texts.iter().map(|text| text.as_str().unwrap().to_owned());
+    seen.order.lock().unwrap().extend(told);
     seen.largest.fetch_max(texts.len(), Ordering::SeqCst);
     let item = |(index, text): (usize, &Value)| json!({"index": index, "embedding": direction(text.as_str().unwrap())});
     // In another order than they came.

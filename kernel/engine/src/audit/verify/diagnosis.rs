@@ -69,6 +69,8 @@ fn report(standing: &BTreeMap<u64, Piece>, faults: Vec<Fault>) -> Report {
         records: records.sum(),
         head: head.unwrap_or(Head::START),
         faults,
+        accepted: Vec::new(),
+        damage: Vec::new(),
     }
 }
 

@@ -3,6 +3,7 @@ use crate::audit::chain::Chain;
 use crate::audit::chain::tests::event;
 use crate::audit::reader::Reader;
 use crate::audit::record;
+use mgp_protocol::mgp::audit::EventType;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -218,4 +219,48 @@ proptest! {
         prop_assert_eq!(found.len(), (two - one).min(2));
         prop_assert!(found.iter().all(|(w, n, m)| *w == "moved" && n == m && near.contains(n)));
     }
+}
+
+fn said(event_type: EventType, details: serde_json::Value) -> mgp_protocol::mgp::audit::Event {
+    let mut said = event(details);
+    said.event_type = event_type;
+    said
+}
+
+/// What the log tells of stays wrong until the operator has acknowledged it, and what came later is not
+/// acknowledged with it. The end of a write that the power cut off is no damage.
+#[test]
+fn damage_stays_until_it_is_acknowledged() {
+    let mut chain = Chain::new(Head::START);
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    let mut write = |event| lines.push(chain.append(event).text);
+    for _ in 0..3 {
+        write(event(json!({})));
+    }
+    let torn = json!({"found": 1, "faults": [{"fault": "torn", "bytes": 3}]});
+    write(said(EventType::LOG_DAMAGED, torn));
+    write(said(EventType::LOG_DAMAGED, json!({"not_written": 4})));
+    write(said(EventType::LOG_DAMAGED, json!({"head": "it is gone"})));
+    let removed = Fault::Removed { from: 2, to: 2 };
+    let known = json!({"through": 6, "faults": [acceptance(&removed)]});
+    write(said(EventType::LOG_ACKNOWLEDGED, known));
+    let changed = json!({"faults": [{"fault": "changed", "from": 1, "to": 1}]});
+    write(said(EventType::LOG_DAMAGED, changed));
+    write(said(
+        EventType::LOG_ACKNOWLEDGED,
+        json!({"through": 99, "faults": []}),
+    ));
+    let upto = |lines: &[Vec<u8>]| verify(&lines.concat(), None);
+    let none: [u64; 0] = [];
+    assert_eq!(upto(&lines[..5]).damage, none);
+    assert_eq!(upto(&lines[..6]).damage, [6]);
+    assert_eq!(upto(&lines[..7]).damage, none);
+    assert_eq!(upto(&lines[..8]).damage, [8]);
+    assert_eq!(upto(&lines).damage, none);
+    lines.remove(1);
+    let report = upto(&lines);
+    assert_eq!((report.faults, report.accepted), (vec![], vec![removed]));
+    lines.remove(1);
+    let more = Fault::Removed { from: 2, to: 3 };
+    assert_eq!(upto(&lines).faults, [more]);
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::mention::may_mention;
+
 /// A request's trace: passed on unchanged to servers, nodes and audit events.
 ///
 /// Minted ones are random UUIDs. A caller's own is taken as it is when it is short and visible, since it
@@ -59,7 +61,7 @@ impl TraceId {
     #[must_use]
     pub fn find(params: Option<&str>, top: Option<&RawValue>) -> Option<Self> {
         // Both words are in no request that carries none, and params may be long.
-        let said = |p: &&str| memchr::memmem::find(p.as_bytes(), b"trace").is_some();
+        let said = |p: &&str| may_mention(p.as_bytes(), "trace");
         let params = read(params.filter(said));
         let meta = read(params.meta.map(RawValue::get));
         let good = |raw: &RawValue| serde_json::from_str::<Self>(raw.get()).ok();

@@ -1,0 +1,83 @@
+//! The operator knows what is wrong with the log: from then on it is as it is.
+
+use mgp_engine::audit::verify::{ACCEPTED_MAX, acceptance};
+use mgp_protocol::mgp::audit::{
+    Acknowledge, Acknowledged, EventType, LastRecord, Outcome, Target, TraceId,
+};
+use mgp_protocol::refusal::Refusal;
+use serde_json::json;
+
+use super::examine::examine;
+use super::{AuditHandle, by_operator, event};
+
+impl AuditHandle {
+    /// The last record that was written.
+    ///
+    /// # Errors
+    /// When no log is kept.
+    pub fn last(&self) -> Result<LastRecord, Refusal> {
+        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let last = *ledger.written.borrow();
+        Ok(LastRecord {
+            sequence: last.sequence,
+            hash: last.hash.to_string(),
+        })
+    }
+
+    /// Looks at the whole log, and writes down that what is wrong with it is known. Nothing is written
+    /// where nothing is wrong.
+    ///
+    /// # Errors
+    /// When no log is kept, when it cannot be read or written, and where more is wrong than one record
+    /// names.
+    pub async fn acknowledge(
+        &self,
+        asked: &Acknowledge,
+        trace: &TraceId,
+    ) -> Result<Acknowledged, Refusal> {
+        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
+        let looked = tokio::task::spawn_blocking(move || examine(&folder, Some(last))).await;
+        let found = looked
+            .map_err(|e| Refusal::Broken(e.to_string()))?
+            .map_err(|e| Refusal::Broken(format!("the audit log: {e}")))?;
+        let acknowledged = found.told();
+        if found.is_whole() {
+            return Ok(Acknowledged { acknowledged });
+        }
+        let faults = &found.report.faults;
+        if faults.len() > ACCEPTED_MAX {
+            return Err(Refusal::BadRequest(format!(
+                "{} faults, and at most {ACCEPTED_MAX} are acknowledged: move {} away, as evidence, and start the kernel again",
+                faults.len(),
+                ledger.folder.folder().display()
+            )));
+        }
+        let faults: Vec<_> = faults.iter().map(acceptance).collect();
+        // Whoever writes it says up to where it holds.
+        let mut details = json!({"faults": faults});
+        if !found.beside.is_empty() {
+            details["beside"] = json!(found.beside);
+        }
+        if let Some(reason) = &asked.reason {
+            details["reason"] = json!(reason);
+        }
+        let kind = EventType::LOG_ACKNOWLEDGED;
+        let target = Target::default();
+        let said = event(
+            kind,
+            by_operator(),
+            target,
+            trace,
+            Outcome::Success,
+            details,
+        );
+        let written = self.decided(said).await;
+        written.map_err(|error| Refusal::Broken(error.to_string()))?;
+        Ok(Acknowledged { acknowledged })
+    }
+}
+
+fn none_kept() -> Refusal {
+    Refusal::BadRequest("no audit log is kept: `enabled` in [audit] is false".into())
+}

@@ -1,0 +1,231 @@
+//! A kernel of which only the agents' side is there, and who looks whether things are gone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::access::{Defaults, Principal, Table};
+use mgp_engine::catalog::{Catalog, Paging, Tool, View};
+use mgp_engine::cursor::CursorKey;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::roster::Roster;
+use mgp_engine::seal::SealKey;
+use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::Snapshot;
+use ractor::Actor;
+use tempfile::TempDir;
+
+use crate::access::Books;
+use crate::agent::Agent;
+use crate::agents::{AgentsActor, Reception};
+use crate::bodies::Bodies;
+use crate::catalog::Shown;
+use crate::directory::Directory;
+use crate::mailbox::Mailbox;
+use crate::parked::ParkedCalls;
+use crate::request::{Answering, Caller, Request, Routes};
+use crate::roster::Rostered;
+use crate::stateless::Stateless;
+use crate::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use crate::tasks::Tasks;
+
+/// How long anything may be held beyond its end, by the clock of the test; half an hour is far above
+/// it, and the last words of a connection are below.
+const SOON: u32 = 20_000;
+
+/// By its name, and whether it is there.
+type Thing = (&'static str, Box<dyn Fn() -> bool>);
+
+/// What must be gone when something has ended.
+pub(super) struct Watched {
+    tasks: usize,
+    things: Vec<Thing>,
+}
+
+impl Watched {
+    /// Nothing yet; whatever task is started from now on must end, too.
+    pub(super) fn begin() -> Self {
+        Self {
+            tasks: alive(),
+            things: Vec::new(),
+        }
+    }
+
+    /// This must be gone.
+    pub(super) fn add<T: Send + Sync + 'static>(&mut self, name: &'static str, it: &Arc<T>) {
+        self.add_weak(name, Arc::downgrade(it));
+    }
+
+    /// The same, by a reference that holds nothing.
+    pub(super) fn add_weak<T: Send + Sync + 'static>(&mut self, name: &'static str, it: Weak<T>) {
+        assert!(it.strong_count() > 0, "{name} was never there");
+        let there = move || it.strong_count() > 0;
+        self.things.push((name, Box::new(there)));
+    }
+
+    /// But for so many tasks, which have their reason.
+    pub(super) fn but_tasks(mut self, count: usize) -> Self {
+        self.tasks += count;
+        self
+    }
+
+    /// And so many tasks that went on before.
+    pub(super) fn less_tasks(mut self, count: usize) -> Self {
+        self.tasks -= count;
+        self
+    }
+
+    /// Resolves when all of it is gone. The clock of the test stands still but for this.
+    pub(super) async fn gone(self) {
+        for _ in 0..SOON {
+            if alive() <= self.tasks && self.held().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let tasks = alive().saturating_sub(self.tasks);
+        panic!(
+            "still there: {}; tasks that go on: {tasks}",
+            self.held().join(", ")
+        );
+    }
+
+    fn held(&self) -> Vec<&'static str> {
+        let held = self.things.iter().filter(|(_, there)| there());
+        held.map(|(name, _)| *name).collect()
+    }
+}
+
+fn alive() -> usize {
+    tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
+}
+
+/// The agents' side of a kernel.
+pub(super) struct Scene {
+    pub(super) reception: Reception,
+    pub(super) routes: Arc<Slow>,
+    pub(super) subscriptions: SubscriptionsHandle,
+    _folder: TempDir,
+}
+
+impl Scene {
+    pub(super) async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let routes = Arc::new(Slow::default());
+        let directory = Arc::new(Directory::new(open_to_all(&folder)));
+        let subscriptions = SubscriptionsActor {
+            directory: directory.clone(),
+            servers: Arc::new(OnceLock::new()),
+            shown: Arc::new(Snapshot::new(nothing())),
+        };
+        let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
+        let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
+        let (seal, boot, patience) = (SealKey::new([7; 32]), 1, Duration::from_secs(600));
+        let at = folder.path().join("tasks");
+        std::fs::create_dir(&at).unwrap();
+        let known = directory.clone();
+        let tasks = Tasks::new(seal.clone(), boot, patience, at, Vec::new(), known);
+        let stateless = Stateless {
+            routes: routes.clone(),
+            parked: ParkedCalls::new(patience),
+            tasks,
+            seal,
+            boot,
+        };
+        Self {
+            reception: Reception {
+                agents,
+                routes: routes.clone(),
+                bodies: Bodies::new(128 << 20),
+                stateless: Arc::new(stateless),
+                rostered: Rostered::new(Roster::default()),
+                directory,
+            },
+            routes,
+            subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
+            _folder: folder,
+        }
+    }
+}
+
+fn open_to_all(folder: &TempDir) -> Arc<Snapshot<Table>> {
+    let open = Defaults {
+        kernel: DefaultPolicy::OptOut,
+        servers: HashMap::new(),
+    };
+    let books = Books::open(&folder.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
+    let table = Table::build(books.grants(), books.authority(), open, 0, 1);
+    Arc::new(Snapshot::new(table))
+}
+
+fn nothing() -> Shown {
+    Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: NonZeroUsize::MIN,
+            key: CursorKey::new([7; 32]),
+        })),
+        peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+    }
+}
+
+/// Answers every request as a slow server does: when it is taken back. Knows who came, without
+/// holding them.
+#[derive(Default)]
+pub(super) struct Slow {
+    pub(super) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,
+}
+
+impl Slow {
+    fn note(&self, caller: &Arc<Caller>) {
+        let agent = caller.standing();
+        let agent = agent.map_or_else(Weak::new, |agent| Arc::downgrade(&agent));
+        self.came
+            .lock()
+            .unwrap()
+            .push((Arc::downgrade(caller), agent));
+    }
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Slow")
+    }
+}
+
+impl Routes for Slow {
+    fn answer(&self, request: Request) -> Answering {
+        self.note(&request.caller);
+        Box::pin(async move {
+            request.exchange.cancelled().await;
+            Err(Refusal::Cancelled)
+        })
+    }
+
+    fn note(&self, _caller: &Arc<Caller>, _method: &str, _params: Option<&str>) {}
+
+    fn tool(&self, _view: &View, _name: &str, _who: &Principal) -> Option<Arc<Tool>> {
+        None
+    }
+
+    fn welcome(&self, caller: Arc<Caller>) -> Answering {
+        self.note(&caller);
+        Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))))
+    }
+
+    fn knows(&self, _view: &View, _who: &Principal) -> bool {
+        true
+    }
+
+    fn still(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn farewell(&self, _agent: &Agent) {}
+}

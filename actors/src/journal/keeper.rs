@@ -1,0 +1,229 @@
+//! The journal's own thread: writes, syncs, and goes on after the disk failed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use mgp_engine::journal::{JOURNAL_MAX, Link, PAYLOAD_MAX, Writer};
+
+use super::{NotWritten, Order, TOGETHER, Told};
+use crate::trouble::{Trouble, explained};
+
+/// How often a disk that failed is tried.
+const RETRY: Duration = Duration::from_secs(1);
+/// Zeros that are written to see whether there is room, and cut off again: a file that ends in zeros is
+/// one whose last entry was never finished.
+const PROBE: usize = 4096;
+
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    let file = options.create(true).open(path)?;
+    file.sync_all()?;
+    sync_folder(path)?;
+    Ok(file)
+}
+
+/// Makes a name in a folder last.
+fn sync_folder(of: &Path) -> io::Result<()> {
+    match of.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Owns the file.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) path: PathBuf,
+    pub(super) kind: &'static str,
+    pub(super) file: File,
+    pub(super) writer: Writer,
+    /// How much of the file is whole, in bytes.
+    pub(super) size: u64,
+    /// There may be something behind `size`, which is cut off before more is written.
+    pub(super) torn: bool,
+    pub(super) trouble: Trouble,
+}
+
+impl Keeper {
+    /// Writes what is ordered until nobody can order any more.
+    pub(super) fn keep(mut self, orders: &mpsc::Receiver<Order>) {
+        let mut together = Vec::with_capacity(TOGETHER);
+        loop {
+            let first = match self.trouble.why() {
+                Some(_) => orders.recv_timeout(RETRY),
+                None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let mut next = match first {
+                Ok(first) => Some(first),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.probe();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while let Some(order) = next.take() {
+                match order {
+                    Order::Append(payloads, told) => together.push((payloads, told)),
+                    Order::Replace(entries, told) => {
+                        self.write(&mut together);
+                        let _ = told.send(self.replace(&entries));
+                    }
+                    Order::Mend(told) => {
+                        self.write(&mut together);
+                        let mended = self.mend();
+                        let _ = told.send(mended.map_err(|error| self.fail(&error)));
+                    }
+                }
+                if together.len() < TOGETHER {
+                    next = orders.try_recv().ok();
+                }
+            }
+            self.write(&mut together);
+        }
+    }
+
+    pub(super) fn write(&mut self, together: &mut Vec<(Vec<Vec<u8>>, Told)>) {
+        let mut bytes = Vec::new();
+        let (mut writer, mut waiting) = (self.writer, Vec::with_capacity(together.len()));
+        for (payloads, told) in together.drain(..) {
+            let (before, from) = (writer, bytes.len());
+            let mut all = payloads.iter();
+            match all.try_for_each(|payload| self.take(payload, &mut writer, &mut bytes)) {
+                Ok(()) => waiting.push(told),
+                Err(refused) => {
+                    writer = before;
+                    bytes.truncate(from);
+                    let _ = told.send(Err(refused));
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        let outcome = self.put(&bytes);
+        if outcome.is_ok() {
+            self.writer = writer;
+            self.size += bytes.len() as u64;
+        }
+        for told in waiting {
+            let _ = told.send(outcome.clone());
+        }
+    }
+
+    fn take(
+        &self,
+        payload: &[u8],
+        writer: &mut Writer,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), NotWritten> {
+        let room = JOURNAL_MAX.saturating_sub(self.size + bytes.len() as u64);
+        if room < PAYLOAD_MAX as u64 * 2 {
+            return Err(NotWritten::Full);
+        }
+        Ok(writer.write(payload, bytes)?)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), NotWritten> {
+        let done = self.mend().and_then(|()| {
+            self.torn = true;
+            self.file.write_all(bytes)?;
+            self.file.sync_data()
+        });
+        done.map_err(|error| self.fail(&error))?;
+        self.torn = false;
+        self.trouble.end();
+        Ok(())
+    }
+
+    /// Cuts off what is behind the last entry.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.size)?;
+            self.file.sync_all()?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+
+    /// Sees whether there is room again.
+    pub(super) fn probe(&mut self) {
+        let there_is = self.mend().and_then(|()| {
+            self.torn = true;
+            self.file.write_all(&[0; PROBE])?;
+            self.file.sync_data()?;
+            self.mend()
+        });
+        match there_is {
+            Ok(()) => {
+                tracing::info!(path = %self.path.display(), "the journal is written again");
+                self.trouble.end();
+            }
+            Err(error) => drop(self.fail(&error)),
+        }
+    }
+
+    fn replace(&mut self, entries: &[Vec<u8>]) -> Result<(), NotWritten> {
+        let mut writer = Writer::after(Link::start(self.kind));
+        let mut bytes = Vec::new();
+        for entry in entries {
+            writer.write(entry, &mut bytes)?;
+        }
+        if bytes.len() as u64 > JOURNAL_MAX {
+            return Err(NotWritten::Full);
+        }
+        let new = self.path.with_extension("new");
+        let renamed = written(&new, &bytes).and_then(|file| {
+            fs::rename(&new, &self.path)?;
+            Ok(file)
+        });
+        self.file = renamed.map_err(|error| {
+            // It takes room, and is good for nothing.
+            let _ = fs::remove_file(&new);
+            self.fail(&error)
+        })?;
+        self.writer = writer;
+        self.size = bytes.len() as u64;
+        self.torn = false;
+        if let Err(error) = sync_folder(&self.path) {
+            self.fail(&error);
+            return Err(NotWritten::Broken(explained(&self.path, &error)));
+        }
+        self.trouble.end();
+        Ok(())
+    }
+
+    /// The disk failed. What was on its way is cut off where it can be: then it is known not to be there.
+    fn fail(&mut self, error: &io::Error) -> NotWritten {
+        let why = explained(&self.path, error);
+        if self.trouble.why().as_deref() != Some(&why) {
+            tracing::error!(%why, "the journal cannot be written; it is tried again each second");
+            self.trouble.begin(&why);
+        }
+        match self.mend() {
+            Ok(()) => NotWritten::Failed(why),
+            Err(_) => NotWritten::Broken(why),
+        }
+    }
+}
+
+/// A file with these bytes, on disk, open for more.
+fn written(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    // What is there is left over from a replacement that was never finished.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(file)
+}

@@ -1,0 +1,104 @@
+//! What a server whose code cannot be read is run from, by hash: what a person looked at is what is
+//! started, and nothing that came in its place.
+//!
+//! What a package runner fetches, and what an interpreter imports, is not seen here.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use mgp_engine::sandbox::Pinned;
+use mgp_transports::child::{self, ChildSpec};
+
+/// Bytes of a file that are hashed; of a longer one its length counts beside them. Programs are shorter.
+const HASHED: u64 = 1 << 30;
+
+/// The program of this process, and the files its arguments name by their whole paths, as they are
+/// now. Blocks.
+pub(crate) fn pinned(spec: &ChildSpec) -> Vec<Pinned> {
+    // Its own folder may not be there yet, and nothing in it is what a person looked at.
+    let spec = ChildSpec {
+        cwd: Some("/".into()),
+        ..spec.clone()
+    };
+    let program = child::find(&spec).ok().map(|(program, _)| program);
+    let named = spec.args.iter().map(PathBuf::from);
+    let named = named.filter(|path| path.is_absolute() && path.is_file());
+    let files = program.into_iter().chain(named);
+    let pin = |path: PathBuf| {
+        let hash = hash(&path).unwrap_or_else(|error| error.kind().to_string());
+        Pinned { path, hash }
+    };
+    files.map(pin).collect()
+}
+
+/// What is not as it was: a path, or what is missing.
+pub(crate) fn changed(before: &[Pinned], now: &[Pinned]) -> Option<String> {
+    let other = before.iter().find(|pinned| !now.contains(pinned));
+    let new = now.iter().find(|pinned| !before.contains(pinned));
+    let path = &other.or(new)?.path;
+    Some(path.display().to_string())
+}
+
+fn hash(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut file.take(HASHED), &mut hasher)?;
+    hasher.update(&length.to_le_bytes());
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that was exchanged, in its place or by another one that is found before it, is another.
+    #[test]
+    fn another_program_is_not_what_was_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str, text: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        place("b/server", "one");
+        let data = place("data.jar", "one");
+        let paths = [folder.path().join("a"), folder.path().join("b")];
+        let paths = paths.map(|path| path.display().to_string()).join(":");
+        let spec = ChildSpec {
+            id: mgp_protocol::ids::ServerId::new("dynamic.x"),
+            command: "server".into(),
+            args: vec![data.display().to_string(), "missing".into()],
+            env: [("PATH".to_owned(), paths)].into(),
+            inherit_env: Vec::new(),
+            cwd: Some(folder.path().join("not-there")),
+            kernel_mark: "mark".into(),
+            launcher: None,
+        };
+        let before = pinned(&spec);
+        assert_eq!(before.len(), 2);
+        assert_eq!(changed(&before, &pinned(&spec)), None);
+        place("data.jar", "two");
+        assert!(
+            changed(&before, &pinned(&spec))
+                .unwrap()
+                .ends_with("data.jar")
+        );
+        place("data.jar", "one");
+        place("a/server", "one");
+        assert!(
+            changed(&before, &pinned(&spec))
+                .unwrap()
+                .ends_with("b/server")
+        );
+        std::fs::remove_file(folder.path().join("a/server")).unwrap();
+        place("b/server", "two");
+        assert!(changed(&before, &pinned(&spec)).is_some());
+        std::fs::remove_file(folder.path().join("b/server")).unwrap();
+        assert!(changed(&before, &pinned(&spec)).is_some());
+    }
+}

@@ -1,0 +1,175 @@
+//! Calls that reach past the process itself: modes that give rights to others, limits and priorities
+//! of other processes, memory and messages that outlive whoever made them.
+
+use nix::libc;
+use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+use super::{Condition, Rules, all, bits, is, is_not, rule, within};
+
+/// A program with one of these runs with its owner's rights, whoever starts it.
+const SET_ID: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
+
+/// Calls that take a mode, and where.
+const MODES: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls whose mode counts only where their flags make a file: where the flags are, and the mode.
+const MAKING: &[(i64, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+
+/// Changes of mode, owner, times and attributes. Paths are not seen here, so it is all or none.
+const ATTRIBUTES: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    libc::SYS_utimensat,
+];
+
+// Newer than the table of names; their numbers are the same on every system.
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const FILE_SETATTR: i64 = 469;
+
+/// Calls that change a process given by its number, 0 for the caller, and where that stands.
+const PRIORITIES: &[(i64, u8)] = &[
+    (libc::SYS_ioprio_set, 1),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_setpriority, 1),
+];
+
+/// All processes of a user, the kernel's among them.
+const OF_A_USER: &[(i64, i32)] = &[
+    (libc::SYS_ioprio_set, 3),
+    (libc::SYS_setpriority, libc::PRIO_USER.cast_signed()),
+];
+
+/// System V IPC and POSIX queues: what is made with them is found by everybody, is in no limit and
+/// stays.
+const IPC: &[i64] = &[
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+];
+
+/// No file gets a bit that gives its owner's rights to whoever starts it. With `any`, other changes of
+/// modes are allowed, and of owners, times and attributes.
+pub(super) fn modes(rules: &mut Rules, any: bool) -> Result<(), String> {
+    for (call, mode) in MODES {
+        let given = SET_ID.map(|bit| rule(&[has(*mode, bit)]));
+        rules.insert(*call, given.into_iter().collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in MAKING {
+        let mut given = Vec::new();
+        for making in [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY] {
+            for bit in SET_ID {
+                let makes = within(*flags, bits(making), bits(making));
+                given.push(rule(&[makes, has(*mode, bit)])?);
+            }
+        }
+        rules.insert(*call, given);
+    }
+    if !any {
+        rules.extend(all(ATTRIBUTES));
+    }
+    Ok(())
+}
+
+/// Limits and priorities of no other process; whoever has a process namespace has no others.
+pub(super) fn processes(rules: &mut Rules) -> Result<(), String> {
+    let set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
+    let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
+    let words = |e: seccompiler::BackendError| format!("seccomp: {e}");
+    let both = SeccompRule::new(vec![set.map_err(words)?, other.map_err(words)?]);
+    rules.insert(libc::SYS_prlimit64, vec![both.map_err(words)?]);
+    for (call, who) in PRIORITIES {
+        rules.insert(*call, vec![rule(&[is_not(*who, 0)])?]);
+    }
+    for (call, kind) in OF_A_USER {
+        rules.entry(*call).or_default().push(rule(&[is(0, *kind)])?);
+    }
+    Ok(())
+}
+
+pub(super) fn ipc(rules: &mut Rules) {
+    rules.extend(all(IPC));
+}
+
+fn has(argument: u8, bit: u32) -> Condition {
+    within(argument, u64::from(bit), u64::from(bit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_be_opened_with_whatever_stands_where_its_mode_would() {
+        let mut rules = Rules::new();
+        modes(&mut rules, true).unwrap();
+        assert_eq!(rules[&libc::SYS_openat].len(), 4);
+        assert!(!rules.contains_key(&libc::SYS_fchownat));
+        modes(&mut rules, false).unwrap();
+        assert!(rules[&libc::SYS_fchownat].is_empty());
+        assert!(rules[&libc::SYS_fchmod].is_empty(), "whatever the mode");
+    }
+
+    #[test]
+    fn its_own_limits_are_its_own() {
+        let mut rules = Rules::new();
+        processes(&mut rules).unwrap();
+        assert_eq!(rules[&libc::SYS_setpriority].len(), 2);
+        assert_eq!(rules[&libc::SYS_prlimit64].len(), 1);
+    }
+}

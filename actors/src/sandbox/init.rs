@@ -1,0 +1,73 @@
+//! The first process of a server's own process namespace. When it ends, the system ends all others
+//! there, whatever they did to hide. It reaps whom nobody waits for, and nothing else.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+use mgp_engine::sandbox::Policy;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, dup2_stderr, setsid};
+
+use super::rights;
+
+/// Everybody in the namespace but this process.
+const EVERYBODY: Pid = Pid::from_raw(-1);
+
+/// Lives as long as the leader, whose pipe is its stdin; a byte from there asks everybody to go, and
+/// then it goes with the last of them.
+pub(super) fn run(policy: &Policy) -> Result<u8, String> {
+    let words = |e: Errno| e.to_string();
+    let all = SigSet::all();
+    all.thread_block().map_err(words)?;
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    let signals = SignalFd::with_flags(&all, flags).map_err(words)?;
+    setsid().map_err(words)?;
+    rights::give_up(policy)?;
+    nix::sys::prctl::set_dumpable(false).map_err(words)?;
+    // The pipe would tell, too, but not a process that is stopped.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
+    // Nobody waits for its words any more.
+    dup2_stderr(io::stdout()).map_err(words)?;
+    let stdin = io::stdin();
+    let mut asked = false;
+    loop {
+        let mut heard = [
+            PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
+        let _ = poll(&mut heard, PollTimeout::NONE);
+        let said = heard[0].any().unwrap_or(true);
+        while let Ok(Some(_)) = signals.read_signal() {}
+        if said {
+            match stdin.lock().read(&mut [0]) {
+                Ok(1) => asked = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return Ok(0),
+            }
+            let _ = kill(EVERYBODY, Signal::SIGTERM);
+        }
+        if reap() == Alone::Yes && asked {
+            return Ok(0);
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Alone {
+    Yes,
+    No,
+}
+
+fn reap() -> Alone {
+    loop {
+        match waitpid(EVERYBODY, Some(WaitPidFlag::WNOHANG)) {
+            Ok(nix::sys::wait::WaitStatus::StillAlive) => return Alone::No,
+            Err(Errno::ECHILD) => return Alone::Yes,
+            Ok(_) | Err(_) => {}
+        }
+    }
+}

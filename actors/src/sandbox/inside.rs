@@ -1,0 +1,233 @@
+//! The process that becomes the server: shuts the last doors, from within its namespaces where it has
+//! them, and is held to all of it from then on.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use mgp_engine::sandbox::Policy;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{AccessFlags, access, setsid};
+
+use super::launch::environment;
+use super::{calls, plain, rights, view};
+
+/// What the system allows each IPC namespace of its own messages; each may hold 16 KiB.
+const MESSAGE_QUEUES: &str = "16";
+/// Semaphores in a set, in all, operations at once, and sets: some hundred bytes of the system's each.
+const SEMAPHORES: &str = "250 1024 32 32";
+/// In bytes; what System V shared memory is counted in.
+const PAGE: u64 = 4096;
+/// Processes of a server's user namespace that are not the server's: the leader, and the first one.
+const OURS: u64 = 2;
+
+/// Comes back only when it did not become the server; in words, why. Without a program nothing is
+/// started, and the process ends well.
+pub(super) fn become_server(
+    policy: &Policy,
+    program: &OsStr,
+    name: &OsStr,
+    args: &[OsString],
+) -> String {
+    if let Err(why) = confine(policy) {
+        return why;
+    }
+    if program.is_empty() {
+        std::process::exit(0);
+    }
+    if let Err(why) = reachable(policy, Path::new(program)) {
+        return why;
+    }
+    let mut server = Command::new(program);
+    server.arg0(name).args(args).env_clear().envs(environment());
+    format!("{}: {}", PathBuf::from(program).display(), server.exec())
+}
+
+/// All of it, or an error: what was reported to hold does hold.
+fn confine(policy: &Policy) -> Result<(), String> {
+    let words = |e: nix::Error| e.to_string();
+    SigSet::all().thread_unblock().map_err(words)?;
+    // A session of its own: its members join no group of another one, the kernel's least of all.
+    setsid().map_err(words)?;
+    let processes = processes(policy);
+    let namespaces = policy.machine.namespaces;
+    let mut own_ipc = false;
+    if namespaces {
+        let cwd = env::current_dir().map_err(|e| format!("the working folder: {e}"))?;
+        view::finish(&cwd)?;
+        own_ipc = bound_ipc(policy).is_ok();
+    }
+    bound(policy, processes)?;
+    rights::give_up(policy)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
+    shut_files(policy)?;
+    if policy.machine.seccomp {
+        let open = calls::Open {
+            programs: policy.programs,
+            outbound: policy.outbound,
+            listen: policy.listen,
+            // What is not its own cannot be reached by them.
+            modes: namespaces,
+            others: namespaces,
+            ipc: own_ipc,
+        };
+        calls::confine(open)?;
+    }
+    Ok(())
+}
+
+/// Shared memory, semaphores and messages are in nobody's limits but these.
+fn bound_ipc(policy: &Policy) -> std::io::Result<()> {
+    let pages = (policy.limits.memory / PAGE).to_string();
+    fs::write("/proc/sys/kernel/shmall", pages)?;
+    fs::write("/proc/sys/kernel/sem", SEMAPHORES)?;
+    fs::write("/proc/sys/kernel/msgmni", MESSAGE_QUEUES)
+}
+
+fn bound(policy: &Policy, processes: u64) -> Result<(), String> {
+    let limits = &policy.limits;
+    let all = [
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_DATA, limits.memory),
+        (Resource::RLIMIT_NOFILE, limits.open_files),
+        (Resource::RLIMIT_FSIZE, limits.file_size),
+        (Resource::RLIMIT_NPROC, processes),
+    ];
+    for (resource, most) in all {
+        // A limit that is lower already stays.
+        let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
+        let most = most.min(hard);
+        setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// The limit of processes and threads. The system counts all of a user's, whoever started them; in a
+/// user namespace only those within, since Linux 5.14.
+fn processes(policy: &Policy) -> u64 {
+    let namespaces = policy.machine.namespaces;
+    let used = match namespaces && policy.user.is_none() && counts_within() {
+        true => OURS + 1,
+        false => {
+            let table = match namespaces {
+                true => view::outside_processes(),
+                false => "/proc".into(),
+            };
+            in_use(
+                &table,
+                policy.user.unwrap_or(nix::unistd::getuid().as_raw()),
+            )
+        }
+    };
+    used.saturating_add(policy.limits.processes)
+}
+
+fn counts_within() -> bool {
+    let release = nix::sys::utsname::uname();
+    let release = release.map(|uname| uname.release().to_string_lossy().into_owned());
+    let release = release.unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    (number(), number()) >= (Some(5), Some(14))
+}
+
+fn in_use(table: &Path, user: u32) -> u64 {
+    let processes = fs::read_dir(table).into_iter().flatten().flatten();
+    let own = processes.filter(|entry| entry.metadata().is_ok_and(|m| m.uid() == user));
+    let threads =
+        own.map(|entry| fs::read_dir(entry.path().join("task")).map_or(0, Iterator::count));
+    threads.map(|count| count as u64).sum()
+}
+
+/// A server that was root's may be one that only root can start.
+fn reachable(policy: &Policy, program: &Path) -> Result<(), String> {
+    let Some(user) = policy.user else {
+        return Ok(());
+    };
+    match access(program, AccessFlags::X_OK) {
+        Ok(()) => Ok(()),
+        Err(why) => Err(format!(
+            "it is not run as root but as the user {user}, who may not run {} ({why}): make the file and \
+             the folders above it open to others (`chmod o+rx`), or move it, for example to /usr/local/bin",
+            program.display()
+        )),
+    }
+}
+
+/// Files, TCP and signals, as far as the machine was found to do it; less is an error.
+fn shut_files(policy: &Policy) -> Result<(), String> {
+    if policy.machine.landlock == 0 {
+        return Ok(());
+    }
+    let failed = |e: landlock::RulesetError| format!("Landlock: {e}");
+    let abi = ABI::from(i32::try_from(policy.machine.landlock).unwrap_or(i32::MAX));
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = (AccessFs::from_write(abi) & !special()) | read;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))
+        .map_err(failed)?;
+    let mut net = AccessNet::from_all(abi);
+    if policy.outbound {
+        net.remove(AccessNet::ConnectTcp);
+    }
+    if policy.listen {
+        net.remove(AccessNet::BindTcp);
+    }
+    if !net.is_empty() {
+        ruleset = ruleset.handle_access(net).map_err(failed)?;
+    }
+    let scopes = Scope::from_all(abi);
+    if !scopes.is_empty() {
+        ruleset = ruleset.scope(scopes).map_err(failed)?;
+    }
+    let held = ruleset
+        .create()
+        .and_then(|rules| rules.add_rules(beneath(&policy.read, read, abi)))
+        .and_then(|rules| rules.add_rules(beneath(&policy.execute, read | AccessFs::Execute, abi)))
+        .and_then(|rules| rules.add_rules(beneath(&policy.write, write, abi)))
+        .and_then(RulesetCreated::restrict_self)
+        .map_err(failed)?;
+    match held.ruleset {
+        RulesetStatus::FullyEnforced if held.no_new_privs => Ok(()),
+        RulesetStatus::FullyEnforced
+        | RulesetStatus::PartiallyEnforced
+        | RulesetStatus::NotEnforced => {
+            Err("Landlock holds less than it did when it was tried".into())
+        }
+    }
+}
+
+/// A rule for each of these that is there; a file has fewer rights than a folder.
+fn beneath(
+    paths: &[PathBuf],
+    access: BitFlags<AccessFs>,
+    abi: ABI,
+) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
+    paths.iter().filter_map(move |path| {
+        let opened = match path.starts_with("/proc") {
+            true => plain::open_proc(path)?,
+            false => plain::open(path)?,
+        };
+        let access = match plain::is_folder(&opened) {
+            true => access,
+            false => access & AccessFs::from_file(abi),
+        };
+        Some(Ok(PathBeneath::new(opened, access)))
+    })
+}
+
+/// What a folder is written with that is no file.
+fn special() -> BitFlags<AccessFs> {
+    AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev
+}

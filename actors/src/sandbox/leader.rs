@@ -1,0 +1,316 @@
+//! The process that stays above a sandboxed server: starts it in namespaces of its own where the
+//! machine lets it, passes on what the kernel wants of it, and ends as it ended, but not before
+//! nothing of it runs. The kernel's death is the server's, too.
+//!
+//! In a process namespace all end with its first process. Without one the leader is a subreaper: who
+//! loses its parent becomes its child, and it kills below itself until it has no child left.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use mgp_engine::sandbox::Policy;
+use mgp_transports::child::MARK_VARIABLE;
+use mgp_transports::child::descendants::below;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid, getppid};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::launch::Step;
+use super::view::{self, View};
+use super::{PARENT, POLICY, rights};
+
+/// How long what a server left behind may take to go when asked.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long all of it may take when the kernel is dead: less than the guard gives.
+const ORPHANED: Duration = Duration::from_millis(300);
+/// How often what does not want to end is killed again.
+const AGAIN: Duration = Duration::from_millis(10);
+/// Rounds of stopping before killing: who is stopped starts nobody. Each finds what the one before it
+/// let start.
+const ROUNDS: usize = 50;
+
+/// Signals by which the kernel, the guard and terminals ask for the end.
+const ASKING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+pub(super) fn run(policy: &Policy, command: &[OsString]) -> Result<u8, String> {
+    let kernel = kernel()?;
+    let signals = signals().map_err(|e| format!("signals: {e}"))?;
+    if geteuid().is_root() && policy.user.is_none() {
+        return Err("what root starts needs a user to become".into());
+    }
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|e| format!("/dev/null: {e}"))?;
+    let cwd = std::env::current_dir().map_err(|e| format!("the working folder: {e}"))?;
+    let mut exe = PathBuf::from("/proc/self/exe");
+    let hold = match policy.machine.namespaces {
+        false => {
+            nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
+            Hold::Tree
+        }
+        true => {
+            enter_namespaces(policy)?;
+            View::of(policy).build(&cwd)?;
+            exe = view::own_program();
+            Hold::Namespace(first_process(&exe, &null)?)
+        }
+    };
+    let mut inside = Step::Inside.command(&exe);
+    let server = inside.arg("--").args(command).spawn();
+    let server = server.map_err(|e| format!("its process cannot be started: {e}"))?;
+    let server = Pid::from_raw(server.id().cast_signed());
+    let mut watch = Watch {
+        hold,
+        server,
+        status: None,
+        deadline: None,
+        killing: false,
+    };
+    // What cannot be held ends: the steps below end with this process.
+    let_go_of_pipes(&null)?;
+    rights::keep_only_signals()?;
+    let status = watch.until_nothing_runs(&kernel, &signals);
+    Ok(end_like(status))
+}
+
+/// A descriptor of the kernel's process, by which its end is seen.
+fn kernel() -> Result<OwnedFd, String> {
+    let parent = getppid();
+    let expected = std::env::var(PARENT).ok().and_then(|pid| pid.parse().ok());
+    let number = rustix::process::Pid::from_raw(parent.as_raw());
+    let number = number.ok_or("the kernel is in another process namespace")?;
+    let kernel = pidfd_open(number, PidfdFlags::empty());
+    let kernel = kernel.map_err(|e| format!("the kernel's process: {e}"))?;
+    // Its number was its own for as long as it is the parent.
+    let gone = expected.is_some_and(|expected: i32| getppid().as_raw() != expected);
+    match gone || getppid() != parent {
+        true => Err("the kernel has ended".into()),
+        false => Ok(kernel),
+    }
+}
+
+fn signals() -> nix::Result<SignalFd> {
+    let mut heard = SigSet::empty();
+    heard.add(Signal::SIGCHLD);
+    heard.add(Signal::SIGQUIT);
+    ASKING.iter().for_each(|signal| heard.add(*signal));
+    heard.thread_block()?;
+    SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}
+
+/// Without root's rights they come with a user namespace, in which this user is itself and no other.
+fn enter_namespaces(policy: &Policy) -> Result<(), String> {
+    let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
+    let (user, group) = (geteuid(), getegid());
+    let mut wanted = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    wanted.set(CloneFlags::CLONE_NEWUSER, policy.user.is_none());
+    let none = !policy.outbound && !policy.listen;
+    wanted.set(CloneFlags::CLONE_NEWNET, none);
+    unshare(wanted).map_err(|e| failed("namespaces", &e))?;
+    if policy.user.is_some() {
+        return Ok(());
+    }
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{user} {user} 1")),
+        ("gid_map", format!("{group} {group} 1")),
+    ] {
+        let file = format!("/proc/self/{file}");
+        fs::write(&file, text).map_err(|e| failed(&file, &e))?;
+    }
+    rights::pass_on()
+}
+
+/// Starts the one process that the others cannot outlive.
+fn first_process(exe: &Path, null: &File) -> Result<Child, String> {
+    let mut init = Step::Init.command(exe);
+    // Without a command it would be a trial of the machine.
+    init.args(["--", "init"]);
+    let others = std::env::vars_os().map(|(name, _)| name);
+    for name in others.filter(|name| name != POLICY && name != MARK_VARIABLE) {
+        init.env_remove(name);
+    }
+    let nowhere = null.try_clone().map_err(|e| e.to_string())?;
+    init.stdin(Stdio::piped()).stdout(nowhere);
+    init.spawn().map_err(|e| format!("its first process: {e}"))
+}
+
+/// The server's pipes are the server's: who reads them sees its end.
+fn let_go_of_pipes(null: &File) -> Result<(), String> {
+    let closed = dup2_stdin(null)
+        .and_then(|()| dup2_stdout(null))
+        .and_then(|()| dup2_stderr(null));
+    closed.map_err(|e| e.to_string())
+}
+
+/// What keeps the server and all it started from getting away.
+enum Hold {
+    /// The first process of its namespace.
+    Namespace(Child),
+    /// This process.
+    Tree,
+}
+
+struct Watch {
+    hold: Hold,
+    server: Pid,
+    status: Option<ExitStatus>,
+    /// When asking ends and killing begins.
+    deadline: Option<Instant>,
+    killing: bool,
+}
+
+impl Watch {
+    fn until_nothing_runs(&mut self, kernel: &OwnedFd, signals: &SignalFd) -> ExitStatus {
+        let mut orphaned = false;
+        while !self.reap() {
+            if self.status.is_some() && self.deadline.is_none() {
+                self.ask_the_rest();
+                self.due_within(GRACE);
+            }
+            if self
+                .deadline
+                .is_some_and(|deadline| deadline <= Instant::now())
+            {
+                self.killing = true;
+            }
+            if self.killing {
+                self.kill_all();
+            }
+            self.sleep(kernel, signals, orphaned);
+            while let Ok(Some(heard)) = signals.read_signal() {
+                self.hear(Signal::try_from(heard.ssi_signo.cast_signed()));
+            }
+            if !orphaned && has_ended(kernel) {
+                orphaned = true;
+                self.ask_the_server();
+                self.due_within(ORPHANED);
+            }
+        }
+        self.status
+            .unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32))
+    }
+
+    fn sleep(&self, kernel: &OwnedFd, signals: &SignalFd, orphaned: bool) {
+        let left = self
+            .deadline
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let left = if self.killing { Some(AGAIN) } else { left };
+        // A millisecond more than none, or it would look again without end.
+        let most = left.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        let mut heard = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        if !orphaned {
+            heard.push(PollFd::new(kernel.as_fd(), PollFlags::POLLIN));
+        }
+        let _ = poll(&mut heard, most);
+    }
+
+    fn hear(&mut self, signal: nix::Result<Signal>) {
+        match signal {
+            Ok(Signal::SIGQUIT) => self.killing = true,
+            Ok(signal) if ASKING.contains(&signal) => self.ask_the_server(),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// It leads a group of its own, but may have left it.
+    fn ask_the_server(&self) {
+        if self.status.is_none() {
+            let _ = killpg(self.server, Signal::SIGTERM);
+            let group = nix::unistd::getpgid(Some(self.server));
+            if group != Ok(self.server) {
+                let _ = kill(self.server, Signal::SIGTERM);
+            }
+        }
+    }
+
+    fn ask_the_rest(&mut self) {
+        match &mut self.hold {
+            Hold::Namespace(init) => {
+                let _ = init.stdin.as_mut().map(|line| line.write_all(b"e"));
+            }
+            Hold::Tree => below(Pid::this())
+                .iter()
+                .for_each(|p| p.signal(Signal::SIGTERM)),
+        }
+    }
+
+    fn due_within(&mut self, patience: Duration) {
+        let due = Instant::now() + patience;
+        self.deadline = Some(self.deadline.map_or(due, |at| at.min(due)));
+    }
+
+    fn kill_all(&self) {
+        match &self.hold {
+            Hold::Namespace(init) => {
+                let init = Pid::from_raw(init.id().cast_signed());
+                let _ = kill(init, Signal::SIGKILL);
+            }
+            Hold::Tree => {
+                let mut stopped = Vec::new();
+                for _ in 0..ROUNDS {
+                    let mut found = below(Pid::this());
+                    found.retain(|process| !stopped.contains(process));
+                    if found.is_empty() {
+                        break;
+                    }
+                    found.iter().for_each(|p| p.signal(Signal::SIGSTOP));
+                    stopped.extend(found);
+                }
+                stopped.iter().for_each(|p| p.signal(Signal::SIGKILL));
+            }
+        }
+    }
+
+    /// Takes note of whoever ended; true once there is nobody left.
+    fn reap(&mut self) -> bool {
+        loop {
+            let (who, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(who, code)) => (who, code << 8),
+                Ok(WaitStatus::Signaled(who, signal, _)) => (who, signal as i32),
+                Ok(WaitStatus::StillAlive) => return false,
+                Err(Errno::ECHILD) => return true,
+                Ok(_) | Err(_) => continue,
+            };
+            if who == self.server {
+                self.status = Some(ExitStatus::from_raw(status));
+            }
+        }
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut ended = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+    poll(&mut ended, PollTimeout::ZERO).is_ok_and(|count| count > 0)
+}
+
+/// The server's code to exit with, or its end by the same signal. One that this program cannot die of
+/// is told as shells do: 128 and its number.
+fn end_like(status: ExitStatus) -> u8 {
+    let Some(number) = status.signal() else {
+        return status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(u8::MAX);
+    };
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    if let Ok(signal) = Signal::try_from(number) {
+        let _ = SigSet::all().thread_unblock();
+        // Where something else was waiting for it, the first only takes that away.
+        let _ = raise(signal).and_then(|()| raise(signal));
+    }
+    u8::try_from(number).map_or(u8::MAX, |number| number.saturating_add(128))
+}

@@ -1,0 +1,197 @@
+//! Where a path leads. Who may write a folder puts links into it: one there leads no further than the
+//! folder itself, or to what every server reads anyway.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use mgp_engine::sandbox::{Place, Policy, is_systems};
+
+/// Links followed in one path: as many as the system follows.
+const LINKS: usize = 40;
+/// A folder that is written may be named through links in another; so often is it looked again.
+const ROUNDS: usize = 8;
+
+/// What a path is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    Reading,
+    Writing,
+}
+
+/// What may be followed, and what was.
+#[derive(Debug, Default)]
+pub(super) struct Roads {
+    /// Folders that sandboxed servers write.
+    written: BTreeSet<PathBuf>,
+    /// Holds the own folder of each server.
+    owns: PathBuf,
+    /// Links that were followed.
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Roads {
+    /// With the folders that were ever opened for writing, as they are named.
+    pub(super) fn around(named: &BTreeSet<PathBuf>, place: &Place, owns: &Path) -> Self {
+        let mut roads = Self {
+            written: named.clone(),
+            owns: owns.to_owned(),
+            links: BTreeMap::new(),
+        };
+        for _ in 0..ROUNDS {
+            let led = named
+                .iter()
+                .filter_map(|path| roads.follow(path, For::Writing).ok());
+            let led: Vec<_> = led.collect();
+            let mut written: BTreeSet<_> = led.into_iter().chain(named.iter().cloned()).collect();
+            // What is never opened is written by nobody.
+            written.retain(|path| !place.shuts(path));
+            if written == roads.written {
+                break;
+            }
+            roads.written = written;
+        }
+        roads.links.clear();
+        roads
+    }
+
+    /// The innermost folder around this one that a sandboxed server writes.
+    pub(super) fn written_around(&self, folder: &Path) -> Option<PathBuf> {
+        if let Ok(below) = folder.strip_prefix(&self.owns) {
+            return below.components().next().map(|own| self.owns.join(own));
+        }
+        let around = folder
+            .ancestors()
+            .find(|above| self.written.contains(*above));
+        around.map(Path::to_owned)
+    }
+
+    /// The path without symbolic links, as far as it exists.
+    ///
+    /// # Errors
+    /// In words, why it is not opened.
+    pub(super) fn follow(&mut self, path: &Path, to: For) -> Result<PathBuf, String> {
+        // The system's own view of each process; whoever looks sees another one.
+        if !path.is_absolute() || path.starts_with("/proc") {
+            return Ok(path.to_owned());
+        }
+        let mut rest: Vec<_> = names(path).collect();
+        rest.reverse();
+        let mut at = PathBuf::from("/");
+        let mut followed = Vec::new();
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&name);
+            let Ok(target) = next.read_link() else {
+                at = next;
+                continue;
+            };
+            if followed.len() == LINKS {
+                return Err(format!("{} is not opened: too many links", path.display()));
+            }
+            followed.push((self.written_around(&at), next, target.clone()));
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            let through: Vec<_> = names(&target).collect();
+            rest.extend(through.into_iter().rev());
+        }
+        for (root, link, target) in &followed {
+            if !root.as_ref().is_none_or(|root| stays(&at, root, to)) {
+                return Err(format!(
+                    "{} is not opened, for {} is a link to {}, and sandboxed servers write the folder it is in: put a \
+                     folder or a file there, or name what is meant itself",
+                    path.display(),
+                    link.display(),
+                    target.display()
+                ));
+            }
+        }
+        let own = followed.into_iter().map(|(_, link, target)| (link, target));
+        self.links.extend(own);
+        Ok(at)
+    }
+
+    /// Leaves in the policy only paths without links, which nobody follows again; says what it took out.
+    pub(super) fn settle(mut self, policy: &mut Policy) -> BTreeSet<String> {
+        let mut notes = BTreeSet::new();
+        for (paths, to) in [
+            (&mut policy.read, For::Reading),
+            (&mut policy.execute, For::Reading),
+            (&mut policy.write, For::Writing),
+        ] {
+            let named = std::mem::take(paths);
+            for path in named {
+                match self.follow(&path, to) {
+                    Ok(real) => paths.push(real),
+                    Err(why) => {
+                        notes.insert(why);
+                    }
+                }
+            }
+        }
+        policy.links = self.links;
+        notes
+    }
+}
+
+/// Whether what was led to from a written folder is one that its writers could have opened anyway.
+pub(super) fn stays(led_to: &Path, root: &Path, to: For) -> bool {
+    led_to.starts_with(root) || (to == For::Reading && is_systems(led_to))
+}
+
+fn names(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_where_servers_write_leads_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        for name in ["data/sub", "keys", "owns/of-a", "owns/of-b"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink(at("data"), at("named")).unwrap();
+        symlink(at("keys"), at("data/planted")).unwrap();
+        symlink("sub", at("data/within")).unwrap();
+        symlink("/usr/bin", at("data/systems")).unwrap();
+        symlink(at("owns/of-b"), at("owns/of-a/other")).unwrap();
+        // Named through a link of the operator's, and through one that a server made.
+        let named = BTreeSet::from([at("named"), at("data/planted")]);
+        let place = Place::default();
+        let mut roads = Roads::around(&named, &place, &at("owns"));
+        assert!(!roads.written.contains(&at("keys")), "{roads:?}");
+        assert_eq!(
+            roads.follow(&at("named/sub"), For::Writing),
+            Ok(at("data/sub"))
+        );
+        assert_eq!(
+            roads.follow(&at("data/within/x"), For::Writing),
+            Ok(at("data/sub/x"))
+        );
+        for (path, to) in [
+            ("data/planted", For::Reading),
+            ("named/planted/id", For::Writing),
+            ("owns/of-a/other", For::Reading),
+            ("data/systems", For::Writing),
+        ] {
+            let why = roads.follow(&at(path), to).unwrap_err();
+            assert!(why.contains("is a link to"), "{why}");
+        }
+        let systems = roads.follow(&at("data/systems"), For::Reading).unwrap();
+        assert!(systems.starts_with("/usr"));
+    }
+}

@@ -1,0 +1,166 @@
+//! Users that sandboxed servers become where the kernel runs as root: each one of its own, which has
+//! nothing but the server's own folder.
+
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use mgp_engine::sandbox::Policy;
+use nix::unistd::{Gid, Group, Uid, User};
+
+/// Numbers that systems keep free for users that come and go.
+pub(super) const RANGE: RangeInclusive<u32> = 61_184..=65_519;
+/// Two servers that are started at once do not become the same.
+static HANDING_OVER: Mutex<()> = Mutex::new(());
+
+/// Makes the folder its user's, and says which one that is: the one it had before, else one that has no
+/// other server's folder and no name. Without a tree of its own (`namespaces`) that user comes to the
+/// folder only through those above it.
+///
+/// # Errors
+/// In words: the folder cannot be given away, or not be reached.
+pub(super) fn hand_over(own: &Path, namespaces: bool) -> Result<u32, String> {
+    let _one = HANDING_OVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let given = owner(own).filter(|user| RANGE.contains(user));
+    let user = given
+        .or_else(|| free(own))
+        .ok_or("no user is free for it")?;
+    // What it made is its user's; only what the kernel put there is not.
+    let deep = given.is_none();
+    give(own, user, deep, 0).map_err(|e| {
+        format!(
+            "the kernel runs as root and cannot give {} to the user {user}, as whom the server would run: {e}; \
+             run the kernel as another user",
+            own.display()
+        )
+    })?;
+    match closed(own).filter(|_| !namespaces) {
+        None => Ok(user),
+        Some(folder) => Err(format!(
+            "the kernel runs as root, and the user {user}, as whom the server would run, cannot enter {}; run the \
+             kernel as another user, or let it make namespaces (in a container: CAP_SYS_ADMIN)",
+            folder.display()
+        )),
+    }
+}
+
+/// The first folder above this one that others may not pass.
+fn closed(own: &Path) -> Option<&Path> {
+    let above: Vec<_> = own.ancestors().skip(1).collect();
+    let passes = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
+    above.into_iter().rev().find(|folder| !passes(folder))
+}
+
+fn owner(path: &Path) -> Option<u32> {
+    fs::symlink_metadata(path).ok().map(|found| found.uid())
+}
+
+fn free(own: &Path) -> Option<u32> {
+    let folders = own.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let folders = folders.into_iter().flatten().flatten();
+    let taken: Vec<_> = folders.filter_map(|entry| owner(&entry.path())).collect();
+    let named = |user: u32| {
+        let person = User::from_uid(Uid::from_raw(user));
+        let group = Group::from_gid(Gid::from_raw(user));
+        person.ok().flatten().is_some() || group.ok().flatten().is_some()
+    };
+    // Begins elsewhere for each folder, so that kernels beside each other seldom meet.
+    let hash = blake3::hash(own.as_os_str().as_encoded_bytes());
+    let first = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
+    let count = RANGE.end() - RANGE.start() + 1;
+    let from = u32::from(first) % count;
+    let all = (0..count).map(|step| RANGE.start() + (from + step) % count);
+    all.into_iter()
+        .find(|user| !taken.contains(user) && !named(*user))
+}
+
+/// Folders in folders that are given: a server that made deeper ones has them given anew by nobody.
+const DEEP: usize = 64;
+
+fn give(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    // A second name of somebody else's file stays somebody else's.
+    let shared = !found.is_dir() && found.nlink() > 1;
+    if found.uid() != user && !shared {
+        lchown(path, Some(user), Some(user))?;
+    }
+    if found.is_dir() && level < DEEP && (deep || level == 0) {
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path(), user, deep, level + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets this user read a folder and the files in it, and nobody else but their owner.
+pub(super) fn lend(folder: &Path, user: u32) -> io::Result<()> {
+    lchown(folder, None, Some(user))?;
+    for entry in fs::read_dir(folder)? {
+        lchown(entry?.path(), None, Some(user))?;
+    }
+    Ok(())
+}
+
+/// What is opened to a server and still closed to its user, in words.
+pub(super) fn shut(policy: &Policy) -> Vec<String> {
+    let user = policy.user.unwrap_or_default();
+    let opened = [
+        (&policy.read, 0o4, "read"),
+        (&policy.execute, 0o5, "run"),
+        (&policy.write, 0o2, "written"),
+    ];
+    let mut notes = Vec::new();
+    for (paths, needed, word) in opened {
+        for path in paths
+            .iter()
+            .filter(|path| !path.starts_with("/proc") && !path.starts_with("/dev"))
+        {
+            let Ok(found) = fs::metadata(path) else {
+                continue;
+            };
+            let others = match (found.uid() == user, found.gid() == user) {
+                (true, _) => found.mode() >> 6,
+                (false, true) => found.mode() >> 3,
+                (false, false) => found.mode(),
+            };
+            if others & needed != needed {
+                notes.push(format!(
+                    "{} cannot be {word} by the user {user}, as whom it runs instead of root: open it to others \
+                     with `chmod`, or give it to that user with `chown`",
+                    path.display()
+                ));
+            }
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_folder_has_a_user_of_its_own_and_keeps_it() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("not run as root: no folder was given away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let users: Vec<_> = (0..20)
+            .map(|n| {
+                let own = folder.path().join(format!("of-{n}"));
+                fs::create_dir_all(own.join("home/deep")).unwrap();
+                let user = hand_over(&own, true).unwrap();
+                assert_eq!(owner(&own.join("home/deep")), Some(user));
+                assert_eq!(hand_over(&own, true).unwrap(), user);
+                user
+            })
+            .collect();
+        let different: std::collections::BTreeSet<_> = users.iter().collect();
+        assert_eq!(different.len(), users.len());
+        assert!(users.iter().all(|user| RANGE.contains(user)));
+    }
+}

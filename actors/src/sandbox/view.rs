@@ -1,0 +1,281 @@
+//! The files a sandboxed server sees: a tree of its own that holds what its policy opens, each at its
+//! usual place, and nothing else. What it may not write is mounted read-only, so that neither its
+//! contents nor its mode, owner, times or attributes change.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::sandbox::Policy;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::pivot_root;
+
+use super::plain;
+
+/// Where the tree is made: there on every system, and uncovered again once the tree is the root.
+const BASE: &str = "/proc";
+/// The machine's own tree, until the server's is whole.
+const OUTSIDE: &str = "/.outside";
+/// The tree itself holds folders, links and empty files to mount on, some for each path of a policy.
+const TREE: &str = "mode=0755,size=4m,nr_inodes=65536";
+/// Shared memory of all processes of a server; what most containers get.
+const SHARED: &str = "mode=1777,size=64m";
+const SHARED_AT: &str = "/dev/shm";
+/// What programs expect among the devices.
+const NAMES: &[(&str, &str)] = &[
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// What is put where.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// Files and folders without symbolic links, and whether they may be written.
+    opened: BTreeMap<PathBuf, bool>,
+    /// Links on the way to them.
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl View {
+    /// What this policy opens.
+    pub(super) fn of(policy: &Policy) -> Self {
+        let mut view = Self {
+            opened: BTreeMap::new(),
+            links: policy.links.clone(),
+        };
+        let read = policy.read.iter().chain(&policy.execute);
+        for path in read {
+            view.open(path, false);
+        }
+        for path in &policy.write {
+            // A device is written through a mount that cannot be.
+            view.open(path, !path.starts_with("/dev"));
+        }
+        view
+    }
+
+    fn open(&mut self, path: &Path, writable: bool) {
+        let made_anew = path.starts_with("/proc") || path == Path::new(SHARED_AT);
+        if made_anew || !path.is_absolute() {
+            return;
+        }
+        if path.parent().is_some() && plain::open(path).is_some() {
+            *self.opened.entry(path.to_owned()).or_default() |= writable;
+        }
+    }
+
+    /// Whether this path may be written, by what it lies in.
+    fn writable(&self, path: &Path) -> bool {
+        let around = path.ancestors().filter_map(|above| self.opened.get(above));
+        around.copied().any(|writable| writable)
+    }
+
+    /// Makes it the root of this process. The machine's own tree stays within reach until
+    /// [`finish`].
+    pub(super) fn build(&self, cwd: &Path) -> Result<(), String> {
+        let usual = umask(Mode::from_bits_truncate(0o022));
+        let built = self.put_together(cwd);
+        umask(usual);
+        built
+    }
+
+    fn put_together(&self, cwd: &Path) -> Result<(), String> {
+        change("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+        fresh("tmpfs", BASE, MsFlags::MS_NOSUID | MsFlags::MS_NODEV, TREE)?;
+        let outside = format!("{BASE}{OUTSIDE}");
+        fs::create_dir(&outside).map_err(|e| format!("{outside}: {e}"))?;
+        pivot_root(BASE, outside.as_str()).map_err(|e| format!("a root of its own: {e}"))?;
+        std::env::set_current_dir("/").map_err(|e| e.to_string())?;
+        for folder in ["/proc", SHARED_AT] {
+            make_folder(Path::new(folder))?;
+        }
+        for (path, writable) in &self.opened {
+            let above = path.parent().is_some_and(|above| self.covers(above));
+            let same = path.parent().is_some_and(|above| self.writable(above));
+            if !above || (*writable && !same) {
+                bind(path)?;
+            }
+        }
+        self.link();
+        self.lock()?;
+        // The working folder may be one that is not opened.
+        make_folder(cwd)?;
+        std::env::set_current_dir(cwd).map_err(|e| format!("{}: {e}", cwd.display()))
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        path.ancestors()
+            .any(|above| self.opened.contains_key(above))
+    }
+
+    /// A link that cannot be made leads to nothing, which is what it is to this server.
+    fn link(&self) {
+        let usual = NAMES.iter().map(|(at, to)| (Path::new(at), Path::new(to)));
+        let own = self
+            .links
+            .iter()
+            .map(|(at, to)| (at.as_path(), to.as_path()));
+        for (at, to) in own.chain(usual).filter(|(at, _)| !self.covers(at)) {
+            if at
+                .parent()
+                .is_some_and(|folder| make_folder(folder).is_ok())
+            {
+                let _ = std::os::unix::fs::symlink(to, at);
+            }
+        }
+    }
+
+    /// Whatever is mounted, and whatever was mounted below it: read-only but for what is written, and
+    /// no program in it gives rights.
+    fn lock(&self) -> Result<(), String> {
+        let table = format!("{OUTSIDE}/proc/self/mountinfo");
+        let table = fs::read(&table).map_err(|e| format!("{table}: {e}"))?;
+        for line in table.split(|byte| *byte == b'\n') {
+            let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
+            let [_, _, _, _, at, options, ..] = fields.as_slice() else {
+                continue;
+            };
+            let at = unescaped(at);
+            if at.parent().is_none() || at.starts_with(OUTSIDE) {
+                continue;
+            }
+            let has = |option: &[u8]| options.split(|b| *b == b',').any(|o| o == option);
+            let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID;
+            flags.set(MsFlags::MS_NODEV, !at.starts_with("/dev") || has(b"nodev"));
+            flags.set(MsFlags::MS_NOEXEC, has(b"noexec"));
+            flags.set(MsFlags::MS_RDONLY, !self.writable(&at) || has(b"ro"));
+            change(&at, flags)?;
+        }
+        Ok(())
+    }
+}
+
+/// Done by a process within the new namespaces: its own `/proc`, and the machine's tree is gone.
+pub(super) fn finish(cwd: &Path) -> Result<(), String> {
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    fresh("proc", "/proc", plain, "")?;
+    fresh("tmpfs", SHARED_AT, plain, SHARED)?;
+    umount2(OUTSIDE, MntFlags::MNT_DETACH).map_err(|e| format!("{OUTSIDE}: {e}"))?;
+    fs::remove_dir(OUTSIDE).map_err(|e| format!("{OUTSIDE}: {e}"))?;
+    let rest = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    change("/", MsFlags::MS_REMOUNT | MsFlags::MS_BIND | rest)?;
+    std::env::set_current_dir(cwd).map_err(|e| format!("{}: {e}", cwd.display()))
+}
+
+/// The machine's processes, before [`finish`].
+pub(super) fn outside_processes() -> PathBuf {
+    Path::new(OUTSIDE).join("proc")
+}
+
+/// This program, before [`finish`].
+pub(super) fn own_program() -> PathBuf {
+    Path::new(OUTSIDE).join("proc/self/exe")
+}
+
+/// Puts what lies at this path of the machine's at the same one of the server's.
+fn bind(path: &Path) -> Result<(), String> {
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let source = Path::new(OUTSIDE).join(below);
+    // What has become a link since it was judged is not there.
+    let Some(opened) = plain::open(&source) else {
+        return Ok(());
+    };
+    let source = format!("{OUTSIDE}/proc/self/fd/{}", opened.as_raw_fd());
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    match plain::is_folder(&opened) {
+        true => make_folder(path)?,
+        false => {
+            make_folder(path.parent().unwrap_or(path))?;
+            if !path.exists() {
+                fs::File::create(path).map_err(|e| failed(&e))?;
+            }
+        }
+    }
+    let whole = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(
+        Some(source.as_str()),
+        path,
+        None::<&str>,
+        whole,
+        None::<&str>,
+    )
+    .map_err(|e| failed(&e))
+}
+
+fn make_folder(path: &Path) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn fresh(kind: &str, at: &str, flags: MsFlags, options: &str) -> Result<(), String> {
+    let mounted = mount(Some(kind), at, Some(kind), flags, Some(options));
+    mounted.map_err(|e| format!("{kind} on {at}: {e}"))
+}
+
+fn change(at: impl AsRef<Path>, flags: MsFlags) -> Result<(), String> {
+    let at = at.as_ref();
+    let changed = mount(None::<&str>, at, None::<&str>, flags, None::<&str>);
+    changed.map_err(|e| format!("{} cannot be locked: {e}", at.display()))
+}
+
+/// A path of the table of mounts, where white space and backslashes stand as octal numbers.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| *first == b'\\');
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::roads::Roads;
+    use super::*;
+
+    #[test]
+    fn links_on_the_way_are_kept_and_what_they_lead_to_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(at("real/bin")).unwrap();
+        fs::write(at("real/bin/python3.12"), "").unwrap();
+        std::os::unix::fs::symlink("python3.12", at("real/bin/python")).unwrap();
+        std::os::unix::fs::symlink(at("real"), at("venv")).unwrap();
+        std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+        let mut policy = Policy {
+            read: vec![at("loop"), at("absent"), at("venv/bin/python")],
+            write: vec![at("real/bin")],
+            ..Policy::default()
+        };
+        Roads::default().settle(&mut policy);
+        let view = View::of(&policy);
+        let opened: Vec<_> = view.opened.iter().collect();
+        let program = at("real/bin/python3.12");
+        assert_eq!(opened, [(&at("real/bin"), &true), (&program, &false)]);
+        assert_eq!(view.links[&at("venv")], at("real"));
+        assert_eq!(view.links[&at("real/bin/python")], Path::new("python3.12"));
+        assert!(view.writable(&program), "by the folder it lies in");
+        assert!(!view.writable(&at("real")));
+    }
+
+    #[test]
+    fn a_path_of_the_table_of_mounts_is_read_as_it_was_meant() {
+        assert_eq!(unescaped(br"/a\040b\134c"), Path::new(r"/a b\c"));
+        assert_eq!(unescaped(br"/odd\9"), Path::new(r"/odd\9"));
+    }
+}

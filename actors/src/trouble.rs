@@ -1,0 +1,83 @@
+//! What keeps the kernel from writing down what it does, for all who say how the kernel is.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Whether one file can be written, and if not, why. All clones are of the same file.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<watch::Sender<Option<Arc<str>>>>);
+
+impl Trouble {
+    /// Why the file cannot be written, and what to do; `None` when all is well.
+    #[must_use]
+    pub fn why(&self) -> Option<Arc<str>> {
+        self.0.borrow().clone()
+    }
+
+    /// Resolves when the file can be written.
+    pub async fn over(&self) {
+        // Its sender is this very value.
+        let _ = self.0.subscribe().wait_for(Option::is_none).await;
+    }
+
+    pub(crate) fn begin(&self, why: &str) {
+        self.0.send_replace(Some(why.into()));
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.send_replace(None);
+    }
+}
+
+/// What is wrong with the files of a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Troubles {
+    files: Vec<Trouble>,
+    found: Arc<[String]>,
+}
+
+impl Troubles {
+    /// Of these files, and of what was found at the start.
+    #[must_use]
+    pub fn new(files: Vec<Trouble>, found: Vec<String>) -> Self {
+        let found = found.into();
+        Self { files, found }
+    }
+
+    /// True while one of the files cannot be written.
+    #[must_use]
+    pub fn ails(&self) -> bool {
+        self.files.iter().any(|file| file.why().is_some())
+    }
+
+    /// All of it in words, each with what to do.
+    #[must_use]
+    pub fn told(&self) -> Vec<String> {
+        let now = self.files.iter().filter_map(Trouble::why);
+        let now =
+            now.map(|why| format!("{why}; what is refused for that is taken again by itself"));
+        now.chain(self.found.iter().cloned()).collect()
+    }
+}
+
+/// Why a file below this path cannot be written, and what to do about it: one line.
+#[must_use]
+pub fn explained(path: &Path, error: &io::Error) -> String {
+    let full = [
+        io::ErrorKind::StorageFull,
+        io::ErrorKind::QuotaExceeded,
+        io::ErrorKind::FileTooLarge,
+    ];
+    let path = path.display();
+    let remedy = if full.contains(&error.kind()) {
+        "; free some space there, or raise the limit"
+    } else if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        "; mount it to be written, or keep the data elsewhere"
+    } else {
+        ""
+    };
+    format!("{path}: {error}{remedy}")
+}

@@ -1,0 +1,128 @@
+//! Ids toward a server that nobody else can guess.
+//!
+//! Calls are counted inside the kernel. What a server reads is the count, shuffled with a key of its
+//! connection: a permutation, so that no id comes twice and each leads back without a table. Whoever
+//! gets a line of his own to a server's output cannot answer the call of another.
+
+use std::fmt;
+
+use siphasher::sip::SipHasher24;
+
+/// Bits of an id: what JavaScript, and any double, holds without doubt.
+const BITS: u32 = 53;
+/// Bits of the right half; the left one has the rest.
+const RIGHT: u32 = 27;
+/// Four rounds of a good function make a permutation that looks like chance; two more cost little.
+const ROUNDS: u64 = 6;
+
+/// An id, or a progress token, as a server reads it: below 2^53.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WireId(u64);
+
+impl fmt::Display for WireId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The ids of one connection.
+#[derive(Clone)]
+pub struct RequestIds(SipHasher24);
+
+impl RequestIds {
+    /// Takes 16 bytes of good randomness, new for each connection.
+    #[must_use]
+    pub fn new(key: [u8; 16]) -> Self {
+        Self(SipHasher24::new_with_key(&key))
+    }
+
+    /// What the server reads for the call of this number. Different numbers below 2^53 never share an
+    /// id; a kernel does not count so far.
+    #[must_use]
+    pub fn shown(&self, number: u64) -> WireId {
+        let halves = (0..ROUNDS).fold(split(number), |halves, round| self.round(halves, round));
+        WireId(join(halves))
+    }
+
+    /// The number of the call that a server means; `None` for what can be no id of ours.
+    #[must_use]
+    pub fn number(&self, said: u64) -> Option<u64> {
+        if said >> BITS != 0 {
+            return None;
+        }
+        let rounds = (0..ROUNDS).rev();
+        Some(join(rounds.fold(split(said), |halves, round| {
+            self.round(halves, round)
+        })))
+    }
+
+    /// One half, mixed with what the key makes of the other. Done again it is undone.
+    fn round(&self, (left, right): (u64, u64), round: u64) -> (u64, u64) {
+        let mixed = |half: u64| self.0.hash(&(round << 32 | half).to_le_bytes());
+        match round % 2 {
+            0 => (left ^ (mixed(right) & mask(BITS - RIGHT)), right),
+            _ => (left, right ^ (mixed(left) & mask(RIGHT))),
+        }
+    }
+}
+
+impl fmt::Debug for RequestIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RequestIds")
+    }
+}
+
+fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+fn split(whole: u64) -> (u64, u64) {
+    (whole >> RIGHT & mask(BITS - RIGHT), whole & mask(RIGHT))
+}
+
+fn join((left, right): (u64, u64)) -> u64 {
+    left << RIGHT | right
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_scattered_and_never_come_twice() {
+        let ids = RequestIds::new([7; 16]);
+        let shown: Vec<u64> = (1..=10_000).map(|number| ids.shown(number).0).collect();
+        let different: HashSet<&u64> = shown.iter().collect();
+        assert_eq!(different.len(), shown.len());
+        assert!(shown.iter().all(|id| id >> BITS == 0));
+        // Neighbours have nothing in common: half of the 53 bits differ, give or take.
+        let differ = shown.windows(2).map(|two| (two[0] ^ two[1]).count_ones());
+        let mean = f64::from(differ.sum::<u32>()) / 9_999.0;
+        assert!((26.0..27.0).contains(&mean), "{mean}");
+        // One high, one low: no part of the range is preferred.
+        let high = shown.iter().filter(|id| **id >> 52 == 1).count();
+        assert!((4_700..5_300).contains(&high), "{high}");
+    }
+
+    #[test]
+    fn another_connection_has_other_ids() {
+        let (one, other) = (RequestIds::new([1; 16]), RequestIds::new([2; 16]));
+        let same = (0..1000).filter(|number| one.shown(*number) == other.shown(*number));
+        assert_eq!(same.count(), 0);
+        assert_eq!(one.number(1 << 53), None);
+        assert_eq!(one.number(u64::MAX), None);
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_leads_back(key in any::<[u8; 16]>(), number in 0..1_u64 << 53) {
+            let ids = RequestIds::new(key);
+            prop_assert_eq!(ids.number(ids.shown(number).0), Some(number));
+            prop_assert_eq!(ids.shown(ids.number(number).unwrap()).0, number);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A JSON text on one line, whatever its reader takes for the end of one.
+//!
+//! Readers differ: universal newlines end a line at CR too, Python's `splitlines` at VT, FF, FS, GS,
+//! RS, U+0085, U+2028 and U+2029, and an event stream at CR. Whatever one of them cut off would be a
+//! message of its own, which nobody has judged.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use memchr::memmem;
+
+/// What is looked at in one go: long enough for wide registers, short enough that a text with a line
+/// end near its start is not read to its end for nothing.
+const BLOCK: usize = 1024;
+
+/// What ends a line beyond ASCII: U+0085, U+2028 and U+2029.
+const BEYOND_ASCII: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
+
+/// The text without anything that ends a line for some reader, and with the same meaning: outside of
+/// strings white space becomes blanks, in strings the characters are escaped. A text that needs no
+/// change, as nearly all do, is not copied.
+///
+/// Raw control characters in strings are no JSON and refused by whoever reads a message; here they
+/// are escaped all the same.
+#[must_use]
+pub fn one_line(text: Bytes) -> Bytes {
+    match is_one_line(&text) {
+        true => text,
+        false => flattened(&text).into(),
+    }
+}
+
+/// The same for bytes that are copied anyway.
+#[must_use]
+pub fn on_one_line(text: &[u8]) -> Cow<'_, [u8]> {
+    match is_one_line(text) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(flattened(text)),
+    }
+}
+
+fn is_one_line(text: &[u8]) -> bool {
+    text.chunks(BLOCK).all(is_plain) || !holds_a_line_end(text)
+}
+
+/// True for visible ASCII and blanks: one subtraction and one comparison for each byte.
+fn is_plain(block: &[u8]) -> bool {
+    block
+        .iter()
+        .fold(0, |most, byte| most.max(byte.wrapping_sub(b' ')))
+        < 0x7f - b' '
+}
+
+fn holds_a_line_end(text: &[u8]) -> bool {
+    let holds_control = |block: &[u8]| block.iter().fold(false, |any, byte| any | (*byte < b' '));
+    if text.chunks(BLOCK).any(holds_control) {
+        return true;
+    }
+    // A search is quick, but takes its time to begin.
+    match text.len() <= BLOCK {
+        true => memchr::memchr2_iter(0xc2, 0xe2, text).any(|at| wide(text, at) > 0),
+        false => BEYOND_ASCII
+            .iter()
+            .any(|end| memmem::find(text, end).is_some()),
+    }
+}
+
+/// How many bytes the character at a place takes that is beyond ASCII and ends a line; 0 for every
+/// other one.
+fn wide(text: &[u8], at: usize) -> usize {
+    let ends = BEYOND_ASCII.iter().find(|end| text[at..].starts_with(end));
+    ends.map_or(0, |end| end.len())
+}
+
+fn flattened(mut text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 64);
+    while !text.is_empty() {
+        let quote = memchr::memchr(b'"', text).unwrap_or(text.len());
+        let (between, rest) = text.split_at(quote);
+        put(between, |_| b" ".into(), &mut out);
+        let (string, rest) = rest.split_at(end_of_string(rest));
+        put(string, escape, &mut out);
+        text = rest;
+    }
+    out
+}
+
+/// Where the string ends that a text begins with; at the end of the text when it does not end.
+fn end_of_string(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(found) = text
+        .get(at..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
+        at += found + 1;
+        match text[at - 1] {
+            b'"' => return at,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// Adds a part, with something else in the place of each character that ends a line.
+fn put(part: &[u8], instead: impl Fn(&[u8]) -> Cow<'static, [u8]>, out: &mut Vec<u8>) {
+    if is_one_line(part) {
+        return out.extend_from_slice(part);
+    }
+    let mut at = 0;
+    while let Some(&byte) = part.get(at) {
+        let length = match byte {
+            0..b' ' => 1,
+            0xc2 | 0xe2 => wide(part, at),
+            _ => 0,
+        };
+        match length {
+            0 => out.push(byte),
+            _ => out.extend_from_slice(&instead(&part[at..at + length])),
+        }
+        at += length.max(1);
+    }
+}
+
+fn escape(character: &[u8]) -> Cow<'static, [u8]> {
+    let character = std::str::from_utf8(character).unwrap_or(" ");
+    let units = character.encode_utf16();
+    let escaped: String = units.map(|unit| format!("\\u{unit:04x}")).collect();
+    escaped.into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn flat(text: &str) -> String {
+        let out = one_line(Bytes::copy_from_slice(text.as_bytes()));
+        assert_eq!(&*on_one_line(text.as_bytes()), &*out);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    /// MCP-068: what ends a line for any reader is a blank between tokens, and escaped in a string.
+    #[test]
+    fn nothing_that_ends_a_line_for_any_reader_is_left() {
+        let text =
+            "{\r\n\t\"a\":\r\"x\\ny\\\\\",\n\"b\u{85}\u{2028}\":[\"\u{2029}\",\"\\\"\",\r1]}";
+        let line = "{   \"a\": \"x\\ny\\\\\", \"b\\u0085\\u2028\":[\"\\u2029\",\"\\\"\", 1]}";
+        assert_eq!(flat(text), line);
+        let (before, after): (Value, Value) = (
+            serde_json::from_str(text).unwrap(),
+            serde_json::from_str(line).unwrap(),
+        );
+        assert_eq!(before, after);
+    }
+
+    /// Neighbours of the characters that end lines are letters like any other.
+    #[test]
+    fn what_needs_no_change_is_not_copied() {
+        for text in ["{}", "\"\u{84}\u{86}\u{2027}\u{202a}\u{e9}\u{7f}\"", ""] {
+            let text = Bytes::copy_from_slice(text.as_bytes());
+            assert_eq!(one_line(text.clone()).as_ptr(), text.as_ptr());
+        }
+    }
+
+    /// What is no JSON cannot break out either.
+    #[test]
+    fn raw_control_characters_never_pass() {
+        assert_eq!(flat("\"a\u{b}b\u{1c}\"\u{c}"), "\"a\\u000bb\\u001c\" ");
+        assert_eq!(flat("\"a\\\u{2028}\"\r"), "\"a\\\\u2028\" ");
+        assert_eq!(flat("\"\u{2028}"), "\"\\u2028");
+        assert_eq!(flat("\"\u{85}"), "\"\\u0085");
+        assert_eq!(flat("\n"), " ");
+    }
+
+    fn ends_a_line(c: char) -> bool {
+        c < ' ' || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_out_as_one_line(
+            pieces in proptest::collection::vec(
+                prop_oneof!["[a\"\\\\ {}:,]{1,4}", "[\r\n\t\u{b}\u{85}\u{2028}\u{2029}é]", ".{0,40}"], 0..60),
+        ) {
+            let text = pieces.concat().repeat(20);
+            prop_assert!(!flat(&text).contains(ends_a_line));
+        }
+
+        #[test]
+        fn json_keeps_its_meaning(text in "[\u{80}-\u{90}\u{2020}-\u{2030}a\"\\\\]{0,40}") {
+            let value = Value::from(text);
+            let pretty = serde_json::to_string_pretty(&serde_json::json!({"k": [value, 1]})).unwrap();
+            let line = flat(&pretty.replace('\n', "\r"));
+            prop_assert!(!line.contains(ends_a_line));
+            let (before, after): (Value, Value) =
+                (serde_json::from_str(&pretty).unwrap(), serde_json::from_str(&line).unwrap());
+            prop_assert_eq!(before, after);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What can be read of a message that cannot be read as one: whose it is, and whether it asks.
+//!
+//! Of a message over the limit only an end is there; others are broken somewhere.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::RequestId;
+use crate::lookalike::are_alike;
+
+/// The mark some writers put before a text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// What the top level of a message tells, as far as it can be followed from the start. What stands in
+/// `params`, `result` and `error` counts for nothing.
+#[derive(Debug, Default)]
+pub struct Glance {
+    id: Option<RequestId>,
+    /// It stands twice, differently.
+    disputed: bool,
+    asks: bool,
+    answers: bool,
+}
+
+impl Glance {
+    /// Looks at a message or the start of one; broken strings and numbers do no harm. One pass.
+    #[must_use]
+    pub fn at(text: &[u8]) -> Self {
+        let mut seen = Self::default();
+        let text = text.strip_prefix(BOM).unwrap_or(text).trim_ascii_start();
+        let Some(mut rest) = text.strip_prefix(b"{") else {
+            return seen;
+        };
+        while let Some((name, behind)) = name(rest) {
+            let value = &behind[..end_of_value(behind)];
+            rest = &behind[value.len()..];
+            seen.take(&name, value, !rest.is_empty());
+            match rest.strip_prefix(b",") {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        seen
+    }
+
+    /// Takes one member; a value that is not `whole` may go on behind what is there.
+    fn take(&mut self, name: &str, value: &[u8], whole: bool) {
+        let is = |known| are_alike(name, known);
+        if name == "id" && whole {
+            let value = serde_json::from_slice::<&RawValue>(value).ok();
+            let id = value.and_then(|id| RequestId::from_json(id.get()));
+            self.disputed |= self.id.is_some() && self.id != id;
+            self.id = id;
+        }
+        self.asks |= is("method") || is("params");
+        self.answers |= is("result") || is("error");
+    }
+
+    /// The id, where it is there and the only one.
+    #[must_use]
+    pub fn id(&self) -> Option<RequestId> {
+        self.id.clone().filter(|_| !self.disputed)
+    }
+
+    /// True of a request or a notification, as far as can be seen.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// True of an answer, as far as can be seen.
+    #[must_use]
+    pub fn answers(&self) -> bool {
+        self.answers && !self.asks
+    }
+}
+
+/// The name that stands first, and what is behind its colon.
+fn name(text: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
+    let inside = text.trim_ascii_start().strip_prefix(b"\"")?;
+    let end = end_of_string(inside)?;
+    let (raw, behind) = (&inside[..end], &inside[end + 1..]);
+    let behind = behind.trim_ascii_start().strip_prefix(b":")?;
+    let name = match memchr::memchr(b'\\', raw) {
+        None => String::from_utf8_lossy(raw),
+        Some(_) => {
+            let quoted = [b"\"", raw, b"\""].concat();
+            let read = serde_json::from_slice::<String>(&quoted);
+            // One that cannot be read is none of those that matter.
+            read.map_or_else(|_| String::from_utf8_lossy(raw), Cow::Owned)
+        }
+    };
+    Some((name, behind))
+}
+
+/// Where the string ends whose opening quote is behind; its closing quote stands there.
+fn end_of_string(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        match text[at] {
+            b'"' => return Some(at),
+            _ => at += 2,
+        }
+    }
+}
+
+/// Where the value ends that stands first: at the comma or the bracket behind it, or with the text.
+fn end_of_value(text: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(byte) = text.get(at) {
+        match (byte, depth) {
+            (b',' | b'}' | b']', 0) => return at,
+            (b'{' | b'[', _) => depth += 1,
+            (b'}' | b']', _) => depth -= 1,
+            (b'"', _) => match end_of_string(&text[at + 1..]) {
+                Some(end) => at += end + 1,
+                None => return text.len(),
+            },
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// The id of a message of which the end is there, when it stands last.
+#[must_use]
+pub fn id_at_end(tail: &[u8]) -> Option<RequestId> {
+    let tail = String::from_utf8_lossy(tail);
+    let (_, after) = tail.trim_end().strip_suffix('}')?.rsplit_once("\"id\"")?;
+    let id = after.trim_start().strip_prefix(':')?;
+    let id: &RawValue = serde_json::from_str(id).ok()?;
+    RequestId::from_json(id.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(head: &str) -> Option<String> {
+        Glance::at(head.as_bytes())
+            .id()
+            .map(|id| id.as_json().to_owned())
+    }
+
+    fn end(tail: &str) -> Option<String> {
+        id_at_end(tail.as_bytes()).map(|id| id.as_json().to_owned())
+    }
+
+    #[test]
+    fn the_id_of_a_torn_message_is_found_at_either_end() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            start(r#"{"jsonrpc":"2.0","id": 7,"result":{"x":"#),
+            some("7")
+        );
+        assert_eq!(start(r#"{"id" : "a\"b" ,"method":"x"#), some(r#""a\"b""#));
+        assert_eq!(start(r#"{"result":{"id":3,"x":"#), None);
+        assert_eq!(start(r#"{"params":{"id":3,"x":"#), None);
+        assert_eq!(start(r#"{"id":123"#), None, "it may go on");
+        assert_eq!(start(r#"{"id":{"a":1},"#), None);
+        assert_eq!(start("xxxxxxxx"), None);
+        assert_eq!(end(r#"x"},"jsonrpc":"2.0","id":12}"#), some("12"));
+        assert_eq!(end(r#"x"},"id": "a" }"#), some(r#""a""#));
+        assert_eq!(end(r#"x","id":3}}"#), None);
+        assert_eq!(end("xxxx"), None);
+    }
+    /// Only what stands at the top level says what a message is.
+    #[test]
+    fn a_broken_message_is_known_by_its_top_level() {
+        let of = |text: &[u8]| {
+            let seen = Glance::at(text);
+            let id = seen.id().map(|id| id.as_json().to_owned());
+            (id, seen.asks(), seen.answers())
+        };
+        let answer = || (Some("7".to_owned()), false, true);
+        for broken in [
+            &b"\xef\xbb\xbf{\"id\":7,\"result\":{}}"[..],
+            b" {\"id\": 7 ,\"result\":{\"text\":\"\xff\x01\"}}",
+            br#"{"id":7,"id":7,"result":{}}"#,
+            br#"{"id":7,"result":{"text":"a \"method\" ","method":1,"params":[{}],}}"#,
+            br#"{"result":{"text":"\\","x":NaN},"id":7}"#,
+            br#"{"\ud800":1,"\u0069d":7,"error":{"#,
+            br#"{"id":7,"Error":null}"#,
+        ] {
+            let words = String::from_utf8_lossy(broken);
+            assert_eq!(of(broken), answer(), "{words}");
+        }
+        let asks = |text: &[u8]| of(text).1;
+        assert!(asks(br#"{"id":7,"method":"x","params":{"result":"#));
+        assert!(asks(br#"{"m\u0065thod":"x""#));
+        assert!(asks(br#"{"id":7,"result":{},"method":"x""#));
+        assert_eq!(of(br#"{"id":7,"id":8,"result":{}}"#).0, None);
+        assert_eq!(of(br#"{"id":7,"id":null,"id":7,"result":{}}"#).0, None);
+        assert_eq!(of(br#"[{"id":7,"result":{}}]"#).0, None);
+        for end in 0..40 {
+            let _ = of(&br#"{"\"id":"\\","id":7,"result":{"x":["\""]}}"#[..end]);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Members that are not known, and that other readers take for known ones (CVE-2026-27896).
+//!
+//! Go's encoding/json and its like match members without regard to case, by Unicode's simple folding:
+//! `Name`, `NAME` and, with the long s, `argument\u{17f}`. What the kernel passed over as unknown would
+//! be the very name and arguments that such a server reads.
+
+mod wary;
+
+use serde::Deserialize;
+use serde::de::{Error as _, Unexpected};
+use serde_json::value::RawValue;
+
+use self::wary::Wary;
+
+/// How the words of an error about a lookalike begin.
+const WORDS: &str = "member ";
+
+/// Any value: a member that is known so that nothing else can pass for it, and that stands once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unread;
+
+impl<'de> Deserialize<'de> for Unread {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(d).map(|_| Self)
+    }
+}
+
+/// The known member that this one is not, and that it may be taken for. Known ones are ASCII.
+#[must_use]
+pub fn lookalike<'k>(member: &str, known: &[&'k str]) -> Option<&'k str> {
+    if known.contains(&member) {
+        return None;
+    }
+    let alike = |known: &&&str| folded(member).eq(folded(known));
+    known.iter().find(alike).copied()
+}
+
+/// True when two names are one to a reader that does not regard case.
+#[must_use]
+pub fn are_alike(one: &str, other: &str) -> bool {
+    folded(one).eq(folded(other))
+}
+
+/// Folded as readers do that fold at all: the long s, the sign of the kelvin and, in some of them, the
+/// i's of Turkish are letters of ASCII.
+fn folded(name: &str) -> impl Iterator<Item = char> {
+    name.chars().map(|c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        '\u{130}' | '\u{131}' => 'i',
+        'A'..='Z' => c.to_ascii_lowercase(),
+        _ if c.is_ascii() => c,
+        // Simple folding is one to one; what becomes several stays.
+        _ => {
+            let mut lower = c.to_lowercase();
+            let first = lower.next().unwrap_or(c);
+            lower.next().map_or(first, |_| c)
+        }
+    })
+}
+
+/// Reads a struct as serde_json does, but refuses lookalikes of its members, and of the members of the
+/// structs within it. A struct is read from an object alone, never from an array by position. Raw
+/// values stay what they are: nobody looks into them.
+///
+/// # Errors
+/// As serde_json, for an array in place of a struct, and for a lookalike, whose error [`words`] knows.
+pub fn from_str<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
+    read(text, true)
+}
+
+/// The same for texts in which lookalikes do no harm.
+///
+/// # Errors
+/// As serde_json, and for an array in place of a struct.
+pub fn from_object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
+    read(text, false)
+}
+
+fn read<'a, T: Deserialize<'a>>(text: &'a str, names: bool) -> Result<T, serde_json::Error> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let of = &mut json;
+    let read = T::deserialize(Wary { of, names })?;
+    json.end()?;
+    Ok(read)
+}
+
+/// Reads a member that is an object, verbatim; `null` counts as none.
+///
+/// # Errors
+/// For any other value.
+pub fn object<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    let raw = Option::<&RawValue>::deserialize(d)?;
+    match raw.map(|raw| raw.get().as_bytes()[0]) {
+        None | Some(b'{') => Ok(raw),
+        Some(b'[') => Err(D::Error::invalid_type(Unexpected::Seq, &"an object")),
+        Some(_) => Err(D::Error::invalid_type(
+            Unexpected::Other("value"),
+            &"an object",
+        )),
+    }
+}
+
+/// What is wrong with a lookalike, in words for its sender.
+fn refused(member: &str, known: &str) -> String {
+    format!("{WORDS}{member:?} is not {known:?}, but some readers take it for that; leave it out")
+}
+
+/// Serde's words without its position: params are one line of a frame, a column means nothing there.
+pub(crate) fn plain(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    text.truncate(text.rfind(" at line ").unwrap_or(text.len()));
+    text
+}
+
+/// The words of an error that is about a lookalike; `None` for every other one.
+#[must_use]
+pub fn words(error: &serde_json::Error) -> Option<String> {
+    let text = plain(error);
+    (error.is_data() && text.starts_with(WORDS)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Inner {
+        #[serde(default)]
+        task_id: Option<String>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        name: &'a RawValue,
+        #[serde(borrow, default)]
+        arguments: Option<&'a RawValue>,
+        #[serde(default, rename = "ref")]
+        reference: Option<Inner>,
+        #[serde(default)]
+        task: Option<Unread>,
+    }
+
+    fn read(text: &str) -> Result<Outer<'_>, serde_json::Error> {
+        from_str(text)
+    }
+
+    #[test]
+    fn what_folds_to_a_known_member_is_named_with_it() {
+        for (text, member, known) in [
+            (r#"{"name":"a","Name":"b"}"#, "Name", "name"),
+            (r#"{"NAME":"b"}"#, "NAME", "name"),
+            (
+                r#"{"name":"a","argument\u017f":{}}"#,
+                "argument\u{17f}",
+                "arguments",
+            ),
+            (r#"{"name":"a","TAS\u212a":{}}"#, "TAS\u{212a}", "task"),
+            (r#"{"name":"a","ref":{"taskID":"x"}}"#, "taskID", "taskId"),
+            (r#"{"name":"a","\u004eame":1}"#, "Name", "name"),
+        ] {
+            let said = words(&read(text).unwrap_err()).unwrap();
+            assert_eq!(said, refused(member, known));
+        }
+    }
+
+    /// Serde reads a struct from an array too: its members by position.
+    #[test]
+    fn an_array_is_no_struct() {
+        type Several = std::collections::BTreeMap<String, Vec<Option<Inner>>>;
+        for text in [r#"["a",{},["t"]]"#, r#"{"name":"a","ref":["t"]}"#, "[]"] {
+            for error in [
+                read(text).unwrap_err(),
+                from_object::<Outer<'_>>(text).unwrap_err(),
+            ] {
+                let words = error.to_string();
+                assert!(words.contains("expected an object"), "{words}");
+            }
+        }
+        for text in [r#"{"a":[["t"]]}"#, r#"{"a":[{},["t"]]}"#] {
+            assert!(from_str::<Several>(text).is_err(), "{text}");
+        }
+        assert!(from_str::<Several>(r#"{"a":[{"taskID":"t"}]}"#).is_err());
+        let several: Several = from_object(r#"{"a":[{"taskID":"t"},null,{}]}"#).unwrap();
+        assert_eq!(several["a"].len(), 3);
+    }
+
+    #[test]
+    fn all_else_is_read_as_ever() {
+        let text = r#"{"other":1,"naem":2,"\uff4eame":3,"n\u0061me":"a","ref":{"taskId":"t","x":{}},
+            "arguments":{"Name":1,"NAME":{"Arguments":2}},"task":{"Name":1}}"#;
+        let outer = read(text).unwrap();
+        assert_eq!(outer.name.get(), "\"a\"");
+        assert_eq!(
+            outer.arguments.unwrap().get(),
+            r#"{"Name":1,"NAME":{"Arguments":2}}"#
+        );
+        assert_eq!(outer.reference.unwrap().task_id.as_deref(), Some("t"));
+        assert!(outer.task.is_some());
+        for (text, other) in [
+            (r#"{"name":1,"name":2}"#, "duplicate field `name`"),
+            (r#"{"name":1,"task":1,"task":2}"#, "duplicate field `task`"),
+            (r#"{}"#, "missing field `name`"),
+            (r#"{"name":1}x"#, "trailing characters"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.to_string().starts_with(other), "{error}");
+            assert_eq!(words(&error), None);
+        }
+        assert!(lookalike("m\u{308}", &["name"]).is_none());
+        assert!(are_alike("Stra\u{df}e", "stra\u{df}E") && !are_alike("\u{ff4e}", "n"));
+    }
+}

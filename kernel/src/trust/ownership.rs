@@ -1,0 +1,145 @@
+//! Who could change a project: through its file, its folder, or any folder above, which whoever may
+//! write to can swap what lies below.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::unistd::{Gid, Group, Uid, User};
+
+/// Permission bits that let everybody change a file.
+const WRITABLE_BY_ALL: u32 = 0o002;
+/// Permission bits that let a group change a file.
+const WRITABLE_BY_GROUP: u32 = 0o020;
+/// In a folder with this bit nobody but root renames or removes what is another's.
+const STICKY: u32 = 0o1000;
+
+/// Refuses a project that another user could change.
+///
+/// # Errors
+/// In words, who could, through what, and what to do.
+pub(super) fn fit(found: &Metadata, place: &Path) -> Result<(), String> {
+    let own = nix::unistd::geteuid();
+    let held = |what: &str, found: &Metadata, sticky_helps: bool| {
+        let danger = danger(&Bits::of(found), own.as_raw(), sticky_helps, is_private);
+        danger.map_or(Ok(()), |danger| Err(danger.told(what)))
+    };
+    held("it", found, false)?;
+    for (above, folder) in place.ancestors().skip(1).enumerate() {
+        let what = format!("the folder {}", folder.display());
+        let around = fs::metadata(folder).map_err(|e| format!("{what}: {e}"))?;
+        // Into the project's own folder others must not put files either; above it all that counts is
+        // that the way down stays.
+        held(&what, &around, above > 0)?;
+    }
+    Ok(())
+}
+
+/// What of a file says who can change it.
+struct Bits {
+    uid: u32,
+    gid: u32,
+    mode: u32,
+}
+
+impl Bits {
+    fn of(found: &Metadata) -> Self {
+        Self {
+            uid: found.uid(),
+            gid: found.gid(),
+            mode: found.mode(),
+        }
+    }
+}
+
+/// Who else can change a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Danger {
+    Owner(u32),
+    Everybody,
+    Group(u32),
+}
+
+impl Danger {
+    fn told(self, what: &str) -> String {
+        let of = match what {
+            "it" => "the file",
+            folder => folder,
+        };
+        match self {
+            Self::Owner(uid) => format!(
+                "{what} belongs to another user (number {uid}), who can change what it starts; make \
+                 {of} yours, or name the file with --config"
+            ),
+            Self::Everybody => format!(
+                "everybody can write to {what}, and so change what it starts; `chmod o-w` closes {of}, \
+                 or name the file with --config"
+            ),
+            Self::Group(gid) => format!(
+                "a group (number {gid}) can write to {what}, and so change what it starts; `chmod g-w` \
+                 closes {of}, or name the file with --config"
+            ),
+        }
+    }
+}
+
+/// Who but the user `own` and root can change a file of these bits; `private` says whether a group has
+/// no other members.
+fn danger(
+    bits: &Bits,
+    own: u32,
+    sticky_helps: bool,
+    private: impl Fn(u32) -> bool,
+) -> Option<Danger> {
+    if bits.uid != own && bits.uid != 0 {
+        return Some(Danger::Owner(bits.uid));
+    }
+    if sticky_helps && bits.mode & STICKY != 0 {
+        return None;
+    }
+    if bits.mode & WRITABLE_BY_ALL != 0 {
+        return Some(Danger::Everybody);
+    }
+    let by_group = bits.mode & WRITABLE_BY_GROUP != 0 && bits.gid != 0 && !private(bits.gid);
+    by_group.then_some(Danger::Group(bits.gid))
+}
+
+/// Whether a group is this user's own: the first one of the user, with the user's name and nobody else.
+fn is_private(gid: u32) -> bool {
+    let gid = Gid::from_raw(gid);
+    let user = User::from_uid(Uid::effective()).ok().flatten();
+    let group = Group::from_gid(gid).ok().flatten();
+    user.zip(group).is_some_and(|(user, group)| {
+        user.gid == gid && group.name == user.name && group.mem.iter().all(|m| *m == user.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_user_and_root_may_be_able_to_change_it() {
+        let told = |uid, gid, mode, sticky_helps| {
+            danger(&Bits { uid, gid, mode }, 1000, sticky_helps, |gid| {
+                gid == 1000
+            })
+        };
+        for (uid, gid, mode) in [
+            (1000, 1000, 0o40775),
+            (1000, 100, 0o40755),
+            (0, 0, 0o40775),
+            (0, 0, 0o41777),
+            (1000, 100, 0o41770),
+        ] {
+            assert_eq!(told(uid, gid, mode, true), None, "{uid} {gid} {mode:o}");
+        }
+        assert_eq!(told(1001, 0, 0o40700, true), Some(Danger::Owner(1001)));
+        // The owner of a sticky folder is not held by the bit.
+        assert_eq!(told(1001, 0, 0o41777, true), Some(Danger::Owner(1001)));
+        assert_eq!(told(0, 0, 0o40777, true), Some(Danger::Everybody));
+        assert_eq!(told(0, 0, 0o41777, false), Some(Danger::Everybody));
+        assert_eq!(told(1000, 100, 0o40775, true), Some(Danger::Group(100)));
+        assert_eq!(told(0, 50, 0o42775, true), Some(Danger::Group(50)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Meanings are made aside: at the lowest priority, those of what is called first, and in plain sight.
+
+use super::*;
+
+fn many() -> Vec<Value> {
+    let tools = 0..12;
+    let tools = tools.map(|n| {
+        tool(
+            &format!("tool_{n}"),
+            &format!("Does number {n} of the work"),
+        )
+    });
+    tools.collect()
+}
+
+/// The niceness of the kernel's threads of this name.
+fn niceness(kernel: &Kernel, named: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", kernel.pid())).unwrap();
+    let stat = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+        let (head, tail) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.starts_with(named);
+        // The 19th of all, the 17th behind the name.
+        name.then(|| tail.split_whitespace().nth(16)?.parse().ok())?
+    };
+    tasks.filter_map(stat).collect()
+}
+
+/// MGP-239: 10,000 tools take minutes of a core at the first start. Nobody waits for them: the threads that do
+/// that get what nobody else wants, and a request is not behind them.
+#[tokio::test]
+async fn meanings_of_tools_are_made_at_low_priority() {
+    let kernel = Kernel::start(&format!("{}{BUILTIN}", entry("it", &many()))).await;
+    kernel.connected(&["it"]).await;
+    let mut owner = operator(&kernel).await;
+    embedded(&mut owner).await;
+    assert_eq!(niceness(&kernel, "meanings"), [19]);
+    let theirs = niceness(&kernel, "rten-");
+    assert!(
+        !theirs.is_empty() && theirs.iter().all(|nice| *nice == 19),
+        "{theirs:?}"
+    );
+    by(&mut owner, "semantic", "work").await;
+    assert_eq!(niceness(&kernel, "requests"), [0]);
+    let all = niceness(&kernel, "rten-");
+    let usual = all.iter().filter(|nice| **nice == 0).count();
+    assert!(usual > 0, "a request has threads of its own: {all:?}");
+    assert!(niceness(&kernel, "tokio").iter().all(|nice| *nice == 0));
+}
+
+/// MGP-236: how far that is stands in `mgp status`.
+#[tokio::test]
+async fn how_far_meanings_are_stands_in_the_status() {
+    let provider = Provider::start().await;
+    let broken = &provider.seen.broken;
+    broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    let config = format!("{}{}", entry("it", &many()), provider.section());
+    let kernel = Kernel::start(&config).await;
+    kernel.connected(&["it"]).await;
+    let mut owner = operator(&kernel).await;
+    indexed(&mut owner, &["tool_11"]).await;
+    let index = async || kernel.mgp_json(&["status"]).await["index"].take();
+    wait_until("its texts wait", DEADLINE, async || {
+        let now = index().await;
+        now["by_meaning"] == 0 && now["waiting"].as_u64() > Some(24)
+    })
+    .await;
+    let shown = kernel.mgp(&["status"]).await;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("of which 0 can be found by meaning so far"),
+        "{shown}"
+    );
+    broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    embedded(&mut owner).await;
+    let done = index().await;
+    assert_eq!(done["by_meaning"], done["tools"], "{done}");
+    assert_eq!(done["waiting"], 0, "{done}");
+}
+
+/// MGP-236: by the record of calls, what is called most has its meaning first.
+#[tokio::test]
+async fn what_is_called_most_has_its_meaning_first() {
+    let provider = Provider::start().await;
+    let config = format!("{}{}", entry("it", &many()), provider.section());
+    let kernel = Kernel::start(&config).await;
+    kernel.connected(&["it"]).await;
+    let mut owner = operator(&kernel).await;
+    embedded(&mut owner).await;
+    let before = provider.order();
+    let place = |order: &[String]| order.iter().position(|text| text.contains("number 9 of"));
+    assert!(
+        place(&before) > Some(4),
+        "it is no first one by itself: {before:?}"
+    );
+    for _ in 0..3 {
+        owner.call("it__tool_9", json!({})).await;
+    }
+    provider.seen.order.lock().unwrap().clear();
+    let _kernel = again(kernel, Vec::clear).await;
+    wait_until("its meaning is made", DEADLINE, async || {
+        place(&provider.order()).is_some()
+    })
+    .await;
+    let after = provider.order();
+    assert!(place(&after) < Some(4), "in the first request: {after:?}");
+}
