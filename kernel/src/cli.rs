@@ -20,7 +20,6 @@ mod find;
 mod log;
 mod logs;
 mod output;
-mod process;
 mod progress;
 mod question;
 mod secrets;

@@ -7,6 +7,7 @@ pub mod demo;
 pub mod kernel;
 pub mod operator;
 pub mod paths;
+mod process;
 pub mod pulse;
 pub mod routes;
 pub mod source;

@@ -20,11 +20,11 @@ use super::context::Context;
 use super::failure::Failure;
 use super::log::KernelLog;
 use super::output::say;
-use super::process::{Process, Standing};
 use super::progress::Progress;
 use super::words::plain;
 use crate::config;
 use crate::paths::private_folder;
+use crate::process::{Process, Standing};
 
 /// How long a kernel may take to answer. Its servers start after that.
 const PATIENCE: Duration = Duration::from_secs(30);

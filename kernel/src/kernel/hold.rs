@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use fs4::fs_std::FileExt;
 use mgp_actors::access::Books;
@@ -20,11 +22,17 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::cli::UpOptions;
 use crate::config::Auth;
 use crate::paths::private_folder;
+use crate::process::{Process, Standing};
 
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
 /// What a kernel must be able to write at its start, in bytes: its keys, some records, a page of each file.
 const ROOM: usize = 64 << 10;
+/// Looks at the lock of a kernel that has ended, 2 s of them: a child that it was just starting holds a
+/// copy until it becomes another program.
+const DYING_LOOKS: u32 = 200;
+/// Time between two of them.
+const DYING_PACE: Duration = Duration::from_millis(10);
 /// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
 const TOKEN_MIN: usize = 32;
 
@@ -44,16 +52,14 @@ pub(super) fn lock(data_dir: &Path) -> Result<File, String> {
         .mode(0o600)
         .open(&path)
         .map_err(|e| format!("{}: {e}", path.display()))?;
-    let held =
-        FileExt::try_lock_exclusive(&file).map_err(|e| format!("{}: {e}", path.display()))?;
-    if !held {
-        let mut pid = String::new();
-        let _ = file.read_to_string(&mut pid);
-        return Err(format!(
-            "a kernel (process {}) already runs on {}; use it, stop it, or give this one its own folder with --data-dir and --socket",
-            pid.trim(),
-            data_dir.display()
-        ));
+    let mut looks = DYING_LOOKS;
+    while !FileExt::try_lock_exclusive(&file).map_err(|e| format!("{}: {e}", path.display()))? {
+        let holder = holder(&mut file);
+        if looks == 0 || !holder.is_some_and(has_ended) {
+            return Err(held(data_dir, holder));
+        }
+        looks -= 1;
+        sleep(DYING_PACE);
     }
     let write = file
         .set_len(0)
@@ -61,6 +67,26 @@ pub(super) fn lock(data_dir: &Path) -> Result<File, String> {
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     write.map_err(|e| explained(&path, &e))?;
     Ok(file)
+}
+
+/// The process that says it holds the lock.
+fn holder(file: &mut File) -> Option<i32> {
+    let mut pid = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut pid).ok()?;
+    pid.trim().parse().ok()
+}
+
+fn has_ended(pid: i32) -> bool {
+    Process::of(pid).standing() == Standing::Gone
+}
+
+fn held(data_dir: &Path, holder: Option<i32>) -> String {
+    let pid = holder.map_or_else(|| "?".into(), |pid| pid.to_string());
+    format!(
+        "a kernel (process {pid}) already runs on {}; use it, stop it, or give this one its own folder with --data-dir and --socket",
+        data_dir.display()
+    )
 }
 
 /// Sees that the disk takes what a kernel writes at its start: a kernel that cannot write anything down
@@ -313,6 +339,9 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::time::Instant;
+
     use super::*;
     use mgp_engine::seal::Purpose;
 
@@ -329,6 +358,31 @@ mod tests {
         );
         drop(first);
         lock(&path).unwrap();
+    }
+
+    /// CMCP-073: a killed kernel's lock may outlive it, in a child it was starting: the next kernel waits for
+    /// that instead of telling of a kernel that runs no more.
+    #[test]
+    fn the_lock_of_a_dead_kernel_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let mut dead = Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let mut copy = lock(&path).unwrap();
+        copy.set_len(0).unwrap();
+        copy.rewind().unwrap();
+        writeln!(copy, "{}", dead.id()).unwrap();
+        let next = {
+            let path = path.clone();
+            std::thread::spawn(move || lock(&path).map(drop))
+        };
+        let begun = Instant::now();
+        while begun.elapsed() < 10 * DYING_PACE {
+            assert!(!next.is_finished(), "it waits");
+            std::thread::yield_now();
+        }
+        drop(copy);
+        next.join().unwrap().unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 /// How a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// It can do something.
     Runs,
     /// A signal or a debugger holds it: it does nothing until it is told to go on.
@@ -20,7 +20,7 @@ pub(super) enum Standing {
 
 /// One process, told from a later one of the same number by the time of its start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pid: i32,
     /// In clock ticks since the machine's start; `None` where the system does not tell.
     started: Option<u64>,
@@ -28,18 +28,18 @@ pub(super) struct Process {
 
 impl Process {
     /// The process that has this number now.
-    pub(super) fn of(pid: i32) -> Self {
+    pub(crate) fn of(pid: i32) -> Self {
         let started = stat(pid).ok().and_then(|stat| stat.started);
         Self { pid, started }
     }
 
     /// Its number.
-    pub(super) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
     /// How it is now.
-    pub(super) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         match stat(self.pid) {
             Ok(now) if now.started != self.started => Standing::Gone,
             Ok(now) => now.standing,
