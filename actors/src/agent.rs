@@ -16,6 +16,7 @@ use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, Message, RequestId};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
+use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member};
 use mgp_sync::pending::{Pending, Refused};
@@ -27,6 +28,7 @@ use crate::exchange::{Class, Exchange, Flag, Way};
 use crate::holding::Holding;
 use crate::link::Link;
 use crate::negotiation;
+use crate::presence::Presence;
 use crate::relay::progress_token;
 use crate::request::{Back, Caller, Request};
 use crate::streams::{GET, Lane, Streams};
@@ -99,6 +101,8 @@ pub struct Agent {
     answered: Notify,
     /// What its session holds of tools.
     pub holding: Holding,
+    /// What the operator is told of it.
+    pub presence: Arc<Presence>,
 }
 
 /// What the agent said to a question: the `result` or the `error` member, as JSON text.
@@ -151,6 +155,7 @@ impl Agent {
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
             holding: Holding::default(),
+            presence: Arc::default(),
         }
     }
 
@@ -240,6 +245,7 @@ impl Agent {
         hello: &Initialize<'_>,
     ) -> Result<Arc<Caller>, Refusal> {
         let version = Version::negotiate(&hello.protocol_version);
+        let client = hello.client_info.map(RawValue::get);
         let caller = Arc::new(Caller {
             connection: self.connection,
             agent: self.id().clone(),
@@ -249,11 +255,28 @@ impl Agent {
             capabilities: ClientCapabilities::read(hello.capabilities),
             mgp: negotiation::with_client(hello.capabilities, version.era()),
             back: Back::Standing(Arc::downgrade(self)),
+            presence: self.presence.clone(),
         });
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
         })?;
+        self.presence.introduce(client, version);
         Ok(caller)
+    }
+
+    /// What the operator is told of it.
+    #[must_use]
+    pub fn told(&self) -> Client {
+        let door = match &self.outward {
+            Outward::Line(_) => "socket",
+            Outward::Session(_) | Outward::Listening { .. } => "http",
+        };
+        let agent = match self.is_operator() {
+            true => "operator".to_owned(),
+            false => self.id().to_string(),
+        };
+        let view = self.caller().map_or(&View::All, |caller| &caller.view);
+        self.presence.told(agent, door, view)
     }
 
     /// Who it is since `initialize`.

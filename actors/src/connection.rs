@@ -288,7 +288,9 @@ impl Inbound {
                 trace,
                 outlet: Outlet::Line(self.sink.clone()),
             };
-            let running = self.reception.stateless.open(arrival, stated)?;
+            let presence = self.agent.presence.clone();
+            presence.introduce(stated.client.as_deref(), Version::MODERN);
+            let running = self.reception.stateless.open(arrival, stated, presence)?;
             self.agent.enroll(&id, running.exchange().clone())?;
             Ok(running)
         });
@@ -321,6 +323,7 @@ impl Inbound {
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
                 back: Back::Standing(Arc::downgrade(&self.agent)),
+                presence: self.agent.presence.clone(),
             })
         })
     }

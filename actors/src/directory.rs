@@ -13,12 +13,14 @@ use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp;
+use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::{Splice, member, quoted};
 use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::Agent;
 use crate::exchange::Class;
+use crate::presence::Visitors;
 use crate::request::Caller;
 use crate::tasks::Given;
 use crate::time::unix_ms;
@@ -26,6 +28,8 @@ use crate::time::unix_ms;
 /// The connected agents. Bounded by the doors: connections and sessions have their limits.
 #[derive(Debug)]
 pub struct Directory {
+    /// The clients whose requests stand alone.
+    pub visitors: Visitors,
     /// Whose the tasks of 2025-11-25 are.
     pub given: Given,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
@@ -38,6 +42,7 @@ impl Directory {
     #[must_use]
     pub fn new(access: Arc<Snapshot<Table>>) -> Self {
         Self {
+            visitors: Visitors::default(),
             given: Given::default(),
             agents: RwLock::default(),
             access,
@@ -70,6 +75,17 @@ impl Directory {
                 agent.disconnect();
             }
         }
+    }
+
+    /// Those who are there, without the one that asks; who came first stands first.
+    #[must_use]
+    pub fn present(&self, asking: ConnectionId) -> Vec<Client> {
+        let others = self.all().into_iter();
+        let others = others.filter(|agent| agent.connection != asking && !agent.is_listening());
+        let mut clients: Vec<_> = others.map(|agent| agent.told()).collect();
+        clients.extend(self.visitors.told());
+        clients.sort_by_key(|client| std::cmp::Reverse(client.since_ms));
+        clients
     }
 
     /// How many are connected.

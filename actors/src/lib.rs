@@ -34,6 +34,7 @@ pub mod parked;
 pub mod pass;
 pub mod permissions;
 pub mod pins;
+pub mod presence;
 pub mod question;
 pub mod registrar;
 pub mod relay;

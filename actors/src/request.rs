@@ -17,6 +17,7 @@ use mgp_protocol::refusal::{Refusal, Rendered};
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
+use crate::presence::Presence;
 use crate::trace::Trace;
 
 /// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
@@ -39,6 +40,8 @@ pub struct Caller {
     pub mgp: Negotiated,
     /// The way back to it.
     pub back: Back,
+    /// What the operator is told of it.
+    pub presence: Arc<Presence>,
 }
 
 /// Who somebody is, as far as it decides what may be done.

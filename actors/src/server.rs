@@ -507,6 +507,7 @@ impl ServerActor {
             pid: state.current.as_ref().map(Incarnation::process),
             rejected: state.notes.clone(),
             trust: state.spec.mgp.trust_level,
+            runs: state.spec.reach.words().into(),
             declared: Arc::new(state.spec.mgp.clone()),
             waiting: false,
             due: state.is_due(),

@@ -30,6 +30,7 @@ use crate::errand::Errand;
 use crate::exchange::{Exchange, Way};
 use crate::negotiation;
 use crate::parked::ParkedCalls;
+use crate::presence::Presence;
 use crate::request::{Answering, Back, Caller, Outcome, Request, Routes};
 use crate::tasks::{Again, LongCall, Tasks};
 use crate::time::unix_ms;
@@ -88,7 +89,12 @@ impl Stateless {
     ///
     /// # Errors
     /// What is wrong with its `requestState`.
-    pub fn open(self: &Arc<Self>, arrival: Arrival, stated: Stated) -> Result<Running, Refusal> {
+    pub fn open(
+        self: &Arc<Self>,
+        arrival: Arrival,
+        stated: Stated,
+        presence: Arc<Presence>,
+    ) -> Result<Running, Refusal> {
         let caller = Arc::new(Caller {
             connection: agent::shared_connection(&arrival.agent, &arrival.view),
             agent: arrival.agent,
@@ -98,6 +104,7 @@ impl Stateless {
             capabilities: stated.capabilities,
             mgp: stated.mgp,
             back: Back::Alone,
+            presence,
         });
         let attempt = Attempt {
             id: arrival.id,
@@ -359,6 +366,8 @@ pub struct Stated {
     pub token: Option<Box<str>>,
     /// Its `requestState`, when the kernel gave it.
     pub state: Option<String>,
+    /// What it calls itself, as JSON text.
+    pub client: Option<Box<str>>,
 }
 
 /// What the kernel reads of the params of any request, in one pass over them.
@@ -417,6 +426,7 @@ pub fn read<'a>(
         level: meta.log_level.map(level_of).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
         state: text(said.request_state).filter(|state| seal::is_ours(state)),
+        client: meta.client_info.map(|client| client.get().into()),
     };
     let name = text(name).map(Cow::Owned);
     Ok((stated, Mirrored { method, name }))

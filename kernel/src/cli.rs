@@ -10,6 +10,7 @@ mod arguments;
 mod audit;
 mod call;
 mod client;
+mod clients;
 pub mod command;
 mod content;
 mod context;
@@ -17,11 +18,16 @@ mod detach;
 mod entry;
 mod failure;
 mod find;
+mod info;
 mod log;
 mod logs;
 mod output;
+mod pages;
+mod paste;
 mod progress;
+mod prompts;
 mod question;
+mod resources;
 mod secrets;
 mod servers;
 mod status;
@@ -38,6 +44,7 @@ pub use command::Cli;
 pub use failure::Failure;
 pub use up::{Doors, HttpDoor, Parts, UpOptions};
 
+use command::reading::{Prompts, Resources};
 use command::{Agents, Audit, Command, Servers, Tools};
 use context::Context;
 
@@ -63,6 +70,8 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Untrust(_)
         | Command::Agents(_)
         | Command::Tools(_)
+        | Command::Resources(_)
+        | Command::Prompts(_)
         | Command::Audit(_)
         | Command::Pending
         | Command::Approve(_)
@@ -99,9 +108,13 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Agents(Agents::List) => agents::list(context),
         Command::Agents(Agents::Remove(named)) => agents::remove(context, &named.name),
         Command::Agents(Agents::Token(token)) => agents::token(context, token),
-        Command::Tools(Tools::List { server }) => tools::list(context, server.as_deref()),
+        Command::Tools(Tools::List(list)) => tools::list(context, &list),
         Command::Tools(Tools::Call(call)) => call::call(context, &call),
         Command::Tools(Tools::Find(find)) => find::find(context, &find),
+        Command::Resources(Resources::List(list)) => resources::list(context, &list),
+        Command::Resources(Resources::Read(read)) => resources::show(context, &read),
+        Command::Prompts(Prompts::List(list)) => prompts::list(context, &list),
+        Command::Prompts(Prompts::Get(get)) => prompts::get(context, &get),
         Command::Audit(Audit::Tail(tail)) => audit::tail(context, &tail),
         Command::Audit(Audit::Verify) => audit::verify(context),
         Command::Audit(Audit::Acknowledge(asked)) => audit::acknowledge(context, asked),
@@ -126,6 +139,7 @@ fn dispatch_servers(context: &Context, command: Servers) -> Result<(), Failure> 
         Servers::Start(named) => servers::start(context, &named.id),
         Servers::Stop(named) => servers::stop(context, &named.id),
         Servers::Restart(named) => servers::restart(context, &named.id),
+        Servers::Info(named) => info::show(context, &named.id),
         Servers::Logs(logs) => logs::show(context, logs),
     }
 }

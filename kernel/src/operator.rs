@@ -29,7 +29,7 @@ use mgp_engine::lifecycle::{State, Why};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::kernel::{KernelStatus, Untrusted};
+use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, Untrusted};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
@@ -99,8 +99,11 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn status(&self) -> Outcome {
+    pub fn status(&self, request: &Request) -> Outcome {
         let configured = self.source.said();
+        let mut clients = self.directory.present(request.caller.connection);
+        let connections = clients.len() as u64;
+        clients.truncate(CLIENTS);
         let alive = [
             ("connection", Kind::Connection),
             ("session", Kind::Session),
@@ -117,7 +120,8 @@ impl Operator {
             servers_file: configured.servers_file,
             config_problems: configured.problems,
             doors: configured.doors,
-            connections: self.directory.len() as u64,
+            connections,
+            clients,
             index: self.covered(),
             actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.alive()))),
             troubles: self.troubles.told(),

@@ -48,6 +48,7 @@ impl Table {
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
         let relay = self.relay.clone();
+        request.caller.presence.asks(&request.method);
         if request.method.starts_with(ACCESS) {
             return Box::pin(async move { relay.administer(&request).await });
         }
@@ -164,7 +165,7 @@ impl Table {
         }
         let operator = self.operator.clone();
         match &*request.method {
-            "mgp/kernel/status" => ready(operator.status()),
+            "mgp/kernel/status" => ready(operator.status(&request)),
             "mgp/kernel/stop" => ready(operator.stop()),
             "mgp/kernel/reload" => Box::pin(async move { operator.reload().await }),
             "mgp/agents/add" => Box::pin(async move { operator.add_agent(&request).await }),

@@ -67,7 +67,12 @@ pub(super) async fn post(
         Ok(stated) => stated.dialect(),
         Err(_) => Version::MODERN.into(),
     };
-    let begun = read.and_then(|stated| door.reception.stateless.open(arrival, stated));
+    let begun = read.and_then(|stated| {
+        let visitors = &door.reception.directory.visitors;
+        let client = stated.client.as_deref();
+        let presence = visitors.presence(&arrival.agent, &arrival.view, client);
+        door.reception.stateless.open(arrival, stated, presence)
+    });
     match begun {
         Err(refused) => answered(&id, &Err(refused), dialect),
         Ok(mut running) => {

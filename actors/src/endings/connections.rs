@@ -92,6 +92,7 @@ fn listening() -> Request {
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,
             back: Back::Alone,
+            presence: Arc::default(),
         }),
         exchange: Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, false)))),
         method: ByteString::from_static("subscriptions/listen"),

@@ -34,6 +34,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
         capabilities: ClientCapabilities::default(),
         mgp: PLAIN,
         back: Back::Alone,
+        presence: Arc::default(),
     })
 }
 

@@ -309,6 +309,7 @@ mod tests {
             capabilities,
             mgp: PLAIN,
             back: Back::Alone,
+            presence: Arc::default(),
         });
         let attempt = Attempt {
             id: RequestId::from(1),

@@ -82,6 +82,8 @@ pub struct Status {
     pub rejected: Vec<String>,
     /// Trust given by the operator.
     pub trust: TrustLevel,
+    /// Its command line or address.
+    pub runs: Arc<[String]>,
     /// What it is configured to speak and to need.
     pub declared: Arc<MgpDeclaration>,
     /// It waits for the operator, and nobody waits for it meanwhile.
@@ -105,6 +107,7 @@ impl ServerHandle {
             pid: None,
             rejected: Vec::new(),
             trust: TrustLevel::default(),
+            runs: Arc::default(),
             declared: Arc::default(),
             waiting: false,
             due: false,
@@ -310,6 +313,7 @@ impl ServerHandle {
             next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
             restarts: status.restarts,
             registered_by: None,
+            runs: status.runs.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status
                 .pid

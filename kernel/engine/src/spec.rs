@@ -80,6 +80,22 @@ pub enum Reach {
     },
 }
 
+impl Reach {
+    /// Its command line, as every user of the machine can read it; or its address without what is secret in
+    /// it.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        match self {
+            Self::Stdio { command, args, .. } => {
+                let mut words = vec![command.clone()];
+                words.extend_from_slice(args);
+                words
+            }
+            Self::Http { url, .. } => vec![address::shown(url)],
+        }
+    }
+}
+
 /// Shows names only: arguments, variables and headers may hold secrets.
 impl fmt::Debug for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,14 +3,15 @@
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::agents::{Add, Agent, List, Made, Remove, Token};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::client::{Opening, read};
 use super::command::{AddAgent, AgentToken};
 use super::context::Context;
 use super::failure::Failure;
 use super::output::{report, say};
+use super::paste::Entries;
 use super::progress::Progress;
 use super::table::table;
 use super::words::plain;
@@ -94,18 +95,30 @@ pub(super) fn token(context: &Context, token: AgentToken) -> Result<(), Failure>
     ))
 }
 
-/// The only time a token is printed: alone on stdout, so that it can be taken from there.
+/// The only time a token is printed: alone on stdout, so that it can be taken from there. What to do with it
+/// goes to stderr.
 fn show_once(context: &Context, answer: &RawValue) -> Result<(), Failure> {
-    if context.json {
-        return say(answer.get());
-    }
     let made: Made = read(answer)?;
+    let entries = Entries::of(context, &made.agent.id, &made.token);
+    if context.json {
+        let mut whole: Value = read(answer)?;
+        whole["entries"] = json!({ "stdio": entries.stdio, "http": entries.http });
+        return say(whole);
+    }
     report(format_args!(
         "{}, good until: {}; this is the only time the token is shown:",
         plain(&made.agent.id),
         end(&made.agent)
     ));
-    say(made.token)
+    say(&made.token)?;
+    report(format_args!(
+        "\nfor a client that starts programs (it needs no token):\n{}",
+        entries.stdio
+    ));
+    if let Some(http) = entries.http {
+        report(format_args!("\nfor a client that speaks HTTP:\n{http}"));
+    }
+    Ok(())
 }
 
 fn end(agent: &Agent) -> String {

@@ -50,6 +50,18 @@ fn usage(message: String) -> Failure {
     Failure::Usage(message)
 }
 
+/// Reads `KEY=VALUE …` where every value is text.
+pub(super) fn texts(words: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut object = Map::new();
+    for word in words {
+        let (key, text) = pair(word)?;
+        if object.insert(key.clone(), text.into()).is_some() {
+            return Err(usage(format!("`{key}` is given twice")));
+        }
+    }
+    Ok(object)
+}
+
 /// Reads each value as the tool's `inputSchema` says; without one, as what it looks like.
 pub(super) fn typed(
     pairs: Vec<(String, String)>,

@@ -43,6 +43,20 @@ pub(super) struct Opening {
     pub(super) person: bool,
 }
 
+impl Opening {
+    /// The door of one server under its own names, or that of all.
+    pub(super) fn at(server: Option<&str>) -> Self {
+        let door = server.map(|server| door::Open {
+            server: Some(server.to_owned()),
+            agent: None,
+        });
+        Self {
+            door,
+            person: false,
+        }
+    }
+}
+
 /// Hears what comes while a request is open.
 pub(super) trait Listener {
     /// The request has been open for [`LATE`].

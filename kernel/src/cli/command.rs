@@ -1,9 +1,14 @@
 //! Everything that can be typed.
 
+pub mod reading;
+mod trust;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use trust::{Trust, Untrust};
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
@@ -86,6 +91,12 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// List and read resources.
+    #[command(subcommand)]
+    Resources(reading::Resources),
+    /// List prompts, and fill one in.
+    #[command(subcommand)]
+    Prompts(reading::Prompts),
     /// Show what was done, and whether the log of it is whole.
     #[command(subcommand)]
     Audit(Audit),
@@ -153,41 +164,6 @@ pub struct Stdio {
     pub server: Option<String>,
 }
 
-/// `mgp trust`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-A ./mgp.toml comes with whatever was cloned or unpacked into its folder, and can start any program.
-It counts once you have seen what it would start, and again after each change. Until then
-`mgp status` names it. A file that is named with --config is trusted.
-
-Examples:
-  mgp trust                # that of this folder
-  mgp trust ~/src/website
-  mgp trust --yes .        # where nobody can be asked
-  mgp trust --list")]
-pub struct Trust {
-    /// The folder; this one when not given.
-    #[arg(value_name = "FOLDER")]
-    pub folder: Option<PathBuf>,
-    /// Do not ask.
-    #[arg(long)]
-    pub yes: bool,
-    /// Show what was trusted, and whether it is still the same.
-    #[arg(long, conflicts_with_all = ["folder", "yes"])]
-    pub list: bool,
-}
-
-/// `mgp untrust`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  mgp untrust
-  mgp untrust ~/src/website")]
-pub struct Untrust {
-    /// The folder; this one when not given.
-    #[arg(value_name = "FOLDER")]
-    pub folder: Option<PathBuf>,
-}
-
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]
 pub enum Servers {
@@ -203,6 +179,8 @@ pub enum Servers {
     Stop(Named),
     /// Stop a server and start it again.
     Restart(Named),
+    /// Show all that is known of a server.
+    Info(Named),
     /// Show what a server wrote to stderr.
     Logs(Logs),
 }
@@ -362,16 +340,27 @@ fn span(text: &str) -> Result<u64, String> {
 /// `mgp tools …`.
 #[derive(Debug, Subcommand)]
 pub enum Tools {
-    /// Show the tools as agents see them.
-    List {
-        /// Only this server's.
-        #[arg(long, value_name = "ID")]
-        server: Option<String>,
-    },
+    /// Show every tool there is, or what one agent sees.
+    List(ListTools),
     /// Call a tool and show its answer.
     Call(Call),
     /// Find tools by what they do.
     Find(Find),
+}
+
+/// `mgp tools list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools list
+  mgp tools list --server files
+  mgp tools list --agent claude    # just what it is shown: nothing it may not call")]
+pub struct ListTools {
+    /// Only this server's, under its own names.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+    /// What this agent sees, one of `mgp agents list`; agent.local is a client without a name of its own.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
 }
 
 /// `mgp tools find`.

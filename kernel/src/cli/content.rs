@@ -42,7 +42,8 @@ pub(super) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<String> {
     Ok(parts.join("\n"))
 }
 
-fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
+/// One block of content.
+pub(super) fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
     let text = |key: &str| block[key].as_str().unwrap_or_default();
     match text("type") {
         "text" => Ok(plain(text("text"))),
@@ -60,7 +61,8 @@ fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
     }
 }
 
-fn resource(resource: &Value, saver: &Saver<'_>) -> io::Result<String> {
+/// The contents of one resource.
+pub(super) fn resource(resource: &Value, saver: &Saver<'_>) -> io::Result<String> {
     match (resource["text"].as_str(), resource["blob"].as_str()) {
         (Some(text), _) => Ok(plain(text)),
         (None, Some(blob)) => saver.save(blob, resource["mimeType"].as_str().unwrap_or_default()),

@@ -133,7 +133,7 @@ fn told(server: &Server) -> String {
 }
 
 /// Why a server is where it is, unless it is where it should be.
-fn why(server: &Server) -> Option<&str> {
+pub(super) fn why(server: &Server) -> Option<&str> {
     server
         .reason
         .as_deref()
@@ -141,7 +141,7 @@ fn why(server: &Server) -> Option<&str> {
 }
 
 /// Its state, and how it is unless that is well.
-fn standing(server: &Server) -> String {
+pub(super) fn standing(server: &Server) -> String {
     let state = plain(&server.state);
     match server.health.as_deref() {
         None | Some("healthy") => state,

@@ -6,6 +6,7 @@ use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
 use super::client::Opening;
+use super::clients;
 use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
@@ -25,9 +26,12 @@ pub(super) fn show(context: &Context) -> Result<(), Failure> {
     }
     let status: KernelStatus = super::client::read(&answer)?;
     say(plain(told(&status).trim_end()))?;
-    match status.servers.is_empty() {
+    if !status.servers.is_empty() {
+        say(format_args!("\n{}", server_table(&status.servers)))?;
+    }
+    match status.clients.is_empty() {
         true => Ok(()),
-        false => say(format_args!("\n{}", server_table(&status.servers))),
+        false => say(format_args!("\n{}", clients::told(&status))),
     }
 }
 
@@ -91,6 +95,7 @@ mod tests {
             config_problems: vec!["/a.toml:1:1: unknown key".into()],
             doors: vec!["/run/mgp.sock".into()],
             connections: 2,
+            clients: Vec::new(),
             index: Coverage {
                 tools: 300,
                 by_meaning: 100,

@@ -10,25 +10,14 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::client::{Client, Opening, read};
+use super::command::ListTools;
 use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
-use super::progress::Progress;
+use super::pages;
 use super::servers::Listed;
 use super::table::table;
 use super::words::{one_line, plain};
-
-/// Pages asked for before the list is taken to have no end.
-const MAX_PAGES: usize = 1000;
-
-/// One page of `tools/list`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page {
-    tools: Vec<Box<RawValue>>,
-    #[serde(default)]
-    next_cursor: Option<String>,
-}
 
 /// A tool, as far as it is shown or called.
 #[derive(Deserialize)]
@@ -43,53 +32,36 @@ pub(super) struct Tool {
     pub(super) input_schema: Value,
 }
 
-pub(super) fn list(context: &Context, server: Option<&str>) -> Result<(), Failure> {
+pub(super) fn list(context: &Context, typed: &ListTools) -> Result<(), Failure> {
+    let server = typed.server.as_deref();
+    let servers = match server {
+        Some(server) => vec![server.to_owned()],
+        None => context.with_kernel(Opening::default(), server_ids)?,
+    };
     let opening = Opening {
-        door: server.map(|server| door::Open {
-            server: Some(server.to_owned()),
-            agent: None,
+        door: (typed.server.is_some() || typed.agent.is_some()).then(|| door::Open {
+            server: typed.server.clone(),
+            agent: typed.agent.clone(),
         }),
         person: false,
     };
-    let (tools, servers) = context.with_kernel(opening, async |client| {
-        let tools = all(client).await?;
-        let servers = match server {
-            Some(server) => vec![server.to_owned()],
-            None => server_ids(client).await?,
-        };
-        Ok((tools, servers))
-    })?;
+    let tools = context.with_kernel(opening, all)?;
     if context.json {
         return say(json!({ "tools": tools }));
     }
-    match tools.is_empty() {
-        true => say("no tools: `mgp servers list` shows which servers are connected"),
-        false => say(rows(&tools, &servers, server.is_some())?),
+    match (tools.is_empty(), &typed.agent) {
+        (true, None) => say("no tools: `mgp servers list` shows which servers are connected"),
+        (true, Some(agent)) => say(format_args!(
+            "{0} sees no tools: `mgp grants --agent {0}` shows what it was granted and denied",
+            plain(agent)
+        )),
+        (false, _) => say(rows(&tools, &servers, server.is_some())?),
     }
 }
 
 /// All tools of the connection, as the kernel wrote them.
 pub(super) async fn all(client: &mut Client) -> Result<Vec<Box<RawValue>>, Failure> {
-    let (mut tools, mut cursor) = (Vec::new(), None);
-    let mut progress = Progress::of("listing tools");
-    for _ in 0..MAX_PAGES {
-        let params = match cursor {
-            Some(cursor) => json!({ "cursor": cursor }),
-            None => json!({}),
-        };
-        let answer = client
-            .request(tools::List::METHOD, &params, &mut progress)
-            .await?;
-        let page: Page = read(&answer)?;
-        tools.extend(page.tools);
-        match page.next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(tools),
-        }
-    }
-    Err(Failure::Other(format!(
-        "the list of tools has more than {MAX_PAGES} pages"
-    )))
+    pages::all(client, tools::List::METHOD, "tools").await
 }
 
 async fn server_ids(client: &mut Client) -> Result<Vec<String>, Failure> {

@@ -31,4 +31,5 @@ mod strangers;
 mod trust;
 mod verbatim;
 mod versions;
+mod who;
 mod wire;

@@ -25,7 +25,7 @@ pub struct Stop;
 pub struct Reload;
 
 /// Answer of `mgp/kernel/status`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KernelStatus {
     /// Version of the program.
     pub version: String,
@@ -47,8 +47,11 @@ pub struct KernelStatus {
     pub config_problems: Vec<String>,
     /// Where agents come in: the socket's path, the HTTP address.
     pub doors: Vec<String>,
-    /// Open agent connections and sessions.
+    /// Clients that are there, without the one that asks.
     pub connections: u64,
+    /// Those of them that came first, [`CLIENTS`] at most.
+    #[serde(default)]
+    pub clients: Vec<Client>,
     /// How far the index of tools is.
     #[serde(default)]
     pub index: Coverage,
@@ -59,6 +62,36 @@ pub struct KernelStatus {
     pub troubles: Vec<String>,
     /// Every server.
     pub servers: Vec<Server>,
+}
+
+/// Most clients that a status tells of one by one: more are not read by a person.
+pub const CLIENTS: usize = 1000;
+
+/// One client: an open connection or session, or one that asked over HTTP within the last 5 minutes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// Who it is to the kernel: `agent.NAME`, or `operator`.
+    pub agent: String,
+    /// What it calls itself; nobody proves that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Which version it says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The MCP version spoken with it; `None` before its first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaks: Option<String>,
+    /// How it came in: `socket` or `http`.
+    pub door: String,
+    /// The one server it is shown, where it is not shown all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// How long it has been there, in milliseconds.
+    pub since_ms: u64,
+    /// How long ago it last asked for something, in milliseconds.
+    pub silent_ms: u64,
+    /// Tools it has called.
+    pub calls: u64,
 }
 
 /// A project's file that its user has not trusted as it is.

@@ -106,6 +106,9 @@ pub struct Server {
     /// Who registered it, when that was while the kernel ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered_by: Option<String>,
+    /// Its command line, as every user of the machine can read it, or its address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
     /// `stdio`, `http` or `sse`.
     pub transport: String,
     /// Process id of a child.

@@ -201,6 +201,7 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
         config_problems: Vec::new(),
         doors: Vec::new(),
         connections: 0,
+        clients: Vec::new(),
         index: Default::default(),
         actors: Default::default(),
         troubles: Vec::new(),

@@ -1,0 +1,107 @@
+//! Clients of HTTP whose requests stand alone: nothing says that they are there but their requests.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mgp_engine::catalog::View;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::mgp::kernel;
+
+use super::Presence;
+
+/// Who asked nothing for this long is not there any more, in milliseconds: a model thinks for minutes.
+const FORGOTTEN_MS: u64 = 5 * 60 * 1000;
+/// Clients that are remembered; of more, those that asked last.
+const MOST: usize = 1024;
+
+/// Who asked lately. Two clients that call themselves the same, as the same agent, are one.
+#[derive(Debug, Default)]
+pub struct Visitors {
+    seen: RwLock<HashMap<u64, Visitor>>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Visitor {
+    agent: AgentId,
+    view: View,
+    presence: Arc<Presence>,
+}
+
+impl Visitors {
+    /// The client behind a request: `client` is the JSON text of its `clientInfo`.
+    pub fn presence(&self, agent: &AgentId, view: &View, client: Option<&str>) -> Arc<Presence> {
+        let key = self.hasher.hash_one((agent, view, client));
+        let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(visitor) = seen.get(&key) {
+            return visitor.presence.clone();
+        }
+        drop(seen);
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= MOST && !seen.contains_key(&key) {
+            make_room(&mut seen);
+        }
+        let visitor = seen.entry(key).or_insert_with(|| Visitor {
+            agent: agent.clone(),
+            view: view.clone(),
+            presence: Arc::default(),
+        });
+        visitor.presence.introduce(client, Version::MODERN);
+        visitor.presence.clone()
+    }
+
+    /// Those who are there.
+    pub fn told(&self) -> Vec<kernel::Client> {
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        forget(&mut seen);
+        let told = seen.values().map(|visitor| {
+            let agent = visitor.agent.to_string();
+            visitor.presence.told(agent, "http", &visitor.view)
+        });
+        told.collect()
+    }
+}
+
+fn forget(seen: &mut HashMap<u64, Visitor>) {
+    seen.retain(|_, visitor| visitor.presence.silent_ms() < FORGOTTEN_MS);
+}
+
+/// Room for half of them, so that a flood of names costs little for each.
+fn make_room(seen: &mut HashMap<u64, Visitor>) {
+    forget(seen);
+    if seen.len() < MOST {
+        return;
+    }
+    let mut silent: Vec<_> = seen.values().map(|v| v.presence.silent_ms()).collect();
+    let (_, median, _) = silent.select_nth_unstable(MOST / 2);
+    let median = *median;
+    let mut left = MOST / 2;
+    seen.retain(|_, visitor| {
+        let stays = left > 0 && visitor.presence.silent_ms() <= median;
+        left -= usize::from(stays);
+        stays
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_apart_and_are_not_remembered_without_end() {
+        let (visitors, agent) = (Visitors::default(), AgentId::new("agent.a"));
+        let of = |name: &str| {
+            let client = format!(r#"{{"name":"{name}","version":"1"}}"#);
+            visitors.presence(&agent, &View::All, Some(&client))
+        };
+        assert!(Arc::ptr_eq(&of("one"), &of("one")));
+        assert!(!Arc::ptr_eq(&of("one"), &of("two")));
+        for number in 0..3 * MOST {
+            of(&number.to_string());
+        }
+        let there = visitors.told().len();
+        assert!((MOST / 2..=MOST).contains(&there), "{there}");
+    }
+}

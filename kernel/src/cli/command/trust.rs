@@ -1,0 +1,40 @@
+//! `mgp trust` and `mgp untrust`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `mgp trust`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A ./mgp.toml comes with whatever was cloned or unpacked into its folder, and can start any program.
+It counts once you have seen what it would start, and again after each change. Until then
+`mgp status` names it. A file that is named with --config is trusted.
+
+Examples:
+  mgp trust                # that of this folder
+  mgp trust ~/src/website
+  mgp trust --yes .        # where nobody can be asked
+  mgp trust --list")]
+pub struct Trust {
+    /// The folder; this one when not given.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Show what was trusted, and whether it is still the same.
+    #[arg(long, conflicts_with_all = ["folder", "yes"])]
+    pub list: bool,
+}
+
+/// `mgp untrust`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp untrust
+  mgp untrust ~/src/website")]
+pub struct Untrust {
+    /// The folder; this one when not given.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
