@@ -246,8 +246,8 @@ impl Agent {
             operator: self.is_operator(),
             view,
             version,
-            capabilities: ClientCapabilities::read(hello.capabilities),
-            mgp: negotiation::with_client(hello.capabilities, version.era()),
+            capabilities: ClientCapabilities::read(Some(hello.capabilities)),
+            mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
             back: Back::Standing(Arc::downgrade(self)),
         });
         self.caller.set(caller.clone()).map_err(|_| {
@@ -379,14 +379,21 @@ impl Agent {
         }
     }
 
-    /// The client takes a request back; unknown ids are nothing (MCP-055).
-    pub fn cancel(&self, id: &RequestId) {
+    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
+    /// nothing (MCP-055).
+    pub fn cancel(&self, params: Option<&str>) {
+        let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
+            return;
+        };
+        let Some(id) = RequestId::from_json(cancelled.request_id.get()) else {
+            return;
+        };
         let exchange = {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.remove(id)
+            open.remove(&id)
         };
         if let Some(exchange) = exchange {
-            exchange.cancel();
+            exchange.cancel_because(cancelled.reason());
         }
     }
 

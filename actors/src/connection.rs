@@ -395,13 +395,7 @@ impl Inbound {
 
     fn notification(&self, method: &str, params: Option<&str>) {
         match method {
-            "notifications/cancelled" => {
-                if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
-                    && let Some(id) = RequestId::from_json(cancelled.request_id.get())
-                {
-                    self.agent.cancel(&id);
-                }
-            }
+            "notifications/cancelled" => self.agent.cancel(params),
             _ => {
                 if method == "notifications/initialized" {
                     self.agent.set_ready();

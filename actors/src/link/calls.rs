@@ -96,7 +96,8 @@ impl Link {
             }
             never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
             () = call.exchange.cancelled() => {
-                self.take_back(id, "the client cancelled the request");
+                let reason = call.exchange.reason();
+                self.take_back(id, reason.unwrap_or("the client cancelled the request"));
                 Err(Refusal::Cancelled)
             }
             limit = self.overdue(id, call.era) => {

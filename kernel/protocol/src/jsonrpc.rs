@@ -96,7 +96,7 @@ pub enum Message<'a> {
         id: RequestId,
         /// What is asked.
         method: Cow<'a, str>,
-        /// `params`, when present and not null.
+        /// `params`, when present: an object.
         params: Option<&'a RawValue>,
         /// `trace_id` beside them, as requests extended by MGP may have it.
         trace: Option<&'a RawValue>,
@@ -138,7 +138,7 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     params: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
@@ -148,7 +148,7 @@ struct Envelope<'a> {
     trace_id: Option<&'a RawValue>,
 }
 
-/// `null` is a value here: `"id": null` and `"result": null` are not the same as nothing.
+/// `null` is a value here: `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     d: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -333,16 +333,16 @@ impl<'a> Envelope<'a> {
         if self.jsonrpc.as_deref() != Some("2.0") {
             return Err(wrong("`jsonrpc` must be \"2.0\""));
         }
-        let object = self
-            .params
-            .is_none_or(|params| params.get().starts_with('{'));
+        let params = self.params.map_or("{}", RawValue::get);
+        // Nobody could be told of a notification that has a null for no params, as some write it.
+        let object = params.starts_with('{') || id.is_none() && params == "null";
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => match id {
                 None if !object => Err(Malformed::BadNotice),
                 Some((Some(id), _)) if !object => Err(Malformed::BadParams { id }),
                 None => Ok(Message::Notification {
                     method,
-                    params: self.params,
+                    params: self.params.filter(|params| params.get() != "null"),
                 }),
                 Some((Some(id), _)) => Ok(Message::Request {
                     id,
