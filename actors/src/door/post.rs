@@ -104,7 +104,7 @@ pub(super) async fn taken(
 ) -> Result<Bytes, Box<Response<Reply>>> {
     let bodies = &door.reception.bodies;
     let room = || bodies.room(agent);
-    let body = collect(body, door.manners.max_body, BODY_DEADLINE, room).await;
+    let body = collect(body, bodies.longest(), BODY_DEADLINE, room).await;
     body.map_err(|untaken| {
         let whose = whose(&untaken.ends);
         let (status, words) = (untaken.why.status(), untaken.why.to_string());

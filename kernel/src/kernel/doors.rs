@@ -149,7 +149,6 @@ impl Bound {
             old_style: Arc::default(),
             auth: self.auth(kernel, door.addr(), reception),
             manners: Manners {
-                max_body: connection::MAX_FRAME,
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },

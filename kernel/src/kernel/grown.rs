@@ -98,7 +98,7 @@ pub(super) async fn grow(
     let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents: pillars.agents,
-        bodies: Bodies::new(kernel.http.max_bodies),
+        bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
         stateless: stateless(seal, &pillars.belongings, routes.clone()),
         routes,
         rostered: pillars.roster.rostered,
