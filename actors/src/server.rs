@@ -223,17 +223,6 @@ impl Actor for ServerActor {
 }
 
 impl ServerState {
-    /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
-    fn left_out(&self) -> Vec<String> {
-        let mut left_out = self.gaps.words();
-        let (rejected, more) = self.offer.rejected();
-        left_out.extend(rejected.iter().map(ToString::to_string));
-        if more > 0 {
-            left_out.push(format!("and {more} more"));
-        }
-        left_out
-    }
-
     /// It is to be started without anybody's doing.
     fn is_due(&self) -> bool {
         let first = self.lifecycle.state() == State::Registered && self.spec.autostart;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use mgp_engine::approvals::{NotTaken, Question};
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
@@ -48,6 +49,9 @@ impl Upward for Heard {
             approved_by: None,
             expires_at: None,
         }))
+    }
+    fn consented(&self, _question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
     fn replayed(&self, _asked: Replay) -> Answering<Result<Replayed, Refusal>> {
         Box::pin(std::future::ready(Err(Refusal::BadRequest(String::new()))))

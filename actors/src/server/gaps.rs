@@ -44,6 +44,17 @@ impl Gaps {
 }
 
 impl ServerState {
+    /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let mut left_out = self.gaps.words();
+        let (rejected, more) = self.offer.rejected();
+        left_out.extend(rejected.iter().map(ToString::to_string));
+        if more > 0 {
+            left_out.push(format!("and {more} more"));
+        }
+        left_out
+    }
+
     /// Lists were asked for: what of them is missing is asked for again.
     pub(super) fn learn_gaps(&mut self, asked: Vec<(Kind, Option<String>)>) {
         for (kind, why) in asked {
