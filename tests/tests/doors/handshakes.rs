@@ -4,7 +4,7 @@ use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};
 use mgp_tests::harness::agent::{FULL, initialize};
 use mgp_tests::harness::http::SESSION;
-use mgp_tests::harness::{Agent, HttpClient};
+use mgp_tests::harness::{Agent, HttpClient, Kernel};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST, header};
@@ -95,7 +95,8 @@ async fn a_weight_of_zero_is_not_accepted() {
 /// A kernel that has no place for one more session says so under the request's id, and when to try again.
 #[tokio::test]
 async fn a_full_house_says_when_to_come_again() {
-    let kernel = scene::kernel_with("[http]\nmax_sessions = 1\n", &[]).await;
+    let config = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\nmax_sessions = 1\n";
+    let kernel = Kernel::with_config(config).await;
     let _one = scene::session(&kernel, NEWEST).await;
     let hello = initialize(NEWEST, "{}").replace(r#""id":0"#, r#""id":"mine""#);
     let full = HttpClient::new(kernel.url()).post(hello).await;

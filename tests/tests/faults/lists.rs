@@ -81,7 +81,7 @@ async fn a_list_that_breaks_off_is_there_as_far_as_it_came() {
         why.starts_with("tools/list: the shelf fell down (-32603)"),
         "{why}"
     );
-    assert!(listed(&mut agent, "prompts/list", "prompts").await > 5);
+    assert!(listed(&mut agent, "prompts/list", "prompts").await > 0);
 }
 
 /// A server that gives no list at all is no server: it is tried again whole.
