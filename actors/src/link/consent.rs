@@ -118,3 +118,40 @@ impl Link {
         Ok(result)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mgp_engine::consent::Consents;
+    use mgp_engine::spec::ServerLimits;
+    use serde_json::json;
+
+    use super::*;
+    use crate::link::scripted::Scripted;
+
+    /// CMCP-084: a server that asks what it was told it cannot is refused at once, and the calls of
+    /// other clients do not wait in turns because of it.
+    #[tokio::test]
+    async fn a_question_that_is_off_is_refused_at_once() {
+        let consents = Consents {
+            sampling: Consent::Off,
+            elicitation: Consent::Ask,
+        };
+        let mut it = Scripted::bounded(ServerLimits {
+            consents,
+            ..ServerLimits::default()
+        });
+        let method = "sampling/createMessage";
+        it.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": {}}));
+        let answer = it.next().await;
+        assert_eq!(answer["error"]["code"], -32601, "{answer}");
+        let words = answer["error"]["message"].as_str().unwrap();
+        assert!(words.contains("switched off"), "{words}");
+        assert!(!it.link.turns.asks());
+        let agent = AgentId::new("agent.test");
+        let no = it.link.consented(&agent, method, None).await;
+        assert!(no.unwrap_err().contains("switched off"));
+        let late = it.link.consented(&agent, "elicitation/create", None).await;
+        assert!(late.unwrap_err().contains("nobody answered"));
+        assert_eq!(it.link.consented(&agent, "roots/list", None).await, Ok(()));
+    }
+}

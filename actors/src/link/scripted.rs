@@ -69,6 +69,11 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new() -> Self {
+        Self::bounded(ServerLimits::default())
+    }
+
+    /// The same with other bounds.
+    pub(crate) fn bounded(bounds: ServerLimits) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
@@ -79,7 +84,7 @@ impl Scripted {
         let heard = Arc::new(Heard::default());
         let link = Link::new(
             ServerId::parse("it").unwrap(),
-            ServerLimits::default(),
+            bounds,
             Wire::Child(sink),
             ServerLog::new(),
             heard.clone(),
