@@ -39,6 +39,10 @@ pub const MAX_OPEN: usize = 1024;
 /// Questions one agent may have before it. A person answers one at a time.
 const MAX_ASKED: usize = 64;
 
+/// How long a question waits for the client to say that it is ready. Over HTTP that may come a moment
+/// behind the call that causes the question; who does not say it at all is asked nothing.
+const READINESS: Duration = Duration::from_secs(5);
+
 /// How long a person may think about a question of a server.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -119,6 +123,9 @@ struct Asked {
 /// Why a question has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
+    /// The client never said that it is ready.
+    #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
+    Unready,
     /// The client went away.
     #[error("the client went away before it answered")]
     Gone,
@@ -252,8 +259,8 @@ impl Agent {
             operator: self.is_operator(),
             view,
             version,
-            capabilities: ClientCapabilities::read(hello.capabilities),
-            mgp: negotiation::with_client(hello.capabilities, version.era()),
+            capabilities: ClientCapabilities::read(Some(hello.capabilities)),
+            mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
             back: Back::Standing(Arc::downgrade(self)),
             presence: self.presence.clone(),
         });
@@ -402,14 +409,21 @@ impl Agent {
         }
     }
 
-    /// The client takes a request back; unknown ids are nothing (MCP-055).
-    pub fn cancel(&self, id: &RequestId) {
+    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
+    /// nothing (MCP-055).
+    pub fn cancel(&self, params: Option<&str>) {
+        let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
+            return;
+        };
+        let Some(id) = RequestId::from_json(cancelled.request_id.get()) else {
+            return;
+        };
         let exchange = {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.remove(id)
+            open.remove(&id)
         };
         if let Some(exchange) = exchange {
-            exchange.cancel();
+            exchange.cancel_because(cancelled.reason());
         }
     }
 
@@ -457,6 +471,7 @@ impl Agent {
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
+        self.may_be_asked(exchange).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
         let asked = Asked {
@@ -492,6 +507,16 @@ impl Agent {
         };
         drop(forget);
         outcome
+    }
+
+    /// Resolves when the client is ready (MCP-017: nothing but ping and log before).
+    async fn may_be_asked(&self, exchange: &Exchange) -> Result<(), Unanswered> {
+        tokio::select! {
+            biased;
+            () = self.ready.raised() => Ok(()),
+            () = exchange.cancelled() => Err(Unanswered::Cancelled),
+            () = tokio::time::sleep(READINESS) => Err(Unanswered::Unready),
+        }
     }
 
     /// The client answered a question; answers to nothing are dropped (CMCP-007).

@@ -21,6 +21,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::subscriptions::SubscriptionsHandle;
 use crate::time::unix_ms;
 
+/// Characters of JSON text that a person is shown; of more, the end is cut off and that is said.
+const SHOWN: usize = 2_000;
 /// Answers one question may have before they are taken: a person gives one after the other.
 const ANSWERS: usize = 8;
 /// How long an answer may take to be carried out: it goes to disk, and no further.
@@ -194,6 +196,26 @@ impl ApprovalsHandle {
         })
     }
 
+    /// Puts a question before the operator that is answered as a whole: resolves with the answer, and
+    /// with none when its time is over.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn yes_or_no(&self, question: Question) -> Result<Option<bool>, NotTaken> {
+        let mut asked = self.ask(question)?;
+        while let Some(answer) = asked.answer().await {
+            let verdict = answer.verdict;
+            answer.taken();
+            match verdict {
+                Verdict::Approved => return Ok(Some(true)),
+                Verdict::Denied => return Ok(Some(false)),
+                // It stays open.
+                Verdict::Deferred => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// Everything that waits, the longest first.
     #[must_use]
     pub fn list(&self) -> Vec<Entry> {
@@ -289,4 +311,23 @@ impl ApprovalsHandle {
             ))),
         }
     }
+}
+
+/// JSON text as a person is shown it: what would move the cursor or turn the text around is
+/// spelled out, and nothing is left out without a word.
+#[must_use]
+pub fn legible(json: &str) -> String {
+    let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();
+    let mut out = String::new();
+    for c in json.chars().take(SHOWN) {
+        match plain(c) {
+            true => out.push(c),
+            false => out.extend(c.escape_unicode()),
+        }
+    }
+    let more = json.chars().skip(SHOWN).count();
+    if more > 0 {
+        out.push_str(&format!(" (and {more} characters more)"));
+    }
+    out
 }

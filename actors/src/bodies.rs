@@ -22,21 +22,31 @@ const REMEMBERED: usize = 64;
 pub struct Bodies {
     all: Arc<Credit>,
     share: u64,
+    longest: usize,
     agents: Mutex<HashMap<AgentId, Weak<Credit>>>,
     strangers: Room,
 }
 
 impl Bodies {
-    /// Room for so many bytes.
+    /// Room for so many bytes, and never less than one agent needs for a message of the `longest`
+    /// length: more is refused at every door (CMCP-015).
     #[must_use]
-    pub fn new(bytes: u64) -> Arc<Self> {
+    pub fn new(bytes: u64, longest: usize) -> Arc<Self> {
+        let bytes = bytes.max(SHARES * longest as u64);
         let strangers = Credit::new(STRANGERS);
         Arc::new(Self {
             all: Credit::new(bytes),
             share: bytes / SHARES,
+            longest,
             agents: Mutex::default(),
             strangers: Room::new(strangers.clone(), strangers),
         })
+    }
+
+    /// Bytes of the longest message an agent may send.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// What an agent may take of it. Asked for what does not come in one piece only.
@@ -78,7 +88,7 @@ mod tests {
 
     #[test]
     fn each_agent_has_its_share_and_is_forgotten_without_a_message() {
-        let bodies = Bodies::new(1 << 20);
+        let bodies = Bodies::new(1 << 20, 1 << 10);
         let agent = |n: usize| AgentId::new(format!("agent.a{n}"));
         let mut one = bodies.room(&agent(0)).hold();
         let mut again = bodies.room(&agent(0)).hold();

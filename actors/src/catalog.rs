@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::approvals::{NotTaken, Question};
 use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
 use mgp_engine::moment::Moment;
 use mgp_engine::tasks::{Maker, TaskRef};
@@ -313,6 +314,11 @@ impl Upward for Up {
     fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision> {
         let (permissions, server) = (self.permissions.clone(), server.clone());
         Box::pin(async move { permissions.asked(&server, &ask).await })
+    }
+
+    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+        let approvals = self.permissions.approvals().clone();
+        Box::pin(async move { approvals.yes_or_no(question).await })
     }
 
     fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>> {

@@ -32,9 +32,6 @@ use crate::request::{Back, Caller, Outcome, Request, answer_frame, identity};
 use crate::stateless::{self, Arrival};
 use crate::trace::Trace;
 
-/// Longest message an agent may send.
-pub const MAX_FRAME: usize = 8 << 20;
-
 /// An agent that has not read for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
 
@@ -63,7 +60,7 @@ pub async fn serve<R, W>(
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (sink, lines_out) = lines::sink(QueueLimits::default());
-    let room = reception.bodies.room(&id);
+    let (room, longest) = (reception.bodies.room(&id), reception.bodies.longest());
     let agent = Agent::new(id, operator, Outward::Line(sink.clone()));
     let actor = ConnectionActor {
         reception: reception.clone(),
@@ -81,7 +78,7 @@ pub async fn serve<R, W>(
         overrun: Glance::default(),
     };
     let writing = tokio::spawn(lines_out.run(writer, STALL));
-    let reading = lines::read_within(reader, MAX_FRAME, Some(room), move |frame| {
+    let reading = lines::read_within(reader, longest, Some(room), move |frame| {
         inbound.receive(frame);
     });
     tokio::pin!(writing);
@@ -167,11 +164,14 @@ impl Inbound {
 
     /// Why a line was thrown away: one within the limit found no room.
     fn why_not(&self, len: u64) -> (i64, String) {
-        match usize::try_from(len).is_ok_and(|len| len <= MAX_FRAME) {
+        let longest = self.reception.bodies.longest();
+        match usize::try_from(len).is_ok_and(|len| len <= longest) {
             true => (INTERNAL_ERROR, self.reception.bodies.full()),
             false => (
                 INVALID_REQUEST,
-                format!("Invalid Request: a message of {len} bytes, the limit is {MAX_FRAME}"),
+                format!(
+                    "Invalid Request: a message of {len} bytes, the limit is {longest} (`[limits] max_frame_bytes`)"
+                ),
             ),
         }
     }
@@ -398,13 +398,7 @@ impl Inbound {
 
     fn notification(&self, method: &str, params: Option<&str>) {
         match method {
-            "notifications/cancelled" => {
-                if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
-                    && let Some(id) = RequestId::from_json(cancelled.request_id.get())
-                {
-                    self.agent.cancel(&id);
-                }
-            }
+            "notifications/cancelled" => self.agent.cancel(params),
             _ => {
                 if method == "notifications/initialized" {
                     self.agent.set_ready();

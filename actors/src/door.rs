@@ -56,8 +56,6 @@ pub struct HttpDoor {
 /// How answers are given.
 #[derive(Debug, Clone, Copy)]
 pub struct Manners {
-    /// Longest message taken, in bytes.
-    pub max_body: usize,
     /// A call without answer for this long gets a stream: its headers are out, and from then on it
     /// can be resumed.
     pub stream_after: Duration,

@@ -34,6 +34,7 @@ pub struct Exchange {
     task: OnceLock<(Box<str>, Box<str>)>,
     missing: OnceLock<Box<RawValue>>,
     cancelled: Flag,
+    reason: OnceLock<String>,
     ended: Flag,
     fallen_back: AtomicBool,
 }
@@ -72,6 +73,7 @@ impl Exchange {
             task: OnceLock::new(),
             missing: OnceLock::new(),
             cancelled: Flag::default(),
+            reason: OnceLock::new(),
             ended: Flag::default(),
             fallen_back: AtomicBool::new(false),
         })
@@ -209,6 +211,20 @@ impl Exchange {
     /// The agent took the request back: nothing more is sent for it.
     pub fn cancel(&self) {
         self.cancelled.raise();
+    }
+
+    /// The same, with what its client says why.
+    pub fn cancel_because(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            let _ = self.reason.set(reason);
+        }
+        self.cancel();
+    }
+
+    /// Why the agent took the request back, where it said so.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 
     /// From now on it is done by another tool than was called. True the first time; there is no third.

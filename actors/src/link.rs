@@ -5,6 +5,7 @@
 
 mod aside;
 mod calls;
+mod consent;
 mod elicited;
 mod envelope;
 mod http;
@@ -21,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::approvals::{NotTaken, Question};
 use mgp_engine::levels::Level;
 use mgp_engine::request_ids::RequestIds;
 use mgp_engine::spec::ServerLimits;
@@ -70,6 +72,9 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
     /// The server asks for permissions while it runs; resolves when that is decided.
     fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
+    /// The server wants to ask something that the operator wants to see first; resolves with the answer,
+    /// and with none when its time is over.
+    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>>;
     /// The server asks for events of the audit log that it missed.
     fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>>;
     /// No new call is to go over the connection.

@@ -1,6 +1,7 @@
 //! What of MGP the kernel offers, the same to agents and to servers: nothing that is not there. What
 //! came of it stands in [`crate::request::Caller::mgp`] and [`crate::link::Link::mgp`].
 
+use mgp_engine::consent::Consents;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::meta::CLIENT_CAPABILITIES;
 use mgp_protocol::mgp::negotiation::{self, Active, Features, Negotiated, PLAIN};
@@ -39,13 +40,15 @@ pub fn declared(capabilities: &str, era: Era, offers: bool) -> String {
 }
 
 /// What goes in the place of a client's capabilities in the params of its modern request: a server that
-/// speaks MGP speaks it with the kernel, and what a client says of it is for the kernel alone.
+/// speaks MGP speaks it with the kernel, what a client says of it is for the kernel alone, and what the
+/// server may not ask is not declared to it.
 pub(crate) fn redeclared<'p>(
     params: &'p str,
     client: &Negotiated,
     server: &Negotiated,
+    consents: Consents,
 ) -> Option<(&'p str, String)> {
-    if !server.is_active() && *client == PLAIN {
+    if !server.is_active() && *client == PLAIN && !consents.restrict() {
         return None;
     }
     let said = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
@@ -53,6 +56,7 @@ pub(crate) fn redeclared<'p>(
         true => declared(said, Era::Modern, true),
         false => negotiation::undeclared(said),
     };
+    let instead = consents.declared(&instead).into_owned();
     Some((said, instead))
 }
 

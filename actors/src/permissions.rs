@@ -104,6 +104,12 @@ impl PermissionsHandle {
         Self(shared)
     }
 
+    /// Where the operator is asked.
+    #[must_use]
+    pub fn approvals(&self) -> &ApprovalsHandle {
+        &self.0.approvals
+    }
+
     /// The gate of a life of a server that begins, with what was decided before.
     ///
     /// # Errors

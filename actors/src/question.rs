@@ -83,6 +83,9 @@ pub async fn put(
         }
         return missing;
     }
+    if let Err(no) = link.consented(&caller.agent, method, params).await {
+        return refused(METHOD_NOT_FOUND, &no);
+    }
     let params = dressed(&link.server, caller, method, params);
     let task = exchange.task();
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));

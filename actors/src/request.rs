@@ -73,6 +73,13 @@ impl Caller {
         }
     }
 
+    /// False for one that has not said yet that it is ready: it hears nothing but answers and log
+    /// (MCP-017).
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        self.standing().is_none_or(|agent| agent.is_ready())
+    }
+
     /// True for one whose requests stand alone.
     #[must_use]
     pub fn is_alone(&self) -> bool {

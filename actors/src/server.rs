@@ -4,6 +4,7 @@
 mod audited;
 mod connect;
 mod farewell;
+mod gaps;
 mod handle;
 mod handshake;
 mod health;
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::farewell::StopOrder;
+use self::gaps::Gaps;
 use self::incarnation::Incarnation;
 use self::lists::{Fresh, Lists, Watch};
 use self::starts::Turn;
@@ -128,6 +130,7 @@ pub struct ServerState {
     /// Lists that changed while they were fetched for the first time.
     changed: Vec<List>,
     notes: Vec<String>,
+    gaps: Gaps,
     stopping: Vec<Reply<()>>,
     why: Option<Why>,
     asked_to_stop: bool,
@@ -162,6 +165,7 @@ impl Actor for ServerActor {
             fetched: [moment(); 4],
             changed: Vec::new(),
             notes: Vec::new(),
+            gaps: Gaps::default(),
             stopping: Vec::new(),
             why: None,
             asked_to_stop: false,
@@ -349,19 +353,19 @@ impl ServerActor {
         mut lists: Fresh,
         link: &Link,
     ) -> oneshot::Receiver<()> {
-        state.notes = std::mem::take(&mut lists.notes);
+        let mut notes = std::mem::take(&mut lists.notes);
+        state.learn_gaps(std::mem::take(&mut lists.asked));
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
         self.handle.offers(&state.offer);
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
-        let (rejected, more) = state.offer.rejected();
-        state.notes.extend(rejected.iter().map(ToString::to_string));
-        if more > 0 {
-            state.notes.push(format!("and {more} more"));
-        }
-        state.notes.extend(state.offer.odd().take(ODD_MAX));
+        notes.extend(state.left_out());
+        notes.extend(state.offer.odd().take(ODD_MAX));
+        let new = notes.iter().filter(|note| !state.notes.contains(note));
+        new.for_each(|note| self.log().note(note));
+        state.notes = notes;
         self.permissions
             .tools_need(&self.handle.id, &state.offer.permissions());
         self.show(state, link)
@@ -404,6 +408,7 @@ impl ServerActor {
             return;
         }
         state.current = None;
+        state.gaps.clear();
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
@@ -506,6 +511,7 @@ impl ServerActor {
             restarts: state.restarts.within_window(moment()),
             pid: state.current.as_ref().map(Incarnation::process),
             rejected: state.notes.clone(),
+            left_out: state.left_out(),
             trust: state.spec.mgp.trust_level,
             runs: state.spec.reach.words().into(),
             declared: Arc::new(state.spec.mgp.clone()),
@@ -544,6 +550,7 @@ impl ServerActor {
         let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
         state.fetching.retain(|(l, _)| *l != list);
         drop(self.offer(state, lists, &link));
+        self.publish(state, None);
         if again {
             self.fetch(state, list);
         }

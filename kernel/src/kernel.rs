@@ -35,6 +35,9 @@ use marks::Marks;
 
 /// How long calls under way may take when their server is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
+/// The same when the whole kernel is to end, and nobody said how long that may take: it ends within two
+/// seconds, whatever hangs.
+const LAST_CALLS: Duration = Duration::from_secs(1);
 /// The exit code of a server that could not be started in its sandbox.
 const NOT_STARTED: u8 = 126;
 /// How long the end of the kernel may take in all.
@@ -168,9 +171,10 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     (options.opened)(&open);
     stopped(&closing).await;
     tracing::info!("stopping");
+    grown.connector.ends_within(LAST_CALLS);
     watching.iter().for_each(tokio::task::JoinHandle::abort);
     let end = async {
-        tokio::join!(doors.close(), grown.tree.stop_servers());
+        doors.close(grown.tree.stop_servers()).await;
         doors.clear().await;
         grown.guard.bye();
         audit.close().await;

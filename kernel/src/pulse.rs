@@ -103,7 +103,7 @@ impl Pulse {
         let (pending, time) = match &shutdown.server_id {
             None => {
                 let time = asked.unwrap_or(self.connector.drain).min(LONGEST);
-                let _ = self.connector.hurry.set(time);
+                self.connector.ends_within(time);
                 let pending = self.seen_by(&request.caller);
                 self.closing.cancel();
                 (pending, time)

@@ -62,6 +62,9 @@ impl Routes for Table {
             let answer = self.for_mgp(&request);
             return answer.unwrap_or_else(|| self.for_operator(request));
         }
+        if !relay.offers(&request.caller, &request.method) {
+            return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
+        }
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
             (Era::Modern, "server/discover") => {

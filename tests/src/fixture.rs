@@ -12,6 +12,7 @@ mod content;
 mod echo;
 mod http;
 mod jobs;
+mod lists;
 mod message;
 mod methods;
 mod mgp;
@@ -40,6 +41,7 @@ mod work;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+pub use lists::ListTroubles;
 pub use mgp::MgpWords;
 pub use options::{CursorLoop, HttpWays, Misstart, Options, Spoken, Switch};
 use server::Server;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
+use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, RequestId};
 use mgp_transports::http::body::Reply;
 
 pub(super) fn json(status: StatusCode, body: Reply) -> Response<Reply> {
@@ -26,12 +26,23 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
 
 /// A refusal of the door itself: a JSON-RPC error without id, so that clients can show its words.
 pub(super) fn refusal(status: StatusCode, words: &str) -> Response<Reply> {
-    coded(status, INVALID_REQUEST, words)
+    refusal_of(None, status, words)
 }
 
-/// The kernel holds all it may right now: the client tries again, soonest after a second.
-pub(super) fn overloaded(words: &str) -> Response<Reply> {
-    let mut response = coded(StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR, words);
+/// The same of a request whose id could be read.
+pub(super) fn refusal_of(
+    id: Option<&RequestId>,
+    status: StatusCode,
+    words: &str,
+) -> Response<Reply> {
+    under(id, (status, INVALID_REQUEST), words)
+}
+
+/// The kernel holds all it may right now: the client tries again, soonest after a second. `id` of the
+/// request, as far as it could be read.
+pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<Reply> {
+    let code = (StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR);
+    let mut response = under(id, code, words);
     response
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -40,18 +51,14 @@ pub(super) fn overloaded(words: &str) -> Response<Reply> {
 
 /// The session is unknown, has ended, or is somebody else's: the client starts anew.
 pub(super) fn unknown_session() -> Response<Reply> {
-    coded(
-        StatusCode::NOT_FOUND,
-        -32001,
-        "Session not found; begin a new one with `initialize`",
-    )
+    let words = "Session not found; begin a new one with `initialize`";
+    under(None, (StatusCode::NOT_FOUND, -32001), words)
 }
 
-fn coded(status: StatusCode, code: i64, words: &str) -> Response<Reply> {
+fn under(id: Option<&RequestId>, code: (StatusCode, i64), words: &str) -> Response<Reply> {
+    let (status, code) = code;
     let error = ErrorObject::new(code, words);
     let error = serde_json::to_string(&error).expect("an error object is always JSON");
-    json(
-        status,
-        Reply::full(mgp_protocol::jsonrpc::error("null", &error)),
-    )
+    let id = id.map_or("null", RequestId::as_json);
+    json(status, Reply::full(jsonrpc::error(id, &error)))
 }

@@ -53,7 +53,7 @@ fn read(text: &ByteString) -> Option<(RequestId, Dialect)> {
         let version = Version::negotiate(&hello.protocol_version);
         Dialect {
             version,
-            mgp: with_client(hello.capabilities, version.era()).says_codes(),
+            mgp: with_client(Some(hello.capabilities), version.era()).says_codes(),
         }
     } else {
         stateless::read(&method, params).ok()?.0.dialect()
@@ -73,7 +73,7 @@ mod tests {
     fn a_handshake_says_whose_words_are_wanted() {
         let hello = |capabilities: &str| {
             format!(
-                r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{capabilities}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"a","version":"1"}}}}}}"#
             )
         };
         let mgp = r#"{"mgp":{"version":"0.2.0","extensions":["error_handling"]}}"#;

@@ -15,24 +15,45 @@ pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
     accepts(headers, "application/json") && accepts(headers, "text/event-stream")
 }
 
-/// No `Accept` at all, and `*/*`, take everything.
+/// The narrowest range that names the kind decides, and `q=0` is a no (RFC 9110, 12.5.1). No `Accept`
+/// at all takes everything.
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
-    let (family, _) = kind.split_once('/').unwrap_or((kind, ""));
     let mut values = headers.get_all(ACCEPT).iter().peekable();
     if values.peek().is_none() {
         return true;
     }
-    values
+    let ranges = values
         .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .map(|item| item.split(';').next().unwrap_or("").trim())
-        .any(|item| {
-            item.eq_ignore_ascii_case(kind)
-                || item == "*/*"
-                || item
-                    .strip_suffix("/*")
-                    .is_some_and(|f| f.eq_ignore_ascii_case(family))
-        })
+        .flat_map(|v| v.split(','));
+    let deciding = ranges.filter_map(|range| judged(range, kind)).max();
+    deciding.is_some_and(|(_, wanted)| wanted)
+}
+
+/// How narrow a range is that names the kind, and whether it wants it.
+fn judged(range: &str, kind: &str) -> Option<(u8, bool)> {
+    let (family, _) = kind.split_once('/')?;
+    let mut parts = range.split(';').map(str::trim);
+    let narrow = match parts.next()? {
+        "*/*" => 0,
+        named if named.eq_ignore_ascii_case(kind) => 2,
+        named => {
+            let of = named.strip_suffix("/*")?;
+            of.eq_ignore_ascii_case(family).then_some(1)?
+        }
+    };
+    Some((narrow, !parts.any(is_zero)))
+}
+
+/// True for `q=0`, with as many zeros behind its point as there may be.
+fn is_zero(parameter: &str) -> bool {
+    let weight = parameter
+        .split_once('=')
+        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .map(|(_, weight)| weight.trim());
+    weight.is_some_and(|weight| {
+        let digits = weight.strip_prefix('0');
+        digits.is_some_and(|rest| rest.bytes().all(|b| matches!(b, b'.' | b'0')))
+    })
 }
 
 /// True for `Content-Type: application/json`, with or without parameters.
@@ -106,6 +127,31 @@ mod tests {
         assert!(accepts_both(&HeaderMap::new()));
         assert!(!accepts_both(&with(ACCEPT, "application/json")));
         assert!(!accepts_both(&with(ACCEPT, "text/html")));
+    }
+
+    /// MCP-077: `q=0` is a no, and what is said of one kind counts more than what is said of all.
+    #[test]
+    fn a_weight_of_zero_is_a_no() {
+        let both = |value: &str| accepts_both(&with(ACCEPT, value));
+        for no in [
+            "application/json, text/event-stream;q=0",
+            "application/json; Q=0.000, text/event-stream",
+            "*/*;q=0",
+            "*/*, text/event-stream; q=0.0",
+            "application/json, */*, text/*;q=0",
+            "application/json;charset=utf-8;q=0, text/event-stream",
+        ] {
+            assert!(!both(no), "{no}");
+        }
+        for yes in [
+            "application/json;q=0.1, text/event-stream;q=0.001",
+            "*/*;q=0, application/json, text/event-stream",
+            "text/*;q=0, application/json, text/event-stream",
+            "application/json, */*;q=0.5",
+            "application/json;q=1.0, text/event-stream;q=1",
+        ] {
+            assert!(both(yes), "{yes}");
+        }
     }
 
     /// MCP-078, CMCP-031, A-16.

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
-use super::answer::{json, refusal, unknown_session};
+use super::answer::{json, overloaded, unknown_session};
 use super::post::taken;
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::connection;
@@ -66,10 +66,8 @@ impl OldStyle {
         {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             if open.len() >= door.sessions.limits().max {
-                return refusal(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "too many sessions are open (`[http] max_sessions`)",
-                );
+                let words = "too many sessions are open (`[http] max_sessions`)";
+                return overloaded(None, words);
             }
             open.insert(id.clone(), visit);
         }

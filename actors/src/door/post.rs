@@ -13,14 +13,14 @@ use http::{Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::catalog::View;
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::jsonrpc::torn::Glance;
+use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::http::body::{BodyError, Reply, collect};
+use mgp_transports::http::body::{BodyError, Ends, Reply, collect};
 use serde_json::value::RawValue;
 
-use super::answer::{json, overloaded, refusal};
+use super::answer::{json, overloaded, refusal, refusal_of};
 use super::headers::{self, SESSION, VERSION};
 use super::{HttpDoor, events, modern, status, stream_response};
 use crate::exchange::Exchange;
@@ -104,15 +104,27 @@ pub(super) async fn taken(
 ) -> Result<Bytes, Box<Response<Reply>>> {
     let bodies = &door.reception.bodies;
     let room = || bodies.room(agent);
-    let body = collect(body, door.manners.max_body, BODY_DEADLINE, room).await;
-    body.map_err(|error| {
-        Box::new(match error {
-            BodyError::NoRoom => overloaded(&bodies.full()),
+    let body = collect(body, bodies.longest(), BODY_DEADLINE, room).await;
+    body.map_err(|untaken| {
+        let whose = whose(&untaken.ends);
+        let (status, words) = (untaken.why.status(), untaken.why.to_string());
+        Box::new(match untaken.why {
+            BodyError::NoRoom => overloaded(whose.as_ref(), &bodies.full()),
             BodyError::TooLarge { .. } | BodyError::TooSlow { .. } | BodyError::Broken(_) => {
-                refusal(error.status(), &error.to_string())
+                refusal_of(whose.as_ref(), status, &words)
             }
         })
     })
+}
+
+/// The id of a request that was not taken: some clients write it first, some last. An answer has an id
+/// of the kernel's.
+fn whose(ends: &Ends) -> Option<RequestId> {
+    let seen = Glance::at(&ends.head);
+    match seen.answers() {
+        true => None,
+        false => seen.id().or_else(|| torn::id_at_end(&ends.tail)),
+    }
 }
 
 /// MCP-076, MCP-077, A-16: judged before the body is read.
@@ -175,7 +187,7 @@ async fn initialize(
     let session = match door.sessions.open(caller.clone(), agent, streams).await {
         Ok(session) => session,
         Err(no @ (NoSession::Full(_) | NoSession::Stopping)) => {
-            return refusal(StatusCode::SERVICE_UNAVAILABLE, &no.to_string());
+            return overloaded(Some(&id), &no.to_string());
         }
     };
     let frame = answer_frame(id.as_json(), &welcome, caller.dialect());
@@ -372,13 +384,7 @@ impl Drop for Work {
 fn note(door: &HttpDoor, session: &Session, method: &str, params: Option<&str>) {
     let agent = &session.agent;
     match method {
-        "notifications/cancelled" => {
-            if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
-                && let Some(id) = RequestId::from_json(cancelled.request_id.get())
-            {
-                agent.cancel(&id);
-            }
-        }
+        "notifications/cancelled" => agent.cancel(params),
         _ => {
             if method == "notifications/initialized" {
                 agent.set_ready();

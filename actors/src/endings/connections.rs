@@ -43,7 +43,7 @@ async fn a_closed_connection_leaves_nothing() {
     let mut lines = BufReader::new(reader).lines();
     let hello = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-        r#""capabilities":{}}}"#,
+        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
         "\n",
     );
     writer.write_all(hello.as_bytes()).await.unwrap();

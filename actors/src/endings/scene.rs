@@ -142,7 +142,7 @@ impl Scene {
             reception: Reception {
                 agents,
                 routes: routes.clone(),
-                bodies: Bodies::new(128 << 20),
+                bodies: Bodies::new(128 << 20, 8 << 20),
                 stateless: Arc::new(stateless),
                 rostered: Rostered::new(Roster::default()),
                 directory,

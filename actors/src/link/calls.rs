@@ -89,14 +89,23 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
-                if let Err(Refusal::Peer(error)) = &outcome {
-                    self.refused(&call, error.get());
+                match outcome {
+                    Ok(result) if self.limits.consents.restrict() => {
+                        Box::pin(self.consented_result(&call, result)).await
+                    }
+                    Ok(result) => Ok(result),
+                    Err(refusal) => {
+                        if let Refusal::Peer(error) = &refusal {
+                            self.refused(&call, error.get());
+                        }
+                        Err(refusal)
+                    }
                 }
-                outcome
             }
             never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
             () = call.exchange.cancelled() => {
-                self.take_back(id, "the client cancelled the request");
+                let reason = call.exchange.reason();
+                self.take_back(id, reason.unwrap_or("the client cancelled the request"));
                 Err(Refusal::Cancelled)
             }
             limit = self.overdue(id, call.era) => {

@@ -272,9 +272,9 @@ impl Link {
         };
         self.touch(id);
         let way = self.pending.with(id, |call| {
-            call.token
-                .clone()
-                .map(|token| (token, call.exchange.clone()))
+            let hears = call.caller.as_ref().is_none_or(|caller| caller.hears());
+            let token = call.token.clone().filter(|_| hears);
+            token.map(|token| (token, call.exchange.clone()))
         });
         if let Some(Some((token, exchange))) = way
             && let Some(token) = exchange.progress_token(token)
@@ -357,10 +357,12 @@ impl Link {
     /// hold what other clients must not see.
     fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
         match self.origin(via) {
-            Origin::Call(_, exchange) => {
+            Origin::Call(caller, exchange) if caller.hears() => {
                 exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
             }
-            Origin::Likely(..) | Origin::Nobody | Origin::Several => self.dropped(),
+            Origin::Call(..) | Origin::Likely(..) | Origin::Nobody | Origin::Several => {
+                self.dropped();
+            }
         }
     }
 

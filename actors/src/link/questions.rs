@@ -71,6 +71,10 @@ impl Link {
             let words = "only ping may be asked before `notifications/initialized`";
             return self.reply(&id, &question::refused(INVALID_REQUEST, words));
         }
+        if self.forbids(method) {
+            let words = format!("{method} is switched off for this server");
+            return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+        }
         let Some(withdrawn) = self.questions.open(&id) else {
             let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
             return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));

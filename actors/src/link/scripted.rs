@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use mgp_engine::approvals::{NotTaken, Question};
 use mgp_engine::spec::ServerLimits;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
@@ -49,6 +50,9 @@ impl Upward for Heard {
             expires_at: None,
         }))
     }
+    fn consented(&self, _question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
     fn replayed(&self, _asked: Replay) -> Answering<Result<Replayed, Refusal>> {
         Box::pin(std::future::ready(Err(Refusal::BadRequest(String::new()))))
     }
@@ -65,6 +69,11 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new() -> Self {
+        Self::bounded(ServerLimits::default())
+    }
+
+    /// The same with other bounds.
+    pub(crate) fn bounded(bounds: ServerLimits) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
@@ -75,7 +84,7 @@ impl Scripted {
         let heard = Arc::new(Heard::default());
         let link = Link::new(
             ServerId::parse("it").unwrap(),
-            ServerLimits::default(),
+            bounds,
             Wire::Child(sink),
             ServerLog::new(),
             heard.clone(),

@@ -178,8 +178,9 @@ impl Relay {
         let get: prompts::Get<'_> = mcp::read(Some(params))?;
         let name = text(get.name, "name")?;
         let route = Box::pin(self.prompt(request, &name)).await?;
-        let unknown = Refusal::UnknownPrompt(name);
+        let unknown = Refusal::UnknownPrompt(name.clone());
         let leave = self.admit(&request.caller, &route.server, None, unknown)?;
+        checks::prompt_arguments(&name, &route, get.arguments)?;
         let outgoing = Outgoing {
             tool: None,
             server: &route.server,

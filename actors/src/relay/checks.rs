@@ -1,12 +1,12 @@
 //! What goes to a tool and what comes from it is held against the tool's own schemas.
 
 use bytes::Bytes;
-use mgp_engine::catalog::Tool;
+use mgp_engine::catalog::{Prompt, Tool};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, quoted};
+use mgp_protocol::splice::{Splice, members, quoted};
 use serde_json::value::RawValue;
 
 use crate::request::Outcome;
@@ -17,10 +17,8 @@ pub(super) fn arguments(
     route: &Tool,
     arguments: Option<&RawValue>,
 ) -> Result<(), Refusal> {
-    let Some(schema) = &route.input else {
-        return Ok(());
-    };
-    schema
+    route
+        .input
         .check(arguments.map_or("{}", RawValue::get))
         .map_err(|mismatch| Refusal::BadArguments {
             tool: tool.to_owned(),
@@ -28,6 +26,34 @@ pub(super) fn arguments(
             keyword: mismatch.keyword,
             message: mismatch.message,
         })
+}
+
+/// MCP-045, CMCP-043: a prompt gets what it cannot do without. Of the rest its server judges.
+pub(super) fn prompt_arguments(
+    name: &str,
+    route: &Prompt,
+    arguments: Option<&RawValue>,
+) -> Result<(), Refusal> {
+    if route.required.is_empty() {
+        return Ok(());
+    }
+    let given = members(arguments.map_or("{}", RawValue::get)).unwrap_or_default();
+    let is_given = |wanted: &str| {
+        let mut all = given.iter();
+        all.any(|(name, value)| name == wanted && value.get() != "null")
+    };
+    let all = route.required.iter();
+    let missing: Vec<&str> = all
+        .map(|wanted| &**wanted)
+        .filter(|wanted| !is_given(wanted))
+        .collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::BadParams(format!(
+            "prompt {name} needs {}",
+            missing.join(", ")
+        ))),
+    }
 }
 
 /// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for

@@ -9,18 +9,15 @@ use mgp_engine::risk::{
     Answer, Asking, CallDigest, Caution, Confirming, Next, Reach, Settled, Way, needs_yes,
 };
 use mgp_protocol::mgp::approvals::Subject;
-use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::{member, quoted};
 
 use super::Relay;
+use crate::approvals::legible;
 use crate::attempts::Attempts;
 use crate::question;
 use crate::request::Request;
 use crate::time::{moment, unix_ms};
-
-/// Characters of the arguments that a person is shown; of more, the end is cut off and that is said.
-const ARGUMENTS_SHOWN: usize = 2_000;
 
 /// How the operator wants dangerous calls confirmed.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +63,7 @@ impl Relay {
             tool,
             digest: CallDigest::of(&caller.principal(), &tool.canonical, arguments),
             text: question_about(tool, asking),
-            arguments: shown(arguments),
+            arguments: legible(arguments),
         };
         let why = match self.settle(&wanted).await? {
             Settled::Yes(_) => return Ok(()),
@@ -155,21 +152,13 @@ impl Relay {
             parts: Vec::new(),
             until_ms: Some(unix_ms().saturating_add(left)),
         };
-        let Ok(mut asked) = self.approvals.ask(question) else {
-            return Answer::NoWay;
-        };
-        while let Some(answer) = asked.answer().await {
-            let verdict = answer.verdict;
-            answer.taken();
-            match verdict {
-                Verdict::Approved => return Answer::Accepted,
-                Verdict::Denied => return Answer::Declined,
-                // It stays open.
-                Verdict::Deferred => {}
-            }
+        match self.approvals.yes_or_no(question).await {
+            Ok(Some(true)) => Answer::Accepted,
+            Ok(Some(false)) => Answer::Declined,
+            // Its time is over, which is for the clock to say.
+            Ok(None) => std::future::pending().await,
+            Err(_) => Answer::NoWay,
         }
-        // Its time is over, which is for the clock to say.
-        std::future::pending().await
     }
 }
 
@@ -202,22 +191,4 @@ fn question_about(tool: &Tool, asking: Asking) -> String {
         Asking::Moderate => "it has effects",
     };
     format!("Call {}? {why}.", tool.canonical)
-}
-
-/// The arguments as a person is shown them: what would move the cursor or turn the text around is
-/// spelled out, and nothing is left out without a word.
-fn shown(arguments: &str) -> String {
-    let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();
-    let mut out = String::new();
-    for c in arguments.chars().take(ARGUMENTS_SHOWN) {
-        match plain(c) {
-            true => out.push(c),
-            false => out.extend(c.escape_unicode()),
-        }
-    }
-    let more = arguments.chars().skip(ARGUMENTS_SHOWN).count();
-    if more > 0 {
-        out.push_str(&format!(" (and {more} characters more)"));
-    }
-    out
 }

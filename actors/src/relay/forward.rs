@@ -120,7 +120,9 @@ pub(super) async fn along(
     let redeclared = match era {
         Era::Legacy => None,
         Era::Modern => {
-            negotiation::redeclared(outgoing.params, &request.caller.mgp, link.mgp_in(era))
+            let (client, server) = (&request.caller.mgp, link.mgp_in(era));
+            let consents = link.limits.consents;
+            negotiation::redeclared(outgoing.params, client, server, consents)
         }
     };
     link.call(call, |id| {

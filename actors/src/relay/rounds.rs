@@ -107,6 +107,7 @@ impl Relay {
     ) -> String {
         let caller = &request.caller;
         let capabilities = declared(&caller.capabilities, tasks);
+        let capabilities = link.limits.consents.declared(&capabilities);
         let mgp = link.mgp_in(Era::Modern).is_active();
         let level = request.exchange.level(caller);
         let stamp = Stamp {

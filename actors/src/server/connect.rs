@@ -34,6 +34,11 @@ pub struct Connector {
 }
 
 impl Connector {
+    /// The whole kernel is to end: calls under way may take this long, unless it was told before how long.
+    pub fn ends_within(&self, time: Duration) {
+        let _ = self.hurry.set(time);
+    }
+
     /// How long calls under way may take when a server is to stop now.
     pub(super) fn drain(&self) -> Duration {
         self.hurry.get().copied().unwrap_or(self.drain)

@@ -13,6 +13,10 @@ use super::incarnation::Life;
 use crate::link::Link;
 use crate::time::moment;
 
+/// Two of them and the time for its last calls are less than the two seconds that the end of the kernel
+/// takes.
+const HURRIED: Duration = Duration::from_millis(300);
+
 /// That a life is to end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StopOrder {
@@ -20,6 +24,17 @@ pub(super) struct StopOrder {
     pub(super) why: Why,
     /// How long what is under way may take, where somebody said so.
     pub(super) within: Option<Duration>,
+}
+
+impl StopOrder {
+    /// How long each step of the end of its process may take: no longer than `HURRIED` for one that
+    /// does not answer its calls while the whole kernel ends.
+    pub(super) fn grace(self, configured: Duration, drained: bool) -> Duration {
+        match self.why == Why::KernelShutdown && !drained {
+            true => configured.min(HURRIED),
+            false => configured,
+        }
+    }
 }
 
 impl From<Why> for StopOrder {
@@ -30,19 +45,25 @@ impl From<Why> for StopOrder {
 
 impl Life {
     /// Lets what is under way come to its end within the time there is. A server that negotiated
-    /// `lifecycle` is told, and is given as long as it says it needs.
-    pub(super) async fn farewell(&self, link: &Arc<Link>, order: StopOrder) {
+    /// `lifecycle` is told, and is given as long as it says it needs. False when something is still under
+    /// way at the end.
+    pub(super) async fn farewell(&self, link: &Arc<Link>, order: StopOrder) -> bool {
         let begun = moment();
         let time = order.within.unwrap_or_else(|| self.connector.drain());
         // It is asked before the gate closes, and the gate waits for its answer.
-        let (answer, _) = tokio::join!(self.tell(link, order.why, time), link.drain(time));
-        let Some(answer) = answer else { return };
-        if !answer.accepted {
-            let note = "it does not accept that it is to end; it is ended all the same";
-            return self.handle.log.note(note);
+        let (answer, drained) = tokio::join!(self.tell(link, order.why, time), link.drain(time));
+        match answer {
+            Some(answer) if answer.accepted => {
+                let wants = Duration::from_millis(answer.estimated_drain_ms).min(time);
+                tokio::time::sleep(wants.saturating_sub(moment().since(begun))).await;
+            }
+            Some(_) => {
+                let note = "it does not accept that it is to end; it is ended all the same";
+                self.handle.log.note(note);
+            }
+            None => {}
         }
-        let wants = Duration::from_millis(answer.estimated_drain_ms).min(time);
-        tokio::time::sleep(wants.saturating_sub(moment().since(begun))).await;
+        drained
     }
 
     async fn tell(&self, link: &Arc<Link>, why: Why, time: Duration) -> Option<Accepted> {

@@ -78,8 +78,10 @@ pub struct Status {
     pub restarts: u32,
     /// Process id of the child, 0 while there is none.
     pub pid: Option<Arc<AtomicI32>>,
-    /// Definitions that were not taken, with the reason.
+    /// What was odd about its lists, what was left out first.
     pub rejected: Vec<String>,
+    /// What of it agents do not see, with the reason.
+    pub left_out: Vec<String>,
     /// Trust given by the operator.
     pub trust: TrustLevel,
     /// Its command line or address.
@@ -106,6 +108,7 @@ impl ServerHandle {
             restarts: 0,
             pid: None,
             rejected: Vec::new(),
+            left_out: Vec::new(),
             trust: TrustLevel::default(),
             runs: Arc::default(),
             declared: Arc::default(),
@@ -329,6 +332,7 @@ impl ServerHandle {
             oversized,
             dropped_notifications,
             rejected: status.rejected,
+            left_out: status.left_out,
             trust_level: self.trust().as_str().to_owned(),
             mgp: link
                 .as_deref()

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mgp_engine::consent::Consents;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::server::{Discover, Discovered};
@@ -92,13 +93,13 @@ const CAPABILITIES: &str =
 
 /// `params` of our `initialize`. A shared server learns once what it can ask, so everything is
 /// declared that the kernel can pass on to some client; what the client at hand cannot answer is
-/// refused question by question.
+/// refused question by question. What is switched off for it is not declared (CMCP-084).
 #[must_use]
-pub(super) fn params(version: &str, offers_mgp: bool) -> String {
+pub(super) fn params(version: &str, offers_mgp: bool, consents: Consents) -> String {
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
         Version::LATEST_LEGACY,
-        negotiation::declared(CAPABILITIES, Era::Legacy, offers_mgp),
+        negotiation::declared(&consents.declared(CAPABILITIES), Era::Legacy, offers_mgp),
         quoted(version)
     )
 }
@@ -130,7 +131,7 @@ pub(super) async fn with_child(
 /// Asks in the modern way first, then in the old one.
 async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spoken, Trouble> {
     fragile.set(Some(Spoken::Legacy));
-    let params = params(version, link.offers_mgp());
+    let params = params(version, link.offers_mgp(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
     // Sent when it is first waited for.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
@@ -227,7 +228,7 @@ async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
 /// # Errors
 /// In words, what went wrong.
 pub(super) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, String> {
-    let params = params(version, link.offers_mgp());
+    let params = params(version, link.offers_mgp(), link.limits.consents);
     let answer = link
         .ask_in(Era::Legacy, "initialize", Some(&params))
         .await

@@ -51,6 +51,8 @@ pub(super) struct Incarnation {
 struct Orders {
     stop: Flag,
     how_to_stop: OnceLock<StopOrder>,
+    /// How long each step of the end of its process may take, where its last calls decided that.
+    grace: OnceLock<Duration>,
     failed: Mutex<Option<String>>,
     kill: Flag,
     pid: Arc<AtomicI32>,
@@ -221,7 +223,7 @@ impl Life {
             why = self.fallen(&mut child, &mut reading, &mut writing) => why,
         };
         self.lose(&link, &why);
-        let exit = child.stop(self.spec.limits.stop_grace).await;
+        let exit = child.stop(self.grace()).await;
         self.guard.unwatch(pid);
         if exit.left {
             self.log.note(&exit.to_string());
@@ -395,7 +397,10 @@ impl Life {
         };
         if let (End::Stopped, Some(order)) = (&end, self.orders.how_to_stop.get()) {
             tokio::select! {
-                () = self.farewell(link, *order) => {}
+                drained = self.farewell(link, *order) => {
+                    let grace = order.grace(self.spec.limits.stop_grace, drained);
+                    let _ = self.orders.grace.set(grace);
+                }
                 () = self.orders.kill.raised() => return End::Failed(self.failure()),
             }
         }
@@ -435,6 +440,16 @@ impl Life {
             trust: risk::trust(self.spec.mgp.trust_level, claimed),
             rules: self.spec.tools.clone(),
         }
+    }
+
+    /// How long each step of the end of its process may take.
+    fn grace(&self) -> Duration {
+        let configured = self.spec.limits.stop_grace;
+        let decided = self.orders.grace.get().copied();
+        // One that is stopped while it starts has answered nothing yet.
+        let early = || self.orders.how_to_stop.get();
+        let early = || early().map(|order| order.grace(configured, false));
+        decided.or_else(early).unwrap_or(configured)
     }
 
     /// Resolves when somebody wants this life to end.

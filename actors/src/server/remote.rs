@@ -175,7 +175,8 @@ impl Life {
     }
 
     fn initialize(&self) -> Bytes {
-        let params = handshake::params(&self.connector.version, self.offers_mgp());
+        let consents = self.spec.limits.consents;
+        let params = handshake::params(&self.connector.version, self.offers_mgp(), consents);
         jsonrpc::request("0", "initialize", Some(&params)).into()
     }
 

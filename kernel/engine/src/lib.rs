@@ -14,6 +14,7 @@ pub mod calendar;
 pub mod catalog;
 pub mod certificate;
 pub mod code_safety;
+pub mod consent;
 pub mod cursor;
 pub mod duties;
 pub mod env;

@@ -11,6 +11,7 @@ use mgp_protocol::address;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 
+use crate::consent::Consents;
 use crate::duties::ToolRules;
 use crate::permissions::Rules;
 use crate::pins::PinMode;
@@ -172,6 +173,8 @@ pub struct ServerLimits {
     pub task_after: Duration,
     /// How long such a task is kept, from its beginning; one that still runs then is cancelled.
     pub task_ttl: Duration,
+    /// What it may ask of those who call it.
+    pub consents: Consents,
 }
 
 impl Default for ServerLimits {
@@ -185,6 +188,7 @@ impl Default for ServerLimits {
             max_in_flight: 1024,
             task_after: Duration::from_secs(5),
             task_ttl: Duration::from_secs(3600),
+            consents: Consents::default(),
         }
     }
 }

@@ -96,7 +96,7 @@ pub enum Message<'a> {
         id: RequestId,
         /// What is asked.
         method: Cow<'a, str>,
-        /// `params`, when present and not null.
+        /// `params`, when present: an object.
         params: Option<&'a RawValue>,
         /// `trace_id` beside them, as requests extended by MGP may have it (A-05).
         trace: Option<&'a RawValue>,
@@ -138,7 +138,7 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     params: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
@@ -148,7 +148,7 @@ struct Envelope<'a> {
     trace_id: Option<&'a RawValue>,
 }
 
-/// `null` is a value here: `"id": null` and `"result": null` are not the same as nothing.
+/// `null` is a value here: `"id": null`, `"params": null` and `"result": null` are not the same as nothing.
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     d: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -333,16 +333,16 @@ impl<'a> Envelope<'a> {
         if self.jsonrpc.as_deref() != Some("2.0") {
             return Err(wrong("`jsonrpc` must be \"2.0\""));
         }
-        let object = self
-            .params
-            .is_none_or(|params| params.get().starts_with('{'));
+        let params = self.params.map_or("{}", RawValue::get);
+        // Nobody could be told of a notification that has a null for no params, as some write it.
+        let object = params.starts_with('{') || id.is_none() && params == "null";
         match (self.method, self.result, self.error) {
             (Some(method), None, None) => match id {
                 None if !object => Err(Malformed::BadNotice),
                 Some((Some(id), _)) if !object => Err(Malformed::BadParams { id }),
                 None => Ok(Message::Notification {
                     method,
-                    params: self.params,
+                    params: self.params.filter(|params| params.get() != "null"),
                 }),
                 Some((Some(id), _)) => Ok(Message::Request {
                     id,
@@ -501,17 +501,19 @@ mod tests {
     /// MCP-012: JSON-RPC knows params by position, MCP does not.
     #[test]
     fn params_are_an_object() {
-        for bad in [r#"["echo",{"k":1}]"#, "[]", "7", "\"a\"", "true"] {
+        for bad in [r#"["echo",{"k":1}]"#, "[]", "7", "\"a\"", "true", "null"] {
             let frame = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x","params":{bad}}}"#);
             let no = parse(frame.as_bytes()).unwrap_err();
             assert_eq!(no.code(), INVALID_PARAMS, "{bad}");
             let answer = String::from_utf8(no.to_frame().unwrap()).unwrap();
             assert!(answer.contains(r#""id":7,"#), "{answer}");
             let frame = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{bad}}}"#);
-            let no = parse(frame.as_bytes()).unwrap_err();
-            assert_eq!(no.to_frame(), None, "{bad}");
+            match parse(frame.as_bytes()) {
+                Ok(Message::Notification { params: None, .. }) if bad == "null" => {}
+                read => assert_eq!(read.unwrap_err().to_frame(), None, "{bad}"),
+            }
         }
-        for good in ["{}", " {\"a\":[]}", "null"] {
+        for good in ["{}", " {\"a\":[]}"] {
             let frame = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x","params":{good}}}"#);
             assert!(parse(frame.as_bytes()).is_ok(), "{good}");
         }

@@ -103,6 +103,17 @@ pub fn object<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     }
 }
 
+/// The same of a member that has to be there: `null` is none.
+///
+/// # Errors
+/// For any other value.
+pub fn required_object<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<&'a RawValue, D::Error> {
+    let none = || D::Error::invalid_type(Unexpected::Unit, &"an object");
+    object(d)?.ok_or_else(none)
+}
+
 /// What is wrong with a lookalike, in words for its sender.
 fn refused(member: &str, known: &str) -> String {
     format!("{WORDS}{member:?} is not {known:?}, but some readers take it for that; leave it out")

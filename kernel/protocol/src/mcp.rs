@@ -55,11 +55,22 @@ pub struct Initialize<'a> {
     #[serde(borrow)]
     pub protocol_version: Cow<'a, str>,
     /// What the client can be asked for.
-    #[serde(borrow, default, deserialize_with = "lookalike::object")]
-    pub capabilities: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "lookalike::required_object")]
+    pub capabilities: &'a RawValue,
     /// Who the client says it is: a claim, shown to people.
-    #[serde(borrow, default, deserialize_with = "lookalike::object")]
-    pub client_info: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub client_info: Implementation<'a>,
+}
+
+/// Who a peer says it is; what else it says of itself is not read.
+#[derive(Debug, Deserialize)]
+pub struct Implementation<'a> {
+    /// What programs call it.
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    /// Which one it is.
+    #[serde(borrow)]
+    pub version: Cow<'a, str>,
 }
 
 /// The result of `initialize`.
@@ -95,9 +106,17 @@ pub struct Cancelled<'a> {
     /// Id of the request taken back.
     #[serde(borrow)]
     pub request_id: &'a RawValue,
-    /// Why, for people.
+    /// Why, for people; one that is no text takes the request back all the same.
     #[serde(borrow, default)]
-    pub reason: Option<Cow<'a, str>>,
+    reason: Option<&'a RawValue>,
+}
+
+impl Cancelled<'_> {
+    /// Why, as far as it was said.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        serde_json::from_str(self.reason?.get()).ok()
+    }
 }
 
 /// `notifications/progress`, either way.
@@ -178,12 +197,45 @@ mod tests {
             assert!(error.to_string().contains("expected an object"), "{error}");
         }
         for member in ["clientInfo", "capabilities"] {
-            let params = format!(r#"{{"protocolVersion":"1","{member}":["x"]}}"#);
+            let params = hello(member, r#"["x"]"#);
             let error = read::<Initialize<'_>>(Some(&params)).unwrap_err();
             assert!(error.to_string().contains("expected an object"), "{error}");
         }
-        let null = r#"{"protocolVersion":"1","clientInfo":null,"capabilities":{}}"#;
-        assert!(read::<Initialize<'_>>(Some(null)).is_ok());
+    }
+
+    /// `params` of an `initialize` that is well-formed but for one member; `""` leaves that out.
+    fn hello(member: &str, value: &str) -> String {
+        let well = [
+            ("protocolVersion", r#""2025-11-25""#),
+            ("capabilities", "{}"),
+            (
+                "clientInfo",
+                r#"{"name":"a","version":"1","title":"A","icons":[]}"#,
+            ),
+        ];
+        let said = well.map(|(name, well)| (name, if name == member { value } else { well }));
+        let said = said.iter().filter(|(_, value)| !value.is_empty());
+        let said: Vec<String> = said
+            .map(|(name, value)| format!(r#""{name}":{value}"#))
+            .collect();
+        format!("{{{}}}", said.join(","))
+    }
+
+    /// CMCP-020: who does not say who it is, or what it can, has not shaken hands.
+    #[test]
+    fn an_initialize_is_whole_or_none() {
+        assert!(read::<Initialize<'_>>(Some(&hello("", ""))).is_ok());
+        for member in ["protocolVersion", "capabilities", "clientInfo"] {
+            for value in ["", "null", "1", "[]", "true"] {
+                let params = hello(member, value);
+                let error = read::<Initialize<'_>>(Some(&params)).unwrap_err();
+                assert!(matches!(error, Refusal::BadParams(_)), "{params}");
+            }
+        }
+        for info in ["{}", r#"{"name":"a"}"#, r#"{"name":1,"version":"1"}"#] {
+            let params = hello("clientInfo", info);
+            assert!(read::<Initialize<'_>>(Some(&params)).is_err(), "{params}");
+        }
     }
 
     /// Every member that MCP gives these params has no lookalike; what is within them may.

@@ -1,5 +1,7 @@
 //! `mgp servers list|start|stop|restart`.
 
+use std::borrow::Cow;
+
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
 use serde::Deserialize;
@@ -132,12 +134,16 @@ fn told(server: &Server) -> String {
     text
 }
 
-/// Why a server is where it is, unless it is where it should be.
-pub(super) fn why(server: &Server) -> Option<&str> {
-    server
-        .reason
-        .as_deref()
-        .filter(|_| server.state != "connected")
+/// Why a server is where it is; of one that is where it should be, what is missing all the same.
+pub(super) fn why(server: &Server) -> Option<Cow<'_, str>> {
+    if server.state != "connected" {
+        return server.reason.as_deref().map(Cow::Borrowed);
+    }
+    let (first, more) = server.left_out.split_first()?;
+    Some(match more.len() {
+        0 => format!("left out: {first}").into(),
+        more => format!("left out: {first} (and {more} more)").into(),
+    })
 }
 
 /// Its state, and how it is unless that is well.
@@ -165,7 +171,7 @@ pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
             pid.unwrap_or_default(),
             server.restarts.to_string(),
             next.unwrap_or_default(),
-            one_line(why(server).unwrap_or_default(), 120),
+            one_line(&why(server).unwrap_or_default(), 120),
         ]);
     }
     table

@@ -205,7 +205,7 @@ impl Default for Http {
 
 impl Streams {
     /// Most events kept for one stream: memory is this times the size of an event, for each stream.
-    pub const MOST_REPLAY_EVENTS: usize = 65_536;
+    pub const MOST_REPLAY_EVENTS: u64 = 65_536;
 }
 
 impl Default for Streams {
@@ -395,9 +395,9 @@ fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
 
 impl Streams {
     fn read(&mut self, mut section: Section<'_, '_, '_>) {
-        section.clamped(
+        section.count(
             "replay_events",
-            Self::MOST_REPLAY_EVENTS,
+            0..=Self::MOST_REPLAY_EVENTS,
             &mut self.replay_events,
         );
         section.millis("stream_after_ms", 1..=DAY * 1000, &mut self.stream_after);

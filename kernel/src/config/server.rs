@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use mgp_engine::consent::Consent;
 use mgp_engine::duties::ToolRules;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
@@ -23,6 +24,13 @@ use super::tools::{read_each, read_rules};
 
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
+
+/// Whether a server may ask, in an entry and in `[limits]`.
+const CONSENTS: [(&str, Consent); 3] = [
+    ("on", Consent::On),
+    ("ask", Consent::Ask),
+    ("off", Consent::Off),
+];
 
 /// What an entry is read with.
 pub(super) struct Background<'b> {
@@ -98,6 +106,9 @@ pub(super) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Server
     section.count("max_in_flight", 1..=65_536, &mut limits.max_in_flight);
     section.millis("task_after_ms", 0..=DAY_MS, &mut limits.task_after);
     section.secs("task_ttl_secs", 1..=7 * DAY, &mut limits.task_ttl);
+    let consents = &mut limits.consents;
+    section.choice("sampling", &CONSENTS, &mut consents.sampling);
+    section.choice("elicitation", &CONSENTS, &mut consents.elicitation);
     if limits.call_timeout > limits.call_timeout_max {
         let key = section
             .span("call_timeout_secs")

@@ -151,7 +151,7 @@ impl Server {
         let version = Version::negotiate(&asked.protocol_version);
         self.session = Some(Arc::new(Session {
             version,
-            client: ClientCapabilities::read(asked.capabilities),
+            client: ClientCapabilities::read(Some(asked.capabilities)),
             root: self.root.clone(),
             outbox: self.outbox.clone(),
             questions: Questions::default(),

@@ -32,8 +32,9 @@ use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
-/// How long connections on the socket may take to end with the kernel.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long connections may take to end with the kernel once no server can answer any more: who is
+/// still under way then waits for a person.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 /// Connections on the socket at once.
 const MAX_CONNECTIONS: usize = 4096;
 /// Those of them that are not the owner's: whatever others do, the owner gets in. One more is closed.
@@ -149,7 +150,6 @@ impl Bound {
             old_style: Arc::default(),
             auth: self.auth(kernel, door.addr(), reception),
             manners: Manners {
-                max_body: connection::MAX_FRAME,
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
@@ -196,11 +196,22 @@ impl Bound {
         }
     }
 
-    /// Lets nobody in any more; resolves when HTTP requests under way are answered.
-    pub(super) async fn close(&mut self) {
+    /// Lets nobody in any more; resolves when `calls` have ended and HTTP requests under way are
+    /// answered, as far as anybody can answer them.
+    pub(super) async fn close(&mut self, calls: impl Future<Output = ()>) {
         self.closing.cancel();
-        for door in self.open.drain(..) {
-            let _ = door.await;
+        let open = std::mem::take(&mut self.open);
+        let mut closed = std::pin::pin!(async {
+            for door in open {
+                let _ = door.await;
+            }
+        });
+        let mut calls = std::pin::pin!(calls);
+        tokio::select! {
+            () = &mut closed => calls.await,
+            () = &mut calls => {
+                let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+            }
         }
     }
 

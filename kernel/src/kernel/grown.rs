@@ -62,6 +62,7 @@ pub(super) struct Grown {
     pub(super) reception: Reception,
     pub(super) source: Arc<Source>,
     pub(super) belongings: Arc<Belongings>,
+    pub(super) connector: Arc<Connector>,
 }
 
 /// Puts a kernel together.
@@ -93,12 +94,12 @@ pub(super) async fn grow(
     let _ = pillars.registrar.ground.set(Arc::new(tree.clone()));
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
-    let pulse = pillars.pulse(connector, closing);
+    let pulse = pillars.pulse(connector.clone(), closing);
     let relay = pillars.relay(kernel, closing);
     let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents: pillars.agents,
-        bodies: Bodies::new(kernel.http.max_bodies),
+        bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
         stateless: stateless(seal, &pillars.belongings, routes.clone()),
         routes,
         rostered: pillars.roster.rostered,
@@ -110,6 +111,7 @@ pub(super) async fn grow(
         reception,
         source,
         belongings: pillars.belongings,
+        connector,
     })
 }
 

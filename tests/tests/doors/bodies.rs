@@ -1,14 +1,23 @@
 //! Messages of every size, and what is no HTTP.
 
 use http::StatusCode;
-use mgp_tests::harness::Agent;
+use mgp_tests::harness::{Agent, Kernel, Program};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST};
 use crate::wire::{self, Wire};
 
-/// Longest message taken from an agent, in bytes.
-const LONGEST: usize = 8 << 20;
+/// Longest message taken from an agent, in bytes, as `[limits]` says.
+const LONGEST: usize = 1 << 20;
+
+/// A kernel that takes no longer messages from agents; its server may answer in longer ones.
+async fn limited() -> Kernel {
+    let entry = Program::fixture(&[]).entry("it");
+    let limits = format!("[limits]\nmax_frame_bytes = {LONGEST}\n");
+    let kernel = Kernel::start(&format!("{limits}{entry}max_frame_bytes = 16777216\n")).await;
+    kernel.connected(&["it"]).await;
+    kernel
+}
 
 /// A call of `echo` whose frame has exactly this length.
 fn echo_of(length: usize) -> String {
@@ -16,11 +25,11 @@ fn echo_of(length: usize) -> String {
     scene::call(1, "echo", json!({"text": "x".repeat(length - bare.len())}))
 }
 
-/// CMCP-032: a body over the limit is 413, with or without a length announced, and the session and
-/// every other connection are as good as before.
+/// CMCP-015, CMCP-032: a body over the limit is 413 under the id of its request, with or without a
+/// length announced, and the session and every other connection are as good as before.
 #[tokio::test]
 async fn a_body_over_the_limit_is_413() {
-    let kernel = scene::kernel_with("[limits]\nmax_frame_bytes = 16777216\n", &[]).await;
+    let kernel = limited().await;
     let client = scene::session(&kernel, NEWEST).await;
     let whole = client.post(echo_of(LONGEST)).await;
     assert_eq!(whole.status, StatusCode::OK);
@@ -28,6 +37,7 @@ async fn a_body_over_the_limit_is_413() {
     let refused = client.post(echo_of(LONGEST + 1)).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     let told: Value = serde_json::from_str(&refused.text().await).unwrap();
+    assert_eq!(told["id"], 1);
     assert!(
         told["error"]["message"]
             .as_str()
@@ -44,18 +54,16 @@ async fn a_body_over_the_limit_is_413() {
     let head = head.replace("content-length: 0", "transfer-encoding: chunked");
     chunked.write(head).await;
     let chunk = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
-    for _ in 0..8 {
-        chunked.write(&chunk).await;
-    }
+    chunked.write(&chunk).await;
     chunked.write("1\r\nx\r\n").await;
     let told = chunked.until("\r\n\r\n").await;
     assert!(told.starts_with("HTTP/1.1 413 "), "{told}");
 }
 
-/// A line over the limit is refused with limit and length, and the connection lives on.
+/// CMCP-015: a line over the limit is refused with limit and length, and the connection lives on.
 #[tokio::test]
 async fn a_line_over_the_limit_is_refused_and_the_connection_lives_on() {
-    let kernel = scene::kernel_with("[limits]\nmax_frame_bytes = 16777216\n", &[]).await;
+    let kernel = limited().await;
     for mut agent in [
         kernel.stdio_agent(None),
         Agent::over_socket(&kernel.socket()).await,

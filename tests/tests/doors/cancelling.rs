@@ -10,8 +10,8 @@ async fn cancel(agent: &mut Agent, id: &Value) {
     agent.notify("notifications/cancelled", params).await;
 }
 
-/// MCP-054, CMCP-054: a cancellation reaches the server under the id it knows, and nothing more is
-/// said about the request.
+/// MCP-054, CMCP-054, CMCP-069: a cancellation reaches the server under the id it knows and with the
+/// reason that its client gave, and nothing more is said about the request.
 #[tokio::test]
 async fn a_cancelled_call_ends_at_the_server_and_is_not_answered() {
     let kernel = scene::kernel().await;
@@ -30,6 +30,7 @@ async fn a_cancelled_call_ends_at_the_server_and_is_not_answered() {
     };
     let (call, notice) = (frame(r#""name":"slow""#), frame("notifications/cancelled"));
     assert_eq!(notice["params"]["requestId"], call["id"]);
+    assert_eq!(notice["params"]["reason"], "changed my mind");
     assert_ne!(call["id"], "mine");
     // The id is free again: its next answer is that of its next request.
     agent

@@ -251,9 +251,9 @@ async fn before_initialize_only_ping_is_answered() {
         agent.call("echo", json!({"text": "now"})).await.text(),
         "now"
     );
-    let twice = agent
-        .request("initialize", json!({"protocolVersion": NEWEST}))
-        .await;
+    let hello = json!({"protocolVersion": NEWEST, "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"}});
+    let twice = agent.request("initialize", hello).await;
     assert_eq!(twice.code(), -32600);
 }
 

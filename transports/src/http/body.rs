@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body::Body;
 use http_body_util::BodyExt;
+use mgp_protocol::framing::KEPT;
 use tokio::time::timeout;
 
 use super::innermost;
@@ -61,48 +62,81 @@ impl BodyError {
     }
 }
 
+/// A body that was not taken: why, and what was seen of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untaken {
+    /// Why.
+    pub why: BodyError,
+    /// Where its sender may have said what it is about.
+    pub ends: Ends,
+}
+
+/// The first and the last bytes of a body, at most [`KEPT`] of each; none of one that was not refused
+/// for its length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The first.
+    pub head: Vec<u8>,
+    /// The last that came.
+    pub tail: Vec<u8>,
+}
+
+impl Ends {
+    fn see(&mut self, bytes: &[u8]) {
+        let room = KEPT.saturating_sub(self.head.len());
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let last = &bytes[bytes.len().saturating_sub(KEPT)..];
+        self.tail.extend_from_slice(last);
+        self.tail.drain(..self.tail.len().saturating_sub(KEPT));
+    }
+}
+
 /// Takes a body of at most `limit` bytes whole; one that does not come in one piece takes `room` as it
 /// comes, until nobody holds a part of it any more. What came in one piece is not copied. Of a longer one
 /// the rest is passed over, up to a bound: a client that still writes when its connection is closed
 /// never reads why.
 ///
 /// # Errors
-/// [`BodyError`]; `within` is the time for the whole body, however busily it trickles.
+/// [`Untaken`]; `within` is the time for the whole body, however busily it trickles.
 pub async fn collect<B>(
     mut body: B,
     limit: usize,
     within: Duration,
     room: impl FnOnce() -> Room,
-) -> Result<Bytes, BodyError>
+) -> Result<Bytes, Untaken>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    let (mut room, mut held) = (Some(room), None);
+    let (mut room, mut held, mut ends) = (Some(room), None, Ends::default());
     let reach = |bytes| {
         held = held.take().or_else(|| Some(room.take()?().hold()));
         held.as_mut().is_some_and(|held| held.reach(bytes))
     };
-    let taken = timeout(within, gathered(&mut body, limit, reach)).await;
-    let taken = taken.unwrap_or(Err(BodyError::TooSlow { within }));
-    if let Err(BodyError::TooLarge { .. } | BodyError::NoRoom) = taken {
-        drop(held);
-        let _ = timeout(PATIENCE, pass_over(&mut body)).await;
-        return taken;
+    let taken = timeout(within, gathered(&mut body, limit, reach, &mut ends)).await;
+    match taken.unwrap_or(Err(BodyError::TooSlow { within })) {
+        Ok(whole) => Ok(match held {
+            Some(held) => held.keep(whole),
+            None => whole,
+        }),
+        Err(why) => {
+            drop(held);
+            if matches!(why, BodyError::TooLarge { .. } | BodyError::NoRoom) {
+                let _ = timeout(PATIENCE, pass_over(&mut body, &mut ends)).await;
+            }
+            Err(Untaken { why, ends })
+        }
     }
-    Ok(match held {
-        Some(held) => held.keep(taken?),
-        None => taken?,
-    })
 }
 
-async fn pass_over<B>(body: &mut B)
+async fn pass_over<B>(body: &mut B, ends: &mut Ends)
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
     let mut left = PATIENCE_BYTES;
     while let Ok(Some(bytes)) = next(body).await {
+        ends.see(&bytes);
         match left.checked_sub(bytes.len()) {
             Some(less) => left = less,
             None => return,
@@ -116,14 +150,16 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
 {
-    gathered(&mut body, limit, |_| true).await
+    gathered(&mut body, limit, |_| true, &mut Ends::default()).await
 }
 
-/// `reach` is told how much there is whenever more is waited for, and whether there is room for it.
+/// `reach` is told how much there is whenever more is waited for, and whether there is room for it; what
+/// is thrown away goes by `ends`.
 async fn gathered<B>(
     body: &mut B,
     limit: usize,
     mut reach: impl FnMut(usize) -> bool,
+    ends: &mut Ends,
 ) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -137,12 +173,14 @@ where
         return Ok(Bytes::new());
     };
     if first.len() > limit {
+        ends.see(&first);
         return Err(BodyError::TooLarge { limit });
     }
     if body.is_end_stream() {
         return Ok(first);
     }
     if !reach(first.len()) {
+        ends.see(&first);
         return Err(BodyError::NoRoom);
     }
     let Some(second) = next(body).await? else {
@@ -152,11 +190,14 @@ where
     whole.extend_from_slice(&first);
     let mut more = Some(second);
     while let Some(bytes) = more {
-        if whole.len() + bytes.len() > limit {
-            return Err(BodyError::TooLarge { limit });
-        }
-        if !reach(whole.len() + bytes.len()) {
-            return Err(BodyError::NoRoom);
+        let refused = match whole.len() + bytes.len() {
+            len if len > limit => Some(BodyError::TooLarge { limit }),
+            len => (!reach(len)).then_some(BodyError::NoRoom),
+        };
+        if let Some(refused) = refused {
+            ends.see(&whole);
+            ends.see(&bytes);
+            return Err(refused);
         }
         whole.extend_from_slice(&bytes);
         more = next(body).await?;
@@ -213,14 +254,34 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_joined_up_to_the_limit() {
         let all = ["{\"a\"", ":", "", "1}"];
-        let taken = |pieces, limit| collect(pieces, limit, DAY, || room(1 << 20));
+        let taken = |pieces, limit| {
+            let taken = collect(pieces, limit, DAY, || room(1 << 20));
+            async { taken.await.map_err(|untaken| untaken.why) }
+        };
         assert_eq!(taken(pieces(&all), 7).await.unwrap(), "{\"a\":1}");
         let too_large = Err(BodyError::TooLarge { limit: 6 });
         assert_eq!(taken(pieces(&all), 6).await, too_large);
         assert_eq!(taken(pieces(&["1234567"]), 6).await, too_large);
         let announced = collect(Reply::full("1234567"), 6, DAY, || room(1 << 20));
-        assert_eq!(announced.await, too_large);
+        let announced = announced.await.map_err(|untaken| untaken.why);
+        assert_eq!(announced, too_large);
         assert_eq!(taken(pieces(&[]), 0).await.unwrap(), "");
+    }
+
+    /// Who is refused is told under the id of its message, which clients write first or last.
+    #[tokio::test]
+    async fn both_ends_of_a_refused_body_are_seen() {
+        let long = String::leak("x".repeat(KEPT));
+        let all = ["{\"id\":1,", long, long, ",\"id\"", ":1}"];
+        let whole = all.concat();
+        for limit in [0, 20, KEPT, 2 * KEPT + 12] {
+            let untaken = collect(pieces(&all), limit, DAY, || room(1 << 20)).await;
+            let ends = untaken.unwrap_err().ends;
+            assert_eq!(ends.head, whole.as_bytes()[..KEPT], "{limit}");
+            assert!(whole.as_bytes().ends_with(&ends.tail) && ends.tail.len() == KEPT);
+        }
+        let none = collect(pieces(&all), 1 << 20, DAY, || room(0)).await;
+        assert_eq!(none.unwrap_err().ends.head, whole.as_bytes()[..KEPT]);
     }
 
     fn room(bytes: u64) -> Room {
@@ -238,7 +299,7 @@ mod tests {
         let whole = taken(2).await.unwrap();
         assert_eq!((whole.len(), credit.taken()), (40 << 10, 48 << 10));
         drop(whole);
-        assert_eq!(taken(4).await, Err(BodyError::NoRoom));
+        assert_eq!(taken(4).await.unwrap_err().why, BodyError::NoRoom);
         assert_eq!(credit.taken(), 0);
     }
 
@@ -251,6 +312,6 @@ mod tests {
         });
         let within = Duration::from_secs(10);
         let late = collect(Reply::stream(trickle), 1 << 20, within, || room(1 << 20)).await;
-        assert_eq!(late, Err(BodyError::TooSlow { within }));
+        assert_eq!(late.unwrap_err().why, BodyError::TooSlow { within });
     }
 }

@@ -8,6 +8,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike::lookalike;
 use mgp_protocol::mirror::{BadAnnotation, ParamHeader, annotations};
 use mgp_protocol::splice::{Splice, members, quoted};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Kind;
@@ -57,6 +58,15 @@ pub enum BadItem {
     /// What it is known by is empty or too long.
     #[error("\"{0}\" must have between 1 and {1} bytes")]
     NameLength(&'static str, usize),
+    /// A member that MCP wants of each of its kind is not there.
+    #[error("the definition has no \"{0}\"")]
+    Missing(&'static str),
+    /// A member that is to be an array is something else (CMCP-049).
+    #[error("\"{0}\" is no array")]
+    NotAnArray(&'static str),
+    /// Something else than what a prompt takes.
+    #[error("each of \"arguments\" must be an object with a string \"name\": {0}")]
+    Arguments(String),
     /// The `inputSchema` of a tool (CMCP-014).
     #[error("inputSchema: {0}")]
     InputSchema(BadSchema),
@@ -94,8 +104,8 @@ pub struct Tool {
     pub canonical: Arc<str>,
     /// What agents see in the view of all servers.
     pub shown: Arc<str>,
-    /// Judges arguments; `None` when the definition has no schema.
-    pub input: Option<Arc<InputSchema>>,
+    /// Judges arguments.
+    pub input: Arc<InputSchema>,
     /// Judges structured results; `None` when the definition has no schema.
     pub output: Option<Arc<OutputSchema>>,
     /// The arguments that `Mcp-Param-*` headers repeat, as `inputSchema` says.
@@ -121,6 +131,8 @@ pub struct Prompt {
     pub canonical: Arc<str>,
     /// What agents see in the view of all servers.
     pub shown: Arc<str>,
+    /// The arguments that a get of it must have, in the order of its definition.
+    pub required: Box<[Box<str>]>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     pub(super) shown_raw: Arc<str>,
@@ -191,8 +203,9 @@ impl Definition for Tool {
             shown_raw,
         } = Named::of(server, raw, &name);
         let input = fields.schema("inputSchema");
-        let param_headers = input.map(annotations);
-        let input = input.map(InputSchema::compile);
+        let input = input.ok_or(BadItem::Missing("inputSchema"))?;
+        let param_headers = annotations(input);
+        let input = InputSchema::compile(input);
         let output = fields.schema("outputSchema").map(OutputSchema::compile);
         Ok(Self {
             server: server.clone(),
@@ -200,15 +213,12 @@ impl Definition for Tool {
             own_name_json,
             canonical,
             shown,
-            input: input
-                .transpose()
-                .map_err(BadItem::InputSchema)?
-                .map(Arc::new),
+            input: Arc::new(input.map_err(BadItem::InputSchema)?),
             output: output
                 .transpose()
                 .map_err(BadItem::OutputSchema)?
                 .map(Arc::new),
-            param_headers: param_headers.transpose()?.unwrap_or_default().into(),
+            param_headers: param_headers?.into(),
             duties: Arc::new(Duties::read(raw, &name.text, terms)),
             legacy_raw: legacy_raw(raw),
             raw: raw.into(),
@@ -237,7 +247,8 @@ impl Definition for Prompt {
     const KIND: Kind = Kind::Prompts;
 
     fn read(server: &ServerId, raw: &str, _terms: &Terms) -> Result<Self, BadItem> {
-        let name = Fields::of(raw)?.own("name", NAME_MAX)?;
+        let fields = Fields::of(raw)?;
+        let name = fields.own("name", NAME_MAX)?;
         let Named {
             own_name,
             own_name_json,
@@ -251,6 +262,7 @@ impl Definition for Prompt {
             own_name_json,
             canonical,
             shown,
+            required: fields.required()?,
             raw: raw.into(),
             shown_raw,
         })
@@ -273,7 +285,9 @@ impl Definition for Resource {
     const KIND: Kind = Kind::Resources;
 
     fn read(server: &ServerId, raw: &str, _terms: &Terms) -> Result<Self, BadItem> {
-        let uri = Fields::of(raw)?.own("uri", URI_MAX)?;
+        let fields = Fields::of(raw)?;
+        let uri = fields.own("uri", URI_MAX)?;
+        fields.titled()?;
         Ok(Self {
             server: server.clone(),
             uri: uri.text.into(),
@@ -294,7 +308,9 @@ impl Definition for ResourceTemplate {
     const KIND: Kind = Kind::Templates;
 
     fn read(server: &ServerId, raw: &str, _terms: &Terms) -> Result<Self, BadItem> {
-        let uri = Fields::of(raw)?.own("uriTemplate", URI_MAX)?;
+        let fields = Fields::of(raw)?;
+        let uri = fields.own("uriTemplate", URI_MAX)?;
+        fields.titled()?;
         Ok(Self {
             server: server.clone(),
             template: Template::parse(&uri.text)?,
@@ -319,6 +335,14 @@ pub(super) fn renamed(raw: &str, member: &'static str, to: &str) -> Arc<str> {
     own.replaced(raw, to)
 }
 
+/// One of what a prompt takes.
+#[derive(Deserialize)]
+struct Argument {
+    name: String,
+    #[serde(default)]
+    required: bool,
+}
+
 /// The members of a definition.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -336,10 +360,41 @@ impl<'a> Fields<'a> {
         let fields = Self(members(raw).ok_or(BadItem::NotAnObject)?);
         let alike =
             |(name, _): &(Cow<'_, str>, _)| Some((name.to_string(), lookalike(name, &KNOWN)?));
-        match fields.0.iter().find_map(alike) {
-            Some((member, known)) => Err(BadItem::Lookalike(member, known)),
-            None => Ok(fields),
+        if let Some((member, known)) = fields.0.iter().find_map(alike) {
+            return Err(BadItem::Lookalike(member, known));
         }
+        fields.array("icons")?;
+        Ok(fields)
+    }
+
+    /// What stands under a name; more than once in a definition that readers understand each otherwise.
+    fn all(&self, member: &'static str) -> impl Iterator<Item = &'a str> {
+        let found = self.0.iter().filter(move |(name, _)| name == member);
+        found.map(|(_, json)| json.get())
+    }
+
+    /// A member that is an array, where it is there.
+    fn array(&self, member: &'static str) -> Result<Option<&'a str>, BadItem> {
+        match self.all(member).all(|json| json.starts_with('[')) {
+            true => Ok(self.all(member).last()),
+            false => Err(BadItem::NotAnArray(member)),
+        }
+    }
+
+    /// What is known by a URI has a name for people, too.
+    fn titled(&self) -> Result<(), BadItem> {
+        let mut names = self.all("name").peekable();
+        let there = names.peek().is_some() && names.all(|json| json.starts_with('"'));
+        there.then_some(()).ok_or(BadItem::Unnamed("name"))
+    }
+
+    /// The arguments of a prompt that it cannot do without.
+    fn required(&self) -> Result<Box<[Box<str>]>, BadItem> {
+        let listed = self.array("arguments")?.unwrap_or("[]");
+        let listed: Vec<Argument> =
+            serde_json::from_str(listed).map_err(|e| BadItem::Arguments(e.to_string()))?;
+        let required = listed.into_iter().filter(|argument| argument.required);
+        Ok(required.map(|argument| argument.name.into()).collect())
     }
 
     fn own(&self, member: &'static str, max: usize) -> Result<Own<'a>, BadItem> {

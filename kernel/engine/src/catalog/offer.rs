@@ -201,6 +201,18 @@ impl Offer {
         }
     }
 
+    /// How many entries its list of one kind has.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> usize {
+        let counts = self.counts();
+        match kind {
+            Kind::Tools => counts.tools,
+            Kind::Prompts => counts.prompts,
+            Kind::Resources => counts.resources,
+            Kind::Templates => counts.templates,
+        }
+    }
+
     /// What its server says of its tools and nobody understands.
     pub fn odd(&self) -> impl Iterator<Item = String> {
         let tools = self.tools.items.iter();

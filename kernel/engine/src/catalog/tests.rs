@@ -1,4 +1,5 @@
 mod eras;
+mod left_out;
 
 use super::*;
 use crate::cursor::CursorKey;
@@ -168,13 +169,13 @@ fn bad_definitions_are_rejected_one_by_one() {
     let bad = [
         r#"{"name":"schema","inputSchema":"garbage"}"#,
         r#"{"name":"remote","inputSchema":{"type":"object","$ref":"http://x/"}}"#,
-        r#"{"name":"out","outputSchema":7}"#,
+        r#"{"name":"out","inputSchema":{"type":"object"},"outputSchema":7}"#,
         r#"{"title":"nameless"}"#,
         r#"{"name":"twice","name":"thrice"}"#,
         r#"{"name":7}"#,
         r#"{"name":""}"#,
         r#"["no object"]"#,
-        r#"{"name":"good"}"#,
+        r#"{"name":"good","inputSchema":{"type":"object"}}"#,
         r#"{"name":"like","Name":"good"}"#,
     ];
     let mut definitions = vec![tool("good")];
@@ -195,7 +196,10 @@ fn bad_definitions_are_rejected_one_by_one() {
         rejected[9].reason,
         BadItem::Lookalike("Name".into(), "name")
     );
-    let templates = [r#"{"uriTemplate":"{"}"#, r#"{"uriTemplate":"x://{y}"}"#];
+    let templates = [
+        r#"{"uriTemplate":"{","name":"t"}"#,
+        r#"{"uriTemplate":"x://{y}","name":"t"}"#,
+    ];
     let offer = offer.with(Kind::Templates, &templates);
     assert_eq!(offer.counts().templates, 1);
     assert_eq!(offer.rejected().0.len(), bad.len() + 1);
@@ -205,20 +209,20 @@ fn bad_definitions_are_rejected_one_by_one() {
 #[test]
 fn a_tool_brings_its_schemas() {
     let raw = r#"{"name":"add","inputSchema":{"type":"object","required":["a"]},"outputSchema":{"type":"object","required":["sum"]}}"#;
-    let bare = r#"{"name":"bare","inputSchema":null}"#;
-    let offer = Offer::new(id("a")).with(Kind::Tools, &[raw, bare]);
+    let bare = tool("bare");
+    let offer = Offer::new(id("a")).with(Kind::Tools, &[raw, &bare]);
     let catalog = empty().next(&[Arc::new(offer)]);
     let add = catalog.tool(&View::All, "add").unwrap();
-    assert!(add.input.as_ref().unwrap().check("{}").is_err());
+    assert!(add.input.check("{}").is_err());
     assert!(add.output.as_ref().unwrap().check(r#"{"sum":1}"#).is_ok());
     let bare = catalog.tool(&View::All, "bare").unwrap();
-    assert!(bare.input.is_none() && bare.output.is_none());
+    assert!(bare.input.check("{}").is_ok() && bare.output.is_none());
 }
 
 #[test]
 fn lists_have_bounds() {
     let many: Vec<String> = (0..ITEMS_MAX + 150)
-        .map(|n| format!("{{\"name\":\"t{n}\"}}"))
+        .map(|n| tool(&format!("t{n}")))
         .collect();
     let offer = Offer::new(id("a")).with(Kind::Tools, &many);
     assert_eq!(offer.counts().tools, ITEMS_MAX);
@@ -226,7 +230,7 @@ fn lists_have_bounds() {
     assert_eq!((rejected.len(), untold), (100, 50));
     assert_eq!(rejected[0].reason, BadItem::TooMany(ITEMS_MAX));
     let many: Vec<String> = (0..=TEMPLATES_MAX)
-        .map(|n| format!("{{\"uriTemplate\":\"t{n}://{{x}}\"}}"))
+        .map(|n| format!("{{\"uriTemplate\":\"t{n}://{{x}}\",\"name\":\"t\"}}"))
         .collect();
     assert_eq!(
         Offer::new(id("a"))
@@ -252,7 +256,7 @@ fn lists_have_bounds() {
 
 #[test]
 fn a_definition_over_several_lines_becomes_one() {
-    let raw = "{\r\n  \"name\": \"x\",\n  \"description\": \"a\\nb\"\n}";
+    let raw = "{\r\n  \"name\": \"x\",\n  \"description\": \"a\\nb\",\n \"inputSchema\": {\"type\": \"object\"}\n}";
     let offer = Offer::new(id("a")).with(Kind::Tools, &[raw]);
     let catalog = empty().next(&[Arc::new(offer)]);
     for view in [View::All, one("a")] {
@@ -459,7 +463,9 @@ fn a_cursor_survives_changes_around_its_place() {
 
 #[test]
 fn a_page_of_large_definitions_has_fewer_of_them() {
-    let large = |n: usize| format!("{{\"name\":\"t{n}\",\"x\":\"{}\"}}", "x".repeat(1_000_000));
+    let filling = "x".repeat(1_000_000);
+    let large =
+        |n: usize| tool(&format!("t{n}")).replacen('{', &format!("{{\"x\":\"{filling}\","), 1);
     let definitions: Vec<String> = (0..12).map(large).collect();
     let offer = Arc::new(Offer::new(id("a")).with(Kind::Tools, &definitions));
     let catalog = empty().next(&[offer]);

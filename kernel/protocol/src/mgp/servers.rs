@@ -133,8 +133,12 @@ pub struct Server {
     /// that could be told.
     #[serde(default)]
     pub dropped_notifications: u64,
-    /// Definitions that were not taken, with the reason.
+    /// What was odd about its lists, what was left out among it.
     pub rejected: Vec<String>,
+    /// What of it agents do not see, with the reason: lists that could not be had, and broken
+    /// definitions.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// MGP trust level in force: the operator's, or less where the server itself says less.
     pub trust_level: String,
     /// What of MGP is spoken with it; `None` where that is plain MCP.

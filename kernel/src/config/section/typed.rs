@@ -124,17 +124,6 @@ impl<'t> Section<'_, '_, 't> {
         }
     }
 
-    /// Like [`count`](Self::count), but more than `most` is taken as `most`, with a warning.
-    pub(in crate::config) fn clamped(&mut self, key: &'static str, most: usize, into: &mut usize) {
-        if let Some(number) = self.number(key, 0..=u64::MAX) {
-            *into = usize::try_from(*number.get_ref()).unwrap_or(most).min(most);
-            if *number.get_ref() > most as u64 {
-                let message = format!("`{key}` in {} is at most {most}; taken as that", self.name);
-                self.warn(number.span(), message);
-            }
-        }
-    }
-
     /// A time in seconds.
     pub(in crate::config) fn secs(
         &mut self,

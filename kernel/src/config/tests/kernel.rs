@@ -60,11 +60,16 @@ fn a_listen_address_beyond_loopback_wants_tls_and_names() {
     }
 }
 
+/// CMCP-028: the longest ring has 65,536 events, and who wants more learns it.
 #[test]
-fn too_many_replay_events_are_clamped_with_a_warning() {
-    let read = read_text("[streams]\nreplay_events = 1_000_000\n");
-    assert_eq!(read.kernel.streams.replay_events, 65_536);
-    assert_eq!(read.problems[0].weight, Weight::Warning);
+fn a_ring_of_too_many_events_is_refused() {
+    let most = read_text("[streams]\nreplay_events = 65_536\n");
+    assert_eq!(most.kernel.streams.replay_events, 65_536);
+    assert!(most.problems.is_empty());
+    let more = read_text("[streams]\nreplay_events = 65_537\n");
+    assert_eq!(more.problems[0].weight, Weight::Fatal);
+    let said = &more.said()[0];
+    assert!(said.contains("goes from 0 to 65536"), "{said}");
 }
 
 /// for each server id, and for each key of the kernel, the project's file wins, once it was

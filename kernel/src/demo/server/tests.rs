@@ -129,7 +129,8 @@ async fn nothing_but_a_ping_is_answered_before_initialize() {
     );
     let answer = client.request(json!(2), "tools/list", json!({})).await;
     assert_eq!(answer["error"]["code"], -32600);
-    let unknown = json!({"protocolVersion": "2026-07-28", "capabilities": {}});
+    let unknown = json!({"protocolVersion": "2026-07-28", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
     let answer = client.request(json!(3), "initialize", unknown).await;
     assert_eq!(answer["result"]["protocolVersion"], LATEST);
     let answer = client.request(json!(4), "server/discover", json!({})).await;

@@ -5,9 +5,8 @@ use mgp_protocol::mirror::ParamHeader;
 use super::*;
 use crate::freshness::{Freshness, Scope};
 
-const PLAIN: &str = r#"{"name":"plain","outputSchema":{"type":"object"},"n":1.0e2}"#;
-const LIST: &str =
-    r#"{ "name":"list", "n":1.0e2, "outputSchema":{"type":"array","items":{"type":"integer"}}}"#;
+const PLAIN: &str = r#"{"name":"plain","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},"n":1.0e2}"#;
+const LIST: &str = r#"{ "name":"list", "inputSchema":{"type":"object"}, "n":1.0e2, "outputSchema":{"type":"array","items":{"type":"integer"}}}"#;
 
 fn text(catalog: &Catalog, view: &View, era: Era) -> String {
     let page = catalog.page(view, Kind::Tools, None, era).unwrap();
@@ -27,11 +26,11 @@ fn a_legacy_client_sees_no_output_schema_it_cannot_read() {
     let modern = text(&catalog, &view, Era::Modern);
     assert_eq!(modern, format!("{{\"tools\":[{PLAIN},{LIST}]}}"));
     let legacy = text(&catalog, &view, Era::Legacy);
-    let cut = r#"{"name":"list","n":1.0e2}"#;
+    let cut = r#"{"name":"list","inputSchema":{"type":"object"},"n":1.0e2}"#;
     assert_eq!(legacy, format!("{{\"tools\":[{PLAIN},{cut}]}}"));
     let legacy = text(&catalog, &View::All, Era::Legacy);
     assert!(
-        legacy.contains(r#"{"name":"a__list","n":1.0e2}"#),
+        legacy.contains(r#"{"name":"a__list","inputSchema":{"type":"object"},"n":1.0e2}"#),
         "{legacy}"
     );
     assert!(text(&catalog, &View::All, Era::Modern).contains("\"array\""));
@@ -43,11 +42,12 @@ fn a_legacy_client_sees_no_output_schema_it_cannot_read() {
         r#"{"type":["object"]}"#,
         r#"{"anyOf":[{"type":"object"}]}"#,
     ] {
-        let tool = format!(r#"{{"name":"x","outputSchema":{schema}}}"#);
+        let tool =
+            format!(r#"{{"name":"x","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#);
         let catalog = empty().next(&[offering("a", &[&tool])]);
         assert_eq!(
             text(&catalog, &view, Era::Legacy),
-            r#"{"tools":[{"name":"x"}]}"#
+            r#"{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}"#
         );
     }
 }
@@ -129,7 +129,7 @@ fn cursors_of_the_eras_are_not_mixed_up() {
         page.map(|page| read(&page, Kind::Tools).0)
     };
     let eras = [(Era::Legacy, Era::Modern), (Era::Modern, Era::Legacy)];
-    let plain = r#"{"name":"list","n":1.0e2}"#;
+    let plain = r#"{"name":"list","inputSchema":{"type":"object"},"n":1.0e2}"#;
     let plain = first.next(&[offering("a", &[PLAIN, plain])]);
     for (era, other) in eras {
         let own = cursor(&first, era);

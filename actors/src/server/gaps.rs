@@ -1,0 +1,102 @@
+//! Lists that a connected server could not give: said, and asked for again.
+
+use std::time::Duration;
+
+use mgp_engine::catalog::Kind;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{ServerMsg, ServerState};
+use crate::link::List;
+
+/// How long after its first failure a list is asked for again; twice as long after each further one.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest such time.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// What could not be had of one server: at most its four lists.
+#[derive(Debug, Default)]
+pub(super) struct Gaps(Vec<Missing>);
+
+/// A list that could not be had to its end.
+#[derive(Debug)]
+struct Missing {
+    kind: Kind,
+    why: String,
+    failures: u32,
+    /// The clock of the next try; it ends with the life of the server.
+    _again: AbortOnDropHandle<()>,
+}
+
+impl Gaps {
+    /// Each in words.
+    pub(super) fn words(&self) -> Vec<String> {
+        let said = self.0.iter().map(|missing| {
+            let again = delay(missing.failures).as_secs();
+            format!("{}; asked for again after {again} s", missing.why)
+        });
+        said.collect()
+    }
+
+    /// The server has gone, and all that was missing of it.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl ServerState {
+    /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let mut left_out = self.gaps.words();
+        let (rejected, more) = self.offer.rejected();
+        left_out.extend(rejected.iter().map(ToString::to_string));
+        if more > 0 {
+            left_out.push(format!("and {more} more"));
+        }
+        left_out
+    }
+
+    /// Lists were asked for: what of them is missing is asked for again.
+    pub(super) fn learn_gaps(&mut self, asked: Vec<(Kind, Option<String>)>) {
+        for (kind, why) in asked {
+            let place = self.gaps.0.iter().position(|missing| missing.kind == kind);
+            let before = place.map(|place| self.gaps.0.swap_remove(place));
+            let Some(why) = why else { continue };
+            let failures = before.map_or(0, |before| before.failures) + 1;
+            let me = self.me.clone();
+            let again = tokio::spawn(async move {
+                tokio::time::sleep(delay(failures)).await;
+                let _ = me.tell(ServerMsg::ListChanged(list(kind)));
+            });
+            self.gaps.0.push(Missing {
+                kind,
+                why,
+                failures,
+                _again: AbortOnDropHandle::new(again),
+            });
+        }
+    }
+}
+
+fn delay(failures: u32) -> Duration {
+    let doubled = 2u32.saturating_pow(failures.saturating_sub(1));
+    FIRST.saturating_mul(doubled).min(LONGEST)
+}
+
+fn list(kind: Kind) -> List {
+    match kind {
+        Kind::Tools => List::Tools,
+        Kind::Prompts => List::Prompts,
+        Kind::Resources | Kind::Templates => List::Resources,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_failing_is_asked_for_ever_more_rarely() {
+        let secs = [1, 2, 3, 9, 10, 99].map(|failures| delay(failures).as_secs());
+        assert_eq!(secs, [1, 2, 4, 256, 300, 300]);
+    }
+}

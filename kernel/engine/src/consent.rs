@@ -1,0 +1,88 @@
+//! What a server may ask of those who call it (CMCP-084, CMCP-085): decided for each server.
+
+use std::borrow::Cow;
+
+use mgp_protocol::splice::{members, quoted};
+
+/// Whether a kind of question may be put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consent {
+    /// It is put to the client whose call caused it.
+    #[default]
+    On,
+    /// The same once the operator has said yes to it.
+    Ask,
+    /// It is refused, and the server is told beforehand that it cannot be asked.
+    Off,
+}
+
+/// The same for all kinds; for the folders of a client it is always [`Consent::On`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consents {
+    /// `sampling/createMessage`.
+    pub sampling: Consent,
+    /// `elicitation/create`.
+    pub elicitation: Consent,
+}
+
+impl Consents {
+    /// Whether a question of this method may be put.
+    #[must_use]
+    pub fn to(self, method: &str) -> Consent {
+        match method {
+            "sampling/createMessage" => self.sampling,
+            "elicitation/create" => self.elicitation,
+            _ => Consent::On,
+        }
+    }
+
+    /// True where something is held back.
+    #[must_use]
+    pub fn restrict(self) -> bool {
+        self != Self::default()
+    }
+
+    /// A `ClientCapabilities` object without what is off.
+    #[must_use]
+    pub fn declared(self, capabilities: &str) -> Cow<'_, str> {
+        let is_off = |name: &str| match name {
+            "sampling" => self.sampling == Consent::Off,
+            "elicitation" => self.elicitation == Consent::Off,
+            _ => false,
+        };
+        let all = members(capabilities).unwrap_or_default();
+        if !all.iter().any(|(name, _)| is_off(name)) {
+            return capabilities.into();
+        }
+        let kept = all.iter().filter(|(name, _)| !is_off(name));
+        let kept: Vec<String> = kept
+            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+            .collect();
+        format!("{{{}}}", kept.join(",")).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CMCP-084: what is off is not declared; what is asked for first is.
+    #[test]
+    fn what_is_off_is_not_declared() {
+        let all = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"url":{}}}"#;
+        assert_eq!(Consents::default().declared(all), all);
+        let mut consents = Consents {
+            sampling: Consent::Off,
+            elicitation: Consent::Ask,
+        };
+        let without = r#"{"roots":{"listChanged":true},"elicitation":{"url":{}}}"#;
+        assert_eq!(consents.declared(all), without);
+        consents.elicitation = Consent::Off;
+        assert_eq!(
+            consents.declared(r#"{"s\u0061mpling":{},"elicitation":{}}"#),
+            "{}"
+        );
+        assert_eq!(consents.to("roots/list"), Consent::On);
+        assert!(consents.restrict() && !Consents::default().restrict());
+    }
+}
