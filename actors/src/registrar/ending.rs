@@ -36,7 +36,7 @@ impl Registrar {
         let record = self.book.lock().await.servers.get(&id).cloned();
         if !record.as_ref().is_some_and(|record| record.is_of(caller)) {
             let refusal = self.not_theirs(caller, &id, record.as_ref());
-            self.kept(caller, trace, &id, &refusal);
+            self.asked_in_vain(caller, trace, &id, &refusal);
             return Err(refusal);
         }
         let reason = ask.reason.as_deref().unwrap_or_default();
@@ -64,7 +64,8 @@ impl Registrar {
         }
     }
 
-    fn kept(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
+    /// Who asked for what it may not is written down.
+    fn asked_in_vain(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
         if let Refusal::Forbidden(reason) = why {
             let (who, details) = (actor(&caller.identity()), json!({ "reason": reason }));
             let kind = EventType::SERVER_DEREGISTERED;

@@ -67,8 +67,8 @@ impl<'a> Splice<'a> {
     }
 
     /// Takes members out of the object that `object` is, whatever they hold, with the commas that go
-    /// with them. Names that are not there change nothing; at least one other member has to stay where
-    /// something is put into the object, too.
+    /// with them. Names that are not there change nothing. Where something is put into the object as well,
+    /// one of its members has to stay.
     ///
     /// # Panics
     /// When `object` was not borrowed from this text.

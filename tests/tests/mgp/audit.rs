@@ -299,8 +299,10 @@ async fn what_is_no_uuid_is_no_trace() {
                 let knows = sent(received(&mut client, "knows:received").await);
                 let trace = knows["trace_id"].as_str().unwrap_or_default().to_owned();
                 assert!(trace.len() == 36 && json!(trace) != *bad, "{knows}");
-                let log = whole_log(kernel.folder());
-                assert!(log.contains(&trace), "{era} {version}");
+                wait_until("it is written down", DEADLINE, async || {
+                    whole_log(kernel.folder()).contains(&trace)
+                })
+                .await;
                 let plain = sent(received(&mut client, "plain:received").await);
                 for own in ["trace_id", "_mgp"] {
                     assert!(plain.get(own).is_none(), "{era} {version}: {plain}");

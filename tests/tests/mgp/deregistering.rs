@@ -125,6 +125,8 @@ async fn what_the_operator_configured_stays() {
         .await
         .result();
     register(&mut local, turner()).await;
+    let shown = kernel.mgp(&["grant", ANYBODY, TURNER]).await;
+    assert!(shown.status.success());
     let out = |id: &str| json!({"id": id});
     for (id, words) in [
         (
