@@ -73,7 +73,7 @@ impl AccessHandle {
         self.table.load()
     }
 
-    /// Whether callers of denied tools are told that they are denied.
+    /// Whether callers of denied tools that agreed to `access_control` are told that they are denied.
     #[must_use]
     pub fn reveals(&self) -> bool {
         self.reveal

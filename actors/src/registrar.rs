@@ -27,7 +27,8 @@ use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
 use mgp_protocol::mgp::discovery::{Register, Registered};
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::mgp::Code;
+use mgp_protocol::refusal::{Denial, Refusal};
 use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
 
@@ -394,9 +395,18 @@ fn program(accepted: &Accepted) -> Result<Option<Program>, Refusal> {
             at: args.len(),
         })),
         // Between reading a file and running it there would be time to change it.
-        Script::File(path) => Err(Refusal::BadParams(format!(
-            "{path} would be looked for in the folder of the server, which is new and empty: send the program as `code`"
-        ))),
+        Script::File(path) => Err(Refusal::Denied(Box::new(by_path(&accepted.id, path)))),
+    }
+}
+
+fn by_path(server: &ServerId, path: &str) -> Denial {
+    Denial::Registration {
+        server: server.to_string(),
+        code: Code::ValidationBlocked,
+        rule: "path",
+        at: "/args".into(),
+        reason: format!("{path} is a path, and a registered server's program comes along"),
+        hint: "leave args out and send the program's text as `code`: {\"language\": \"python\" or \"javascript\", \"text\": ...}; what is to run from a file is for the operator to configure",
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use mgp_engine::catalog::Offer;
 use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
 use mgp_engine::restart::{Exit, Restarts, Verdict};
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::mgp;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -139,6 +139,8 @@ pub struct ServerState {
     turn: Turn,
     /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
     next_try: Option<AbortOnDropHandle<()>>,
+    /// It is elsewhere, and its last life ended because it was not reached or went away.
+    unreachable: bool,
     _alive: Alive,
 }
 
@@ -172,6 +174,7 @@ impl Actor for ServerActor {
             start_again: false,
             turn: Turn::Free,
             next_try: None,
+            unreachable: false,
             _alive: Alive::new(Kind::Server),
             spec,
         };
@@ -260,6 +263,7 @@ impl ServerActor {
     fn end(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
         let why = order.why;
         state.asked_to_stop = true;
+        state.unreachable = false;
         state.stopping.extend(reply);
         state.why = Some(why);
         self.handle.vacate();
@@ -334,6 +338,7 @@ impl ServerActor {
             return;
         }
         self.handle.fill(link.clone());
+        state.unreachable = false;
         self.step(state, Event::HandshakeDone, None);
         if self.handle.may_audit() {
             self.audit.forward(&link);
@@ -411,6 +416,8 @@ impl ServerActor {
         state.gaps.clear();
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
+        let remote = matches!(state.spec.reach, Reach::Http { .. });
+        state.unreachable = remote && matches!(exit, Exit::Failed(_)) && !state.asked_to_stop;
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
         let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
         state.turn = Turn::after(&verdict);
@@ -518,6 +525,7 @@ impl ServerActor {
             waiting: false,
             due: state.is_due(),
             places: state.spec.limits.max_in_flight,
+            unreachable: state.unreachable,
         }
     }
 

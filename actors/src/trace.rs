@@ -1,5 +1,6 @@
 //! The trace of a request: the caller's own, or one that is minted (MGP §6.5).
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,6 +24,12 @@ impl Trace {
             Some(id) => Self { id, said: true },
             None => Self::minted(),
         }
+    }
+
+    /// Whether this JSON text is its id.
+    #[must_use]
+    pub fn is(&self, json: &str) -> bool {
+        serde_json::from_str::<Cow<'_, str>>(json).is_ok_and(|text| text == self.id.as_str())
     }
 
     /// A new one.
@@ -63,12 +70,15 @@ pub fn span() -> u64 {
 mod tests {
     use super::*;
 
-    /// MGP-102: a caller's own is kept, and one is made where there is none.
+    /// MGP-102: a caller's own is kept, and one is made where there is none, or none that is a UUID.
     #[test]
     fn a_request_has_its_callers_trace_or_a_new_one() {
-        let said = Trace::of(Some(r#"{"trace_id":"abc"}"#), None);
-        assert!(said.said && said.id.as_str() == "abc");
         let (one, two) = (Trace::of(Some("{}"), None), Trace::minted());
         assert!(!one.said && one.id != two.id);
+        let params = format!(r#"{{"trace_id":"{}"}}"#, two.id);
+        let said = Trace::of(Some(&params), None);
+        assert!(said.said && said.id == two.id);
+        let other = Trace::of(Some(r#"{"trace_id":"abc"}"#), None);
+        assert!(!other.said && other.id.as_str() != "abc");
     }
 }

@@ -6,6 +6,8 @@ mod approvals;
 
 mod index;
 
+pub mod tools;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

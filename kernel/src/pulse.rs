@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mgp_actors::directory::Directory;
 use mgp_actors::mailbox::Reply;
 use mgp_actors::request::{Answering, Caller, Outcome, Request};
@@ -14,6 +15,7 @@ use mgp_actors::trouble::Troubles;
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::health::DEADLINE;
 use mgp_engine::lifecycle::State;
+use mgp_protocol::era::to_legacy_result;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::Permission;
@@ -172,7 +174,7 @@ impl Pulse {
         {
             let asked = link.ask_unhurried(era, Status::METHOD, Some("{}"));
             if let Ok(Ok(answer)) = tokio::time::timeout(DEADLINE, asked).await {
-                return Ok(answer);
+                return Ok(in_era(&answer, caller));
             }
         }
         let total = self.tools(caller, &server);
@@ -260,6 +262,14 @@ fn uptime(server: &ServerHandle) -> Duration {
 
 fn under_way(server: &ServerHandle) -> u64 {
     server.link().map_or(0, |link| link.in_flight() as u64)
+}
+
+/// What a server of the other era said, without the words that only that one has.
+fn in_era(answer: &[u8], caller: &Caller) -> Bytes {
+    let answer = String::from_utf8_lossy(answer);
+    to_legacy_result(&answer, caller.version)
+        .into_owned()
+        .into()
 }
 
 fn raw(value: &impl Serialize) -> Box<RawValue> {

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mgp_actors::agent::Agent;
 use mgp_actors::relay::{Relay, nothing};
 use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
 use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Kind, Tool, View};
 use mgp_protocol::dialect::Era;
+use mgp_protocol::era::{Modern, to_modern_result};
+use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::PREFIX;
 use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::tools::Call;
 use mgp_protocol::refusal::Refusal;
 
-use crate::operator::Operator;
+use crate::operator::{Operator, tools};
 use crate::pulse::Pulse;
 
 /// Prefix of the methods about who may do what, which agents may ask some of.
@@ -47,21 +51,11 @@ impl Table {
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
-        let relay = self.relay.clone();
         request.caller.presence.asks(&request.method);
-        if request.method.starts_with(ACCESS) {
-            return Box::pin(async move { relay.administer(&request).await });
-        }
-        if request.method.starts_with(DISCOVERY) {
-            return Box::pin(async move { relay.discovery(&request).await });
-        }
-        if request.method.starts_with(TOOLS) {
-            return Box::pin(async move { relay.find(&request).await });
-        }
         if request.method.starts_with(PREFIX) {
-            let answer = self.for_mgp(&request);
-            return answer.unwrap_or_else(|| self.for_operator(request));
+            return self.answer_of_mgp(request);
         }
+        let relay = self.relay.clone();
         if !relay.offers(&request.caller, &request.method) {
             return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
         }
@@ -90,7 +84,13 @@ impl Routes for Table {
             (_, "prompts/list") => ready(relay.list(&request, Kind::Prompts)),
             (_, "resources/list") => ready(relay.list(&request, Kind::Resources)),
             (_, "resources/templates/list") => ready(relay.list(&request, Kind::Templates)),
-            (_, "tools/call") => Box::pin(async move { relay.call_tool(&request).await }),
+            (_, "tools/call") => match tools::meant(&request) {
+                Some(method) => {
+                    let answer = self.of_mgp(method);
+                    Box::pin(async move { relay.answer_as_tool(&request, answer).await })
+                }
+                None => Box::pin(async move { relay.call_tool(&request).await }),
+            },
             (_, "prompts/get") => Box::pin(async move { relay.get_prompt(&request).await }),
             (_, "resources/read") => Box::pin(async move { relay.read_resource(&request).await }),
             (Era::Legacy, "resources/subscribe") => {
@@ -149,6 +149,35 @@ impl Routes for Table {
 }
 
 impl Table {
+    /// What `mgp/*` answers, with what every result of the caller's era has.
+    fn answer_of_mgp(&self, request: Request) -> Answering {
+        // The result of a tool that was called has it from where it comes.
+        let own = request.method != Call::METHOD;
+        let era = request.caller.version.era();
+        let answering = self.of_mgp(request);
+        match era {
+            Era::Modern if own => {
+                Box::pin(async move { answering.await.map(|result| complete(&result)) })
+            }
+            Era::Modern | Era::Legacy => answering,
+        }
+    }
+
+    fn of_mgp(&self, request: Request) -> Answering {
+        let relay = self.relay.clone();
+        if request.method.starts_with(ACCESS) {
+            return Box::pin(async move { relay.administer(&request).await });
+        }
+        if request.method.starts_with(DISCOVERY) {
+            return Box::pin(async move { relay.discovery(&request).await });
+        }
+        if request.method.starts_with(TOOLS) {
+            return Box::pin(async move { relay.find(&request).await });
+        }
+        let answer = self.for_mgp(&request);
+        answer.unwrap_or_else(|| self.for_operator(request))
+    }
+
     /// What MGP has for agents, too; `None` for who did not negotiate it.
     fn for_mgp(&self, request: &Request) -> Option<Answering> {
         let caller = &request.caller;
@@ -198,6 +227,12 @@ impl Table {
             unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
         }
     }
+}
+
+/// A result of 2026-07-28 says that it is one, and that it is whole (`resultType`).
+fn complete(result: &[u8]) -> Bytes {
+    let result = String::from_utf8_lossy(result);
+    to_modern_result(&result, Modern::default()).into()
 }
 
 fn ready(outcome: Outcome) -> Answering {

@@ -110,7 +110,7 @@ impl Link {
             }
             limit = self.overdue(id, call.era) => {
                 self.take_back(id, "no answer in time");
-                Err(Refusal::TimedOut { server: self.server.clone(), after_ms: millis(limit) })
+                Err(self.silent(limit))
             }
         }
     }
@@ -201,7 +201,7 @@ impl Link {
     pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
         let refused = |refused| match refused {
             Refused::Full(_) => self.overloaded(),
-            Refused::Closed(_) => self.untaken("its connection was closed"),
+            Refused::Closed(_) => self.unreached("its connection was closed"),
         };
         self.pending.insert(in_flight).map_err(refused)
     }
@@ -285,6 +285,22 @@ impl Link {
         }
     }
 
+    /// What the server said is no answer.
+    pub(crate) fn faulty(&self, what: &str) -> Refusal {
+        Refusal::Faulty {
+            server: self.server.clone(),
+            reason: what.to_owned(),
+        }
+    }
+
+    fn silent(&self, limit: Duration) -> Refusal {
+        Refusal::TimedOut {
+            server: self.server.clone(),
+            after_ms: millis(limit),
+            remote: self.wire.is_remote(),
+        }
+    }
+
     /// True while the call has no answer.
     pub(super) fn awaits(&self, id: u64) -> bool {
         self.pending.with(id, |_| ()).is_some()
@@ -298,11 +314,22 @@ impl Link {
     /// The server has not looked at the request, because the connection was gone before: it may be
     /// sent at once over a new one.
     pub(super) fn untaken(&self, why: &str) -> Refusal {
+        self.not_taken(why, false)
+    }
+
+    /// The same, because there is no way to the server: one that is elsewhere is gone, for all that is
+    /// known here.
+    pub(super) fn unreached(&self, why: &str) -> Refusal {
+        self.not_taken(why, self.wire.is_remote())
+    }
+
+    fn not_taken(&self, why: &str, unreachable: bool) -> Refusal {
         Refusal::NotReady {
             server: self.server.clone(),
             state: "restarting",
             reason: Some(why.to_owned()),
             retry_after_ms: Some(0),
+            unreachable,
         }
     }
 

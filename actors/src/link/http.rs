@@ -143,7 +143,7 @@ impl HttpWire {
             let status = response.status;
             return Err(match said(link, response).await {
                 Some(error) => Refusal::Peer(error),
-                None => link.lost(&without_words(status)),
+                None => without_words(link, status),
             });
         }
         if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
@@ -171,7 +171,7 @@ impl HttpWire {
         }
         Err(match said(link, response).await {
             Some(error) => Refusal::Peer(error),
-            None => link.lost(&without_words(status)),
+            None => without_words(link, status),
         })
     }
 
@@ -246,7 +246,7 @@ async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), 
     };
     link.receive(&body, Some(id));
     if link.awaits(id) {
-        return Err(link.lost("its HTTP answer holds no answer to the request"));
+        return Err(link.faulty("its HTTP answer holds no answer to the request"));
     }
     Ok(())
 }
@@ -268,21 +268,32 @@ async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
     }
 }
 
-fn without_words(status: StatusCode) -> String {
+/// A status and nothing that could be relayed. Who stands before the server says by some that there is
+/// no way to it.
+pub(super) fn without_words(link: &Link, status: StatusCode) -> Refusal {
     let hint = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             "; check `headers` of this server in mgp.toml"
         }
         _ => "",
     };
-    format!("it answered HTTP {status}{hint}")
+    let words = format!("it answered HTTP {status}{hint}");
+    let gone = [
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ];
+    match gone.contains(&status) {
+        true => link.lost(&words),
+        false => link.faulty(&words),
+    }
 }
 
 /// Without a connection the server has not seen the request.
 fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let lost = broken(link, error);
     match error {
-        ClientError::Dial(why) => link.untaken(&why.to_string()),
+        ClientError::Dial(why) => link.unreached(&why.to_string()),
         ClientError::BadUrl { .. }
         | ClientError::Redirected { .. }
         | ClientError::Closed { .. }

@@ -158,7 +158,7 @@ impl Link {
         if let Some(id) = answered_by(frame, malformed).and_then(|id| self.meant(&id)) {
             self.settle(
                 id,
-                Err(self.lost(&format!("its answer cannot be read: {malformed}"))),
+                Err(self.faulty(&format!("its answer cannot be read: {malformed}"))),
             );
         }
         let seen = self.counts.noise.fetch_add(1, Ordering::Relaxed);

@@ -33,6 +33,11 @@ impl Wire {
         }
     }
 
+    /// True for a server that is no child of the kernel.
+    pub(super) fn is_remote(&self) -> bool {
+        !matches!(self, Self::Child(_))
+    }
+
     /// Carries the call `id` and never resolves: the answer settles the call in the pending table,
     /// and so does whatever goes wrong here.
     pub(super) async fn carry(

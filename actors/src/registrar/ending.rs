@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use mgp_engine::access::{self, Principal};
 use mgp_protocol::ids::{ConnectionId, ServerId};
-use mgp_protocol::mgp::audit::EventType;
+use mgp_protocol::mgp::audit::{EventType, Outcome};
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered};
 use mgp_protocol::refusal::Refusal;
+use serde_json::json;
 
-use super::Registrar;
+use super::{Record, Registrar, actor, target};
+use crate::audit::event;
 use crate::removal;
 use crate::request::Caller;
+use crate::time::unix_ms;
 use crate::trace::Trace;
 
 /// How long a deregistration waits for its server to be gone.
@@ -21,8 +24,8 @@ impl Registrar {
     /// `mgp/discovery/deregister`.
     ///
     /// # Errors
-    /// [`Refusal::UnknownServer`] for what was not registered, or not by this agent; or that it could
-    /// not be written down.
+    /// [`Refusal::UnknownServer`]; [`Refusal::Forbidden`] for what was registered by somebody else, or
+    /// is configured; or that it could not be written down.
     pub async fn deregister(
         &self,
         caller: &Caller,
@@ -30,16 +33,46 @@ impl Registrar {
         ask: Deregister,
     ) -> Result<Deregistered, Refusal> {
         let id = ServerId::new(ask.id.clone());
-        let own = {
-            let book = self.book.lock().await;
-            let record = book.servers.get(&id);
-            record.is_some_and(|record| record.is_of(caller))
-        };
-        if !own {
-            return Err(Refusal::UnknownServer(ask.id));
+        let record = self.book.lock().await.servers.get(&id).cloned();
+        if !record.as_ref().is_some_and(|record| record.is_of(caller)) {
+            let refusal = self.not_theirs(caller, &id, record.as_ref());
+            self.asked_in_vain(caller, trace, &id, &refusal);
+            return Err(refusal);
         }
         let reason = ask.reason.as_deref().unwrap_or_default();
         self.forget(&caller.identity(), trace, &id, reason).await
+    }
+
+    /// Why a server stays that this caller did not register. One that it may not know of does not exist.
+    fn not_theirs(&self, caller: &Caller, id: &ServerId, record: Option<&Record>) -> Refusal {
+        let known = self.servers.load().contains_key(id) && caller.view.shows(id);
+        let table = self.access.table();
+        if !known || !table.sees(&caller.identity(), id, unix_ms()) {
+            return Refusal::UnknownServer(id.to_string());
+        }
+        match record {
+            Some(record) => Refusal::Forbidden(format!(
+                "server {id} was registered by {}: only it and the operator may take it out",
+                record.created_by
+            )),
+            None if caller.operator => Refusal::BadParams(format!(
+                "server {id} was not registered, it is configured in a file: `mgp servers remove {id}` takes it out"
+            )),
+            None => Refusal::Forbidden(format!(
+                "server {id} is configured by the operator in a file, and agents may not take it out: they take out what they registered"
+            )),
+        }
+    }
+
+    /// Who asked for what it may not is written down.
+    fn asked_in_vain(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
+        if let Refusal::Forbidden(reason) = why {
+            let (who, details) = (actor(&caller.identity()), json!({ "reason": reason }));
+            let kind = EventType::SERVER_DEREGISTERED;
+            let (trace, ended) = (&trace.id, Outcome::Denied);
+            self.audit
+                .tell(event(kind, who, target(id.as_str()), trace, ended, details));
+        }
     }
 
     /// A session has ended, and with it what was registered for its time.

@@ -85,15 +85,16 @@ impl Relay {
     }
 
     /// A denied tool, in the words its caller may read; `shown` when it was shown the tool before.
-    pub(super) fn denied(&self, refusal: Refusal, shown: bool) -> Refusal {
+    pub(super) fn denied(&self, caller: &Caller, refusal: Refusal, shown: bool) -> Refusal {
         let Refusal::Denied(denial) = refusal else {
             return refusal;
         };
         let Denial::NotGranted { tool } = &*denial else {
             return Refusal::Denied(denial);
         };
+        let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
         // A caller that does not speak MGP reads the same of both.
-        match told(true, shown, self.access.reveals()) {
+        match told(agreed, shown, self.access.reveals()) {
             Told::Unknown => Refusal::UnknownTool(tool.clone()),
             Told::Denied => Refusal::Denied(denial),
         }
@@ -135,7 +136,9 @@ impl Relay {
                 let unknown = not_granted(&name);
                 let admitted = self.admit(caller, &tool.server, Some(&tool.own_name), unknown);
                 let permitted = admitted.and_then(|leave| self.permit(caller, leave, &name, tool));
-                permitted.map(drop).map_err(|r| self.denied(r, true))
+                permitted
+                    .map(drop)
+                    .map_err(|r| self.denied(caller, r, true))
             }
             "prompts/get" => {
                 let get: prompts::Get<'_> = mcp::read(Some(params))?;

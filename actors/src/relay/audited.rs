@@ -266,10 +266,7 @@ fn cause(denial: &Denial) -> Option<EventType> {
         | Denial::Registration { .. }
         | Denial::RateLimited { .. }
         | Denial::OverQuota { .. }
-        | Denial::Disabled { .. }
-        | Denial::Upstream { .. }
-        | Denial::UpstreamSilent { .. }
-        | Denial::UpstreamGone { .. } => None,
+        | Denial::Disabled { .. } => None,
     }
 }
 

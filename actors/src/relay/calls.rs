@@ -18,7 +18,6 @@ use serde_json::value::RawValue;
 use super::access::not_granted;
 use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
-use super::lists::is_shown;
 use super::{Relay, checks, finding, granting, progress_token, required, text, token_in};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
@@ -39,7 +38,8 @@ impl Relay {
         let seen = |seen| self.call_tool_seen(request, seen, &admitted);
         let outcome = self.audited(request, seen).await;
         // The log knows that it was denied; its caller may not.
-        outcome.map_err(|refusal| self.denied(refusal, admitted.load(Ordering::Relaxed)))
+        let shown = admitted.load(Ordering::Relaxed);
+        outcome.map_err(|refusal| self.denied(&request.caller, refusal, shown))
     }
 
     async fn call_tool_seen(
@@ -344,7 +344,7 @@ impl Relay {
             return Err(Refusal::UnknownResource(uri.to_owned()));
         }
         let mut can = shown.peers.iter().filter(|(id, peer)| {
-            peer.capabilities.resources && is_shown(&caller.view, id) && self.opens(caller, id)
+            peer.capabilities.resources && caller.view.shows(id) && self.opens(caller, id)
         });
         match (can.next(), can.next()) {
             (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),

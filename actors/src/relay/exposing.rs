@@ -27,6 +27,8 @@ pub struct Exposing {
     pub general: Showing,
     /// For these.
     pub agents: BTreeMap<AgentId, Showing>,
+    /// At the doors of these servers; any other shows its server whole.
+    pub doors: BTreeMap<ServerId, Option<Exposure>>,
     /// What their definitions may cost in a session.
     pub budget: Budget,
     /// How much there is to see.
@@ -55,6 +57,16 @@ impl Exposing {
     pub(super) fn of(&self, agent: &AgentId) -> &Showing {
         self.agents.get(agent).unwrap_or(&self.general)
     }
+
+    /// What is set for this caller; `None` where it depends on how long its list is. The operator's
+    /// lists are whole, and so is that of a server that somebody asked for by its name.
+    pub(super) fn set(&self, caller: &Caller) -> Option<Exposure> {
+        match &caller.view {
+            _ if caller.operator => Some(Exposure::All),
+            View::All => self.of(&caller.agent).exposure,
+            View::One(server) => *self.doors.get(server).unwrap_or(&Some(Exposure::All)),
+        }
+    }
 }
 
 /// How many tools there are for those who see the same.
@@ -79,12 +91,12 @@ impl Counted {
 }
 
 impl Relay {
-    /// How a list is cut for this caller. The operator's own are whole.
+    /// How a list is cut for this caller.
     pub(super) fn exposure(&self, shown: &Shown, caller: &Caller, kind: Kind) -> Exposure {
-        if caller.operator || kind != Kind::Tools {
+        if kind != Kind::Tools {
             return Exposure::All;
         }
-        let set = self.exposing.of(&caller.agent).exposure;
+        let set = self.exposing.set(caller);
         exposure::choose(Standing {
             set,
             negotiated: caller.mgp.features().contains(Features::TOOL_DISCOVERY),
@@ -104,11 +116,8 @@ impl Relay {
         );
         self.exposing.counted.of(place, || {
             let now = unix_ms();
-            let seen = |server: &ServerId| match &caller.view {
-                View::One(one) => one == server,
-                View::All => true,
-            };
-            let offers = catalog.offers().filter(|offer| seen(offer.server()));
+            let offers = catalog.offers();
+            let offers = offers.filter(|offer| caller.view.shows(offer.server()));
             let tools = offers.flat_map(|offer| offer.tools());
             let open = tools.filter(|t| table.admits(&who, &t.server, Some(&t.own_name), now));
             open.count()

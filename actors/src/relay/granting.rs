@@ -1,11 +1,13 @@
 //! `mgp/access/*` (MGP §5.4): as methods, and as tools of the kernel. For the operator, and for agents
 //! that agreed to access control, as far as they may ask.
 
+use std::sync::Arc;
+
 use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
 use mgp_engine::catalog::View;
 use mgp_engine::grants::Change;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcp::{self, Method, tools};
 use mgp_protocol::mgp::access::{Explain, Grant, Granted, List, Query, Revoke, Revoked};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
@@ -13,8 +15,9 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::audited::Seen;
 use super::{Relay, json};
-use crate::request::{Caller, Outcome, Request};
+use crate::request::{Answering, Caller, Outcome, Request};
 use crate::time::unix_ms;
 
 /// The methods of this file.
@@ -62,6 +65,20 @@ impl Relay {
         Ok(super::structured(&request.caller, &answer))
     }
 
+    /// Answers a call of a kernel's tool whose method is answered elsewhere.
+    ///
+    /// # Errors
+    /// What the method can end with, or that the call cannot be written down.
+    pub async fn answer_as_tool(&self, request: &Request, answer: Answering) -> Outcome {
+        let seen = async |seen: Arc<Seen>| {
+            let call: tools::Call<'_> = mcp::read(request.params.as_deref())?;
+            let arguments = call.arguments.map(RawValue::get);
+            seen.asks_for(&super::text(call.name, "name")?, request, arguments);
+            Ok(super::structured(&request.caller, &answer.await?))
+        };
+        self.audited(request, seen).await
+    }
+
     async fn administered(&self, request: &Request, method: &str, params: Option<&str>) -> Outcome {
         let who = request.caller.identity();
         if method == Query::METHOD {
@@ -78,7 +95,7 @@ impl Relay {
         }
     }
 
-    /// To an agent, what is denied to it and what does not exist are one and the same.
+    /// To an agent that is not to know, what is denied to it and what does not exist are one and the same.
     fn query(&self, caller: &Caller, who: &Principal, query: Query) -> Outcome {
         access::may(who, Asked::Query(&query.agent_id)).map_err(refused)?;
         let server = ServerId::new(query.server_id);
@@ -88,7 +105,7 @@ impl Relay {
         let decision = table.decide(&about, &server, tool, unix_ms());
         let standing = match caller.operator {
             false if !self.is_there(&server, tool) => hidden(),
-            false if table.pass(&decision).is_none() => hidden(),
+            false if !self.access.reveals() && table.pass(&decision).is_none() => hidden(),
             _ => decision.standing(),
         };
         json(&standing)

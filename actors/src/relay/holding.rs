@@ -23,7 +23,7 @@ pub(super) const ALONE: &str =
 impl Relay {
     /// A tool answered a call: the session holds it. Where everything is listed nothing is held.
     pub(super) fn used(&self, caller: &Caller, tool: &Arc<Tool>) {
-        if caller.operator || self.exposing.of(&caller.agent).exposure == Some(Exposure::All) {
+        if self.exposing.set(caller) == Some(Exposure::All) {
             return;
         }
         let agent = caller.standing();

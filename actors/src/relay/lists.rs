@@ -75,7 +75,7 @@ impl Relay {
         }
         for (server, peer) in &shown.peers {
             let told = tells(&peer.capabilities, kind);
-            if told || peer.version.is_legacy() || !is_shown(view, server) {
+            if told || peer.version.is_legacy() || !view.shows(server) {
                 continue;
             }
             let Some(fetched) = shown.fetched.get(server).map(|at| at[kind as usize]) else {
@@ -111,13 +111,5 @@ fn tells(can: &ServerCapabilities, kind: Kind) -> bool {
         Kind::Tools => can.tools_list_changed,
         Kind::Prompts => can.prompts_list_changed,
         Kind::Resources | Kind::Templates => can.resources_list_changed,
-    }
-}
-
-/// True when the view shows what the server offers.
-pub(super) fn is_shown(view: &View, server: &ServerId) -> bool {
-    match view {
-        View::All => true,
-        View::One(only) => only == server,
     }
 }

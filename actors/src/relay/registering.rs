@@ -1,7 +1,6 @@
 //! `mgp/discovery/*` (MGP §15): as methods, and as tools of the kernel. For the operator, for agents
 //! that agreed to `discovery`, and for those that may register.
 
-use mgp_engine::catalog::View;
 use mgp_engine::lifecycle::State;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
@@ -86,11 +85,7 @@ impl Relay {
         let all = self.servers.load();
         let book = self.registrar.book.lock().await;
         for (id, handle) in all.iter() {
-            let in_view = match &caller.view {
-                View::All => true,
-                View::One(only) => only == id,
-            };
-            if !in_view || !self.sees(caller, id) {
+            if !caller.view.shows(id) || !self.sees(caller, id) {
                 continue;
             }
             let mut server = self.described(caller, handle);

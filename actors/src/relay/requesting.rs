@@ -28,9 +28,9 @@ type Shelf = HashMap<String, (Arc<Tool>, Hit)>;
 impl Relay {
     /// `mgp/tools/request`. Its trace is that of the task, when the agent says one.
     pub(super) async fn requested(&self, caller: &Caller, asked: Request, seen: &Seen) -> Outcome {
-        if let Some(trace) = &asked.task_trace_id {
-            let trace = TraceId::parse(trace);
-            let trace = trace.map_err(|e| Refusal::BadParams(format!("`task_trace_id`: {e}")))?;
+        // One that is none is not taken, as any other trace of a caller.
+        let task = asked.task_trace_id.as_deref().map(TraceId::parse);
+        if let Some(Ok(trace)) = task {
             seen.is_part_of(trace);
         }
         let needs = &asked.requirements;

@@ -91,7 +91,7 @@ impl Relay {
             let (responses, _) = ask(request, link, &needs).await?;
             params = next_round(&first, &responses, needs.request_state);
         }
-        Err(link.lost(&format!(
+        Err(link.faulty(&format!(
             "it asked for more input {MAX_ROUNDS} times in one call"
         )))
     }
@@ -152,7 +152,7 @@ async fn ask_one(
 ) -> Result<String, Refusal> {
     let (caller, exchange) = (&request.caller, &request.exchange);
     if !question::is_known(&input.method) {
-        return Err(link.lost(&format!(
+        return Err(link.faulty(&format!(
             "it needs {}, which no client can be asked",
             input.method
         )));

@@ -1,5 +1,6 @@
 //! The trace goes on to the server (MGP §6.5, A-05): as a param to one that agreed to MGP, in `_meta` to
-//! any other, and to that one only when the caller itself said it.
+//! any other, and to that one only when the caller itself said it. What MGP puts beside the members that
+//! MCP knows stays here, for a server that does not speak it.
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mention::may_mention;
@@ -9,7 +10,10 @@ use crate::link::Link;
 use crate::request::Request;
 use crate::trace::{Trace, span};
 
-/// Puts the trace of a request into params that go to a server.
+/// What requests of MGP carry beside their own members.
+const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
+
+/// Puts the trace of a request into params that go to a server, and takes out what is not for it.
 pub(super) fn traced(
     request: &Request,
     link: &Link,
@@ -19,10 +23,20 @@ pub(super) fn traced(
 ) {
     let trace = &request.trace;
     if link.mgp_in(era).is_active() {
-        if !has(params, "trace_id") {
-            splice.insert_member(params, "trace_id", &quoted(trace.id.as_str()));
+        let id = quoted(trace.id.as_str());
+        match said(params, "trace_id") {
+            None => splice.insert_member(params, "trace_id", &id),
+            // One that was not taken over goes nowhere.
+            Some(other) if !trace.is(other) => splice.replace(other, id),
+            Some(_) => {}
         }
-    } else if trace.said {
+        return;
+    }
+    let bytes = params.as_bytes();
+    if OF_MGP.iter().any(|name| may_mention(bytes, name)) {
+        splice.remove_members(params, &OF_MGP);
+    }
+    if trace.said {
         in_meta(trace, params, splice);
     }
 }
@@ -33,7 +47,7 @@ fn in_meta(trace: &Trace, params: &str, splice: &mut Splice<'_>) {
     let id = quoted(trace.id.as_str());
     let wanted = [("trace_id", Some(id)), ("traceparent", parent)];
     let missing = wanted.iter().filter_map(|(name, value)| {
-        let there = meta.is_some_and(|meta| has(meta, name));
+        let there = meta.is_some_and(|meta| said(meta, name).is_some());
         Some((*name, value.as_deref().filter(|_| !there)?))
     });
     let missing: Vec<(&str, &str)> = missing.collect();
@@ -51,6 +65,8 @@ fn in_meta(trace: &Trace, params: &str, splice: &mut Splice<'_>) {
     }
 }
 
-fn has(object: &str, name: &str) -> bool {
-    may_mention(object.as_bytes(), name) && member(object, name).is_some()
+fn said<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    may_mention(object.as_bytes(), name)
+        .then(|| member(object, name))
+        .flatten()
 }

@@ -94,6 +94,8 @@ pub struct Status {
     pub due: bool,
     /// How many calls may wait for it.
     pub places: usize,
+    /// It is elsewhere, and was not reached or went away.
+    pub unreachable: bool,
 }
 
 impl ServerHandle {
@@ -115,6 +117,7 @@ impl ServerHandle {
             waiting: false,
             due: false,
             places: ServerLimits::default().max_in_flight,
+            unreachable: false,
         };
         Arc::new(Self {
             id,
@@ -293,6 +296,7 @@ impl ServerHandle {
                 false => status.reason.clone(),
             }),
             retry_after_ms: status.next_try.map(|at| ms(at.since(moment()))),
+            unreachable: status.unreachable,
         }
     }
 

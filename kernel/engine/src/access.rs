@@ -476,12 +476,12 @@ pub enum Told {
     Denied,
 }
 
-/// What the caller of a denied tool is told. That it is denied it only learns when that tells
-/// nothing new: it was shown the tool before (`shown`, as when a grant was revoked while a call
-/// waited), or the operator chose to (`reveal`); and only where MGP is spoken.
+/// What the caller of a denied tool is told. That it is denied it only learns when it agreed to
+/// `access_control` (`agreed`). The operator can hide it (no `reveal`), but for where it tells nothing
+/// new: the caller was shown the tool before (`shown`, as when a grant was revoked while a call waited).
 #[must_use]
-pub fn told(mgp: bool, shown: bool, reveal: bool) -> Told {
-    if mgp && (shown || reveal) {
+pub fn told(agreed: bool, shown: bool, reveal: bool) -> Told {
+    if agreed && (shown || reveal) {
         Told::Denied
     } else {
         Told::Unknown

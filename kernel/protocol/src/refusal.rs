@@ -117,6 +117,8 @@ pub enum Refusal {
         reason: Option<String>,
         /// When the kernel tries again, in milliseconds from now.
         retry_after_ms: Option<u64>,
+        /// It is elsewhere, and was not reached or went away.
+        unreachable: bool,
     },
     /// The server stopped or its connection broke while the call was under way.
     #[error(
@@ -128,6 +130,14 @@ pub enum Refusal {
         /// What became of it.
         reason: String,
     },
+    /// The server said something that is no answer to the call.
+    #[error("Server {server} failed ({reason}); whether the call took effect is unknown")]
+    Faulty {
+        /// Who was asked.
+        server: ServerId,
+        /// What it did instead.
+        reason: String,
+    },
     /// No answer and no progress in time. The server was told to stop.
     #[error(
         "Server {server} did not answer within {after_ms} ms; `call_timeout_secs` of that server sets the limit"
@@ -137,6 +147,8 @@ pub enum Refusal {
         server: ServerId,
         /// The limit that passed.
         after_ms: u64,
+        /// It is elsewhere, not a child of the kernel.
+        remote: bool,
     },
     /// A queue is full.
     #[error("{what} is full; try again later")]
@@ -279,6 +291,7 @@ impl Refusal {
             Self::BadResult { .. }
             | Self::NotReady { .. }
             | Self::Lost { .. }
+            | Self::Faulty { .. }
             | Self::TimedOut { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
@@ -313,6 +326,7 @@ impl Refusal {
             | Self::BadResult { .. }
             | Self::NotReady { .. }
             | Self::Lost { .. }
+            | Self::Faulty { .. }
             | Self::TimedOut { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
@@ -345,15 +359,16 @@ impl Refusal {
                 state,
                 reason,
                 retry_after_ms,
+                ..
             } => Some(json!({
                 "server": server, "state": state, "reason": reason, "retryAfterMs": retry_after_ms
             })),
-            Self::Lost { server, reason } => {
+            Self::Lost { server, reason } | Self::Faulty { server, reason } => {
                 Some(json!({"server": server, "reason": reason, "outcome": "unknown"}))
             }
-            Self::TimedOut { server, after_ms } => {
-                Some(json!({"server": server, "timeoutMs": after_ms}))
-            }
+            Self::TimedOut {
+                server, after_ms, ..
+            } => Some(json!({"server": server, "timeoutMs": after_ms})),
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
@@ -450,6 +465,7 @@ mod tests {
                 state: "error",
                 reason: Some("exited with code 1".into()),
                 retry_after_ms,
+                unreachable: false,
             };
             refusal.to_string()
         };

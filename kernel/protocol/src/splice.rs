@@ -66,6 +66,38 @@ impl<'a> Splice<'a> {
             .push((span.start + 1..span.start + 1, text.into()));
     }
 
+    /// Takes members out of the object that `object` is, whatever they hold, with the commas that go
+    /// with them. Names that are not there change nothing. Where something is put into the object as well,
+    /// one of its members has to stay.
+    ///
+    /// # Panics
+    /// When `object` was not borrowed from this text.
+    pub fn remove_members(&mut self, object: &str, names: &[&str]) {
+        let (whole, all) = (self.span(object), members(object).unwrap_or_default());
+        let end = |n: usize| self.span(all[n].1.get()).end;
+        let begin = |n: usize| {
+            let at = n.checked_sub(1).map_or(whole.start + 1, end);
+            let rest = self.text[at..].trim_start_matches([',', ' ', '\t', '\r', '\n']);
+            self.text.len() - rest.len()
+        };
+        let goes = |n: &usize| names.contains(&&*all[*n].0);
+        let order: Vec<usize> = (0..all.len()).collect();
+        let mut gone = Vec::new();
+        for run in order.chunk_by(|one, next| goes(one) == goes(next)) {
+            let (Some(first), Some(last), true) = (run.first(), run.last(), goes(&run[0])) else {
+                continue;
+            };
+            // Up to the next one that stays, or else from the end of the last one that does.
+            gone.push(match (first.checked_sub(1), last + 1 < all.len()) {
+                (_, true) => begin(*first)..begin(last + 1),
+                (Some(before), false) => end(before)..end(*last),
+                (None, false) => begin(*first)..end(*last),
+            });
+        }
+        let nothing = |span| (span, Cow::Borrowed(""));
+        self.edits.extend(gone.into_iter().map(nothing));
+    }
+
     fn span(&self, part: &str) -> Range<usize> {
         let start = (part.as_ptr() as usize)
             .checked_sub(self.text.as_ptr() as usize)
@@ -92,7 +124,8 @@ impl<'a> Splice<'a> {
 
     /// Writes the edited text behind what `out` holds.
     pub fn append_to(mut self, out: &mut Vec<u8>) {
-        self.edits.sort_by_key(|(span, _)| span.start);
+        // What is put in goes before what is taken out at the same place.
+        self.edits.sort_by_key(|(span, _)| (span.start, span.end));
         out.reserve(self.size());
         let mut at = 0;
         for (span, json) in &self.edits {
@@ -208,6 +241,34 @@ mod tests {
         let mut splice = Splice::new(text);
         splice.insert_member(text, "b", "2");
         assert_eq!(splice.finish(), r#"{"b":2,"a":1}"#);
+    }
+
+    /// A-05: a member leaves with the comma that is its own, wherever it stands, and another one can come
+    /// in its place.
+    #[test]
+    fn members_are_taken_out_with_their_commas() {
+        for (text, left) in [
+            (r#"{"x":1,"a":2}"#, r#"{"a":2}"#),
+            (r#"{ "x" : [1,2] , "y":{} ,"a":2 }"#, r#"{ "a":2 }"#),
+            (r#"{"a":2 , "x":1, "y":","}"#, r#"{"a":2}"#),
+            (
+                r#"{"a":2,"\u0078":1,"b":3,"y":4,"c":5}"#,
+                r#"{"a":2,"b":3,"c":5}"#,
+            ),
+            (r#"{"x":1,"a":2,"x":1}"#, r#"{"a":2}"#),
+            (r#"{"x":1}"#, "{}"),
+            (r#"{"a":{"x":1}}"#, r#"{"a":{"x":1}}"#),
+            ("{}", "{}"),
+        ] {
+            let mut splice = Splice::new(text);
+            splice.remove_members(text, &["x", "y"]);
+            assert_eq!(splice.finish(), left, "{text}");
+        }
+        let text = r#"{"x":1,"a":2}"#;
+        let mut splice = Splice::new(text);
+        splice.remove_members(text, &["x"]);
+        splice.insert_member(text, "b", "3");
+        assert_eq!(splice.finish(), r#"{"b":3,"a":2}"#);
     }
 
     #[test]

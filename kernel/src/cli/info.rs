@@ -67,7 +67,7 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("mgp", one(mgp(server))),
         ("trust", vec![server.trust_level.clone()]),
         ("offers", vec![offers(server)]),
-        ("left out", server.rejected.clone()),
+        ("lists", server.rejected.clone()),
         ("under way", vec![format!("{} calls", server.in_flight)]),
         ("odd", odd(server)),
         ("sandbox", sandbox.enforced),
@@ -147,7 +147,7 @@ mod tests {
                     speaks      2025-11-25 over stdio\n\
                     trust       standard\n\
                     offers      14 tools (`mgp tools list --server files`), 0 resources, 0 prompts\n\
-                    left out    tool a: no inputSchema\n            tool b: the same\n\
+                    lists       tool a: no inputSchema\n            tool b: the same\n\
                     under way   0 calls\n\
                     odd         3 lines on stdout that were no messages\n";
         assert_eq!(told(&server), want);

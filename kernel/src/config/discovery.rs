@@ -39,6 +39,8 @@ pub struct Discovery {
     pub general: Showing,
     /// `[discovery.agents.*]`: what these are shown.
     pub agents: BTreeMap<AgentId, Showing>,
+    /// `[discovery.servers.*]`: what is shown at the doors of these.
+    pub doors: BTreeMap<ServerId, Option<Exposure>>,
     /// What definitions of tools may cost in a session.
     pub budget: Budget,
     /// Which agents may register servers, and how many.
@@ -74,6 +76,7 @@ impl Default for Discovery {
                 pinned: BTreeSet::new(),
             },
             agents: BTreeMap::new(),
+            doors: BTreeMap::new(),
             budget: Budget::default(),
         }
     }
@@ -120,6 +123,19 @@ impl Discovery {
                 Err(why) => {
                     let whole = section.whole();
                     section.refuse(whole, format!("[discovery.agents]: {why}"));
+                }
+            }
+        });
+        section.each("servers", "discovery.servers.*", |name, section| {
+            let mut exposure = Some(Exposure::All);
+            section.choice("exposure", &EXPOSURES, &mut exposure);
+            match ServerId::parse(name) {
+                Ok(server) => drop(self.doors.insert(server, exposure)),
+                // Nothing is there.
+                Err(_) if name.is_empty() => {}
+                Err(why) => {
+                    let whole = section.whole();
+                    section.refuse(whole, format!("[discovery.servers]: {why}"));
                 }
             }
         });

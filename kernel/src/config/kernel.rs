@@ -175,7 +175,7 @@ impl Default for Confirmation {
 pub struct Access {
     /// What holds where nothing was granted or denied.
     pub default_policy: DefaultPolicy,
-    /// Whether an agent that calls a tool denied to it is told so.
+    /// Whether an agent that agreed to `access_control` is told that a tool is denied to it.
     pub reveal: bool,
 }
 
@@ -236,7 +236,7 @@ impl Default for Access {
     fn default() -> Self {
         Self {
             default_policy: DefaultPolicy::OptOut,
-            reveal: false,
+            reveal: true,
         }
     }
 }

@@ -298,6 +298,7 @@ impl Pillars {
             exposing: Exposing {
                 general: kernel.discovery.general.clone(),
                 agents: kernel.discovery.agents.clone(),
+                doors: kernel.discovery.doors.clone(),
                 budget: kernel.discovery.budget,
                 counted: Counted::default(),
             },

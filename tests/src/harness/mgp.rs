@@ -1,5 +1,7 @@
 //! How a client declares MGP, in either era.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde_json::{Value, json};
 
 use super::envelope::MODERN;
@@ -54,4 +56,14 @@ pub fn declared(version: &str, capabilities: &Value) -> Value {
         MODERN => capabilities["extensions"][EXTENSION].clone(),
         _ => capabilities["mgp"].clone(),
     }
+}
+
+/// A trace id for a part of a test: the same UUID for the same words.
+#[must_use]
+pub fn trace(words: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    words.hash(&mut hasher);
+    let n = hasher.finish();
+    let (high, low) = (n >> 32, n & 0xffff_ffff);
+    format!("{high:08x}-{:04x}-4000-8000-{low:012x}", low & 0xffff)
 }

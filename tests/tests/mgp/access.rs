@@ -1,7 +1,7 @@
 //! Who may call what: every way to a tool, decided by the same rules.
 
 use mgp_tests::harness::envelope::MODERN;
-use mgp_tests::harness::mgp::speaks_mgp;
+use mgp_tests::harness::mgp::{declaration, declaring, speaks_mgp};
 use mgp_tests::harness::{Agent, Answer, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
@@ -194,12 +194,12 @@ async fn a_denied_tool_is_as_one_that_does_not_exist() {
     );
 }
 
-/// MGP-188: with `reveal`, who speaks MGP reads that a tool is denied to it; everybody else, and
-/// everybody without it, reads what is said of a tool that is not there.
+/// MGP-079, MGP-188: who agreed to `access_control` reads that a tool is denied to it, unless the operator
+/// hides it (`reveal = false`); everybody else reads what is said of a tool that is not there.
 #[tokio::test]
-async fn a_denial_is_revealed_where_the_operator_wants_it() {
-    for reveal in [true, false] {
-        let kernel = kernel_of_two(&format!("[access]\nreveal = {reveal}\n")).await;
+async fn a_denial_is_told_to_who_agreed_to_access_control() {
+    for (reveal, section) in [(true, ""), (false, "[access]\nreveal = false\n")] {
+        let kernel = kernel_of_two(section).await;
         let mut owner = owner(&kernel).await;
         decide(&mut owner, "one/echo", "deny").await;
         for version in [NEWEST, MODERN] {
@@ -209,10 +209,30 @@ async fn a_denial_is_revealed_where_the_operator_wants_it() {
             assert_eq!(no.code(), expected, "{version} {}", no.frame);
             let told = &no.error()["data"]["_mgp"];
             assert_eq!(told["retryable"], false, "{version}");
-            let mut plain = Client::over_http(kernel.url(), version, "{}").await;
-            let no = plain.call("one__echo", json!({"text": "x"})).await;
-            let unknown = plain.call("nosuch", json!({"text": "x"})).await;
-            assert_eq!(words(&no, "one__echo"), words(&unknown, "nosuch"));
+            let found = mgp
+                .call("mgp_tools_call", json!({"name": "one__echo"}))
+                .await;
+            assert_eq!(found.code(), expected, "{version} {}", found.frame);
+            let listed = mgp.request("tools/list", json!({})).await;
+            assert!(!listed.frame.contains("one__echo"), "it is in no list");
+            let ask = json!({"agent_id": ANYBODY, "server_id": "one", "tool_name": "echo"});
+            let told = mgp.request("mgp/access/query", ask).await.result();
+            let source = if reveal {
+                "tool_grant"
+            } else {
+                "default_policy"
+            };
+            assert_eq!(
+                (&told["permission"], &told["source"]),
+                (&json!("deny"), &json!(source))
+            );
+            let other = declaring(version, "{}", &declaration(&["audit"]));
+            for said in ["{}", &other] {
+                let mut other = Client::over_http(kernel.url(), version, said).await;
+                let no = other.call("one__echo", json!({"text": "x"})).await;
+                let unknown = other.call("nosuch", json!({"text": "x"})).await;
+                assert_eq!(words(&no, "one__echo"), words(&unknown, "nosuch"), "{said}");
+            }
         }
         assert!(!echoed(&mut owner, "one").await);
     }
@@ -324,7 +344,7 @@ async fn only_whom_it_concerns_hears_of_a_change() {
 /// control does not even see the methods.
 #[tokio::test]
 async fn agents_administer_nothing() {
-    let kernel = kernel_of_two("").await;
+    let kernel = kernel_of_two("[access]\nreveal = false\n").await;
     let mut owner = owner(&kernel).await;
     decide(&mut owner, "one/echo", "deny").await;
     let mut plain = anybody(&kernel, None).await;

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_tests::harness::mgp::declaration;
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
+use mgp_tests::harness::mgp::{declaration, trace};
+use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+
+use crate::scene::{ERAS, received};
 
 async fn agent(kernel: &Kernel) -> Agent {
     let mut agent = kernel.http_agent(None);
@@ -259,9 +261,64 @@ async fn an_audit_server_hears_what_a_plain_one_does_not() {
     );
     let untraced = calls(&plain, "untraced");
     assert!(
+        calls(&plain, "x")["trace_id"].is_null(),
+        "that is MGP's place"
+    );
+    assert!(
         untraced["trace_id"].is_null() && untraced["_meta"]["trace_id"].is_null(),
         "{untraced}"
     );
+}
+
+/// MGP-085, MGP-102, A-05: what is no UUID is no trace: the kernel makes one, which an MGP server gets in
+/// its place; a plain server is sent nothing that is MGP's, whoever wrote it.
+#[tokio::test]
+async fn what_is_no_uuid_is_no_trace() {
+    let said = declaration(&["security"]).to_string();
+    for era in ["legacy", "modern"] {
+        let knows = Program::fixture(&["--era", era, "--mgp", &said]).entry("knows");
+        let plain = Program::fixture(&["--era", era]).entry("plain");
+        let kernel = Kernel::start(&format!("{knows}{plain}")).await;
+        kernel.connected(&["knows", "plain"]).await;
+        for version in ERAS {
+            let mut client = Client::over_http(kernel.url(), version, "{}").await;
+            for (n, bad) in [json!("mine"), json!(7), json!("\u{1f600}")]
+                .iter()
+                .enumerate()
+            {
+                let text = format!("{version} {n}");
+                for server in ["knows", "plain"] {
+                    let call = json!({"name": format!("{server}:echo"), "arguments": {"text": text},
+                        "trace_id": bad, "_mgp": {"n": n}});
+                    client.request("tools/call", call).await.result();
+                }
+                let sent = |frames: Vec<String>| {
+                    let frame = frames.iter().find(|f| f.contains(&text)).unwrap().clone();
+                    serde_json::from_str::<Value>(&frame).unwrap()["params"].clone()
+                };
+                let knows = sent(received(&mut client, "knows:received").await);
+                let trace = knows["trace_id"].as_str().unwrap_or_default().to_owned();
+                assert!(trace.len() == 36 && json!(trace) != *bad, "{knows}");
+                wait_until("it is written down", DEADLINE, async || {
+                    whole_log(kernel.folder()).contains(&trace)
+                })
+                .await;
+                let plain = sent(received(&mut client, "plain:received").await);
+                for own in ["trace_id", "_mgp"] {
+                    assert!(plain.get(own).is_none(), "{era} {version}: {plain}");
+                }
+            }
+            let text = format!("{version} good");
+            let call = json!({"name": "plain:echo", "arguments": {"text": text},
+                "trace_id": trace(&text), "_mgp": {}});
+            client.request("tools/call", call).await.result();
+            let frames = received(&mut client, "plain:received").await;
+            let frame = frames.iter().find(|f| f.contains(&text)).unwrap();
+            let sent: Value = serde_json::from_str(frame).unwrap();
+            assert_eq!(sent["params"]["_meta"]["trace_id"], json!(trace(&text)));
+            assert!(sent["params"].get("trace_id").is_none(), "{sent}");
+        }
+    }
 }
 
 /// MGP-087: an audit server that was away is told from where it was: nothing is left out and nothing is
@@ -402,7 +459,7 @@ async fn a_killed_kernel_leaves_a_whole_chain() {
         kernel.connected(&["it"]).await;
         let mut agent = agent(&kernel).await;
         for n in 0..10 {
-            let trace = format!("round-{round}-{n}");
+            let trace = trace(&format!("round {round} {n}"));
             let call = json!({"name": "it__echo", "arguments": {"text": "x"}, "trace_id": trace});
             agent.request("tools/call", call).await.result();
             assert!(
@@ -435,10 +492,11 @@ async fn records_of_calls_are_written_within_the_window() {
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;
     let mut agent = agent(&kernel).await;
-    let call = json!({"name": "it__echo", "arguments": {"text": "x"}, "trace_id": "in-time"});
+    let call =
+        json!({"name": "it__echo", "arguments": {"text": "x"}, "trace_id": trace("in time")});
     agent.request("tools/call", call).await.result();
     wait_until("it is written", Duration::from_secs(10), async || {
-        whole_log(kernel.folder()).contains("\"in-time\"")
+        whole_log(kernel.folder()).contains(&trace("in time"))
     })
     .await;
 }

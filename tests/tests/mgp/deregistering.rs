@@ -1,12 +1,14 @@
 //! What is left of a server that was registered and taken out again: nothing, and its name is free.
 
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
+use mgp_tests::harness::mgp::speaks_mgp;
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::permissions::{pending, question};
 use super::registering::{ANYBODY, CODE, MAY, agent, listed, turner};
+use crate::audit::events;
 use crate::made::operator;
 
 const TURNER: &str = "dynamic.turner";
@@ -104,6 +106,68 @@ async fn a_question_about_a_server_that_is_gone_is_closed() {
     .await;
     register(&mut agent, json!({"id": "dynamic.cat", "command": "cat"})).await;
     question(&kernel).await;
+}
+
+/// MGP-229, A-31: an agent takes out what it registered. Of another server that it may know of it is told
+/// what that one is; one it may not know of does not exist; the operator is told where to take it out.
+#[tokio::test]
+async fn what_the_operator_configured_stays() {
+    let entry = Program::fixture(&[]).entry("files") + &Program::fixture(&[]).entry("closed");
+    let may = MAY.replace("may_register = [", "may_register = [\"agent.local\", ");
+    let kernel = Kernel::start(&(entry + &may)).await;
+    kernel.connected(&["files", "closed"]).await;
+    let deny = kernel.mgp(&["grant", ANYBODY, "closed", "--deny"]).await;
+    assert!(deny.status.success());
+    let mut agent = agent(&kernel).await;
+    let mut local = kernel.stdio_agent(None);
+    local
+        .initialize("2025-11-25", &speaks_mgp("2025-11-25"))
+        .await
+        .result();
+    register(&mut local, turner()).await;
+    let shown = kernel.mgp(&["grant", ANYBODY, TURNER]).await;
+    assert!(shown.status.success());
+    let out = |id: &str| json!({"id": id});
+    for (id, words) in [
+        (
+            "files",
+            "is configured by the operator in a file, and agents may not take it out",
+        ),
+        (TURNER, "was registered by agent.local"),
+    ] {
+        let refused = agent.request("mgp/discovery/deregister", out(id)).await;
+        let error = refused.error();
+        assert_eq!(error["code"], 1000, "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(words),
+            "{error}"
+        );
+        let by_tool = agent.call("mgp_discovery_deregister", out(id)).await;
+        assert_eq!(by_tool.code(), 1000, "{}", by_tool.frame);
+    }
+    let closed = agent
+        .request("mgp/discovery/deregister", out("closed"))
+        .await;
+    let unknown = agent
+        .request("mgp/discovery/deregister", out("nosuch"))
+        .await;
+    let said = closed.error().to_string().replace("closed", "nosuch");
+    assert_eq!(said, unknown.error().to_string());
+    let mut owner = operator(&kernel).await;
+    let told = owner
+        .request("mgp/discovery/deregister", out("files"))
+        .await;
+    assert!(
+        told.frame.contains("`mgp servers remove files`"),
+        "{}",
+        told.frame
+    );
+    kernel.connected(&["files", "closed", TURNER]).await;
+    let denied = events(&kernel).await;
+    let denied = denied.iter().filter(|event| {
+        event["event_type"] == "dev.cloto.mgp.server_deregistered" && event["result"] == "DENIED"
+    });
+    assert_eq!(denied.count(), 4);
 }
 
 /// MGP-231: a server that is waiting to be restarted when it is taken out does not come back.

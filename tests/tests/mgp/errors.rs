@@ -1,7 +1,10 @@
 //! One refusal, said to each caller in the words it knows: MGP's codes with what helps, or JSON-RPC's.
 
-use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use mgp_tests::harness::program::remote_entry;
+use mgp_tests::harness::{Client, DEADLINE, Kernel, Upstream, wait_until};
 use serde_json::{Value, json};
+
+use nix::sys::signal::Signal;
 
 use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, reported, speaking};
 
@@ -83,7 +86,7 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
     let (code, lost) = told(&mgp.call("it:crash", json!({"code": 3})).await);
     assert_eq!(
         (code, &lost["retryable"]),
-        (5000, &json!(false)),
+        (5002, &json!(false)),
         "it may have taken effect"
     );
     kernel.connected(&["it"]).await;
@@ -159,6 +162,57 @@ async fn a_draining_server_is_said_to_be_one() {
     };
     busy.answer_to(&id).await.result();
     assert!(stopping.await.unwrap().status.success());
+}
+
+/// MGP-193, MGP-204, MGP-205: a server that is elsewhere and silent, or gone in the middle of a call, or
+/// before it: each caller reads it in its words, and of one that an operator stopped that it is stopped.
+#[tokio::test]
+async fn an_upstream_that_is_silent_or_gone_is_said_to_be() {
+    for era in ["legacy", "modern"] {
+        let mut upstream = Upstream::start(&["--era", era]).await;
+        let keys = "call_timeout_secs = 2\nbackoff_base_ms = 30000\n";
+        let kernel = Kernel::start(&(remote_entry("far", &upstream.url()) + keys)).await;
+        kernel.connected(&["far"]).await;
+        let mut mgp = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+        let mut mcp = of_kind(&kernel, Door::Socket, ERAS[1], false).await;
+        let (code, silent) = told(&mgp.call("far:hang", json!({})).await);
+        assert_eq!(
+            (code, &silent["details"]["timeoutMs"]),
+            (5001, &json!(2000)),
+            "{era}"
+        );
+        assert_eq!(silent["retryable"], false, "it may have taken effect");
+        assert_eq!(plain(&mcp.call("far:hang", json!({})).await), Some(-32603));
+        let params = json!({"name": "far:slow", "arguments": {"ms": 60_000}});
+        let id = mgp.start("tools/call", params).await;
+        wait_until("the call is there", DEADLINE, async || {
+            let counts = mcp.call("far:count", json!({})).await.result();
+            counts["structuredContent"]["calls"]["slow"] == 1
+        })
+        .await;
+        upstream.process().signal(Signal::SIGKILL);
+        upstream.process().end(DEADLINE).await;
+        let Client::Legacy(asking) = &mut mgp else {
+            panic!("it is a legacy client");
+        };
+        let (code, lost) = told(&asking.answer_to(&id).await);
+        assert_eq!((code, &lost["retryable"]), (5002, &json!(false)), "{era}");
+        let mut gone = (0, Value::Null);
+        wait_until("its next start is far off", DEADLINE, async || {
+            gone = told(&mgp.call("far:count", json!({})).await);
+            assert_eq!(gone.0, 5002, "{era}: {gone:?}");
+            gone.1["retry_after_ms"].as_u64() > Some(0)
+        })
+        .await;
+        assert_eq!(gone.1["retryable"], true, "nothing was done");
+        assert_eq!(plain(&mcp.call("far:count", json!({})).await), Some(-32603));
+        kernel.mgp_json(&["servers", "stop", "far"]).await;
+        assert_eq!(
+            told(&mgp.call("far:count", json!({})).await).0,
+            2000,
+            "{era}"
+        );
+    }
 }
 
 /// MGP-197, MGP-199: a list that is full, a server that does not answer.

@@ -51,7 +51,7 @@ impl Scene {
     async fn with(flags: &[&str]) -> Self {
         let fixture = Program::fixture(flags);
         let config = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\n{}{}",
+            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\nreveal = false\n{}{}",
             fixture.entry("open"),
             fixture.entry("shut"),
         );

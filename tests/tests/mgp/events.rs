@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_tests::harness::mgp::{NINE, declaration, declaring};
+use mgp_tests::harness::mgp::{NINE, declaration, declaring, trace};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
@@ -16,14 +16,14 @@ use crate::scene::reported;
 const ANYBODY: &str = "agent.anonymous";
 
 /// The events of a trace, once there are so many; each in the form of the document.
-async fn of_trace(kernel: &Kernel, trace: &str, count: usize) -> Vec<Value> {
-    let mut found = Vec::new();
+async fn of_trace(kernel: &Kernel, words: &str, count: usize) -> Vec<Value> {
+    let (mut found, trace) = (Vec::new(), trace(words));
     wait_until(
-        &format!("{count} events of {trace}"),
+        &format!("{count} events of {words}"),
         DEADLINE,
         async || {
             found = events(kernel).await;
-            found.retain(|event| event["trace_id"] == trace);
+            found.retain(|event| event["trace_id"] == trace.as_str());
             found.len() >= count
         },
     )
@@ -47,8 +47,8 @@ async fn count(kernel: &Kernel, kind: &str) -> usize {
     all.iter().filter(|e| e["event_type"] == kind).count()
 }
 
-async fn traced(agent: &mut Agent, method: &str, mut params: Value, trace: &str) {
-    params["trace_id"] = json!(trace);
+async fn traced(agent: &mut Agent, method: &str, mut params: Value, words: &str) {
+    params["trace_id"] = json!(trace(words));
     agent.request(method, params).await.result();
 }
 
@@ -236,7 +236,7 @@ async fn why_a_call_stayed_in_the_kernel_is_written_down() {
         ("blast", json!({}), vec![("TOOL_BLOCKED", "DENIED")]),
         ("secret", json!({}), vec![("TOOL_BLOCKED", "DENIED")]),
     ] {
-        let params = json!({"name": name, "arguments": arguments, "trace_id": name});
+        let params = json!({"name": name, "arguments": arguments, "trace_id": trace(name)});
         assert!(
             client.request("tools/call", params).await.is_error(),
             "{name}"
@@ -272,7 +272,7 @@ async fn why_a_call_stayed_in_the_kernel_is_written_down() {
         "elicitation/create",
         json!({"action": "accept", "content": {}}),
     );
-    let params = json!({"name": "odd", "arguments": {"a": 1}, "trace_id": "fine"});
+    let params = json!({"name": "odd", "arguments": {"a": 1}, "trace_id": trace("fine")});
     client.request("tools/call", params).await.result();
     let fine = of_trace(&kernel, "fine", 1).await;
     assert_eq!(told(&fine), [("TOOL_EXECUTED", "SUCCESS")]);
@@ -304,7 +304,7 @@ async fn every_end_of_a_call_has_its_word() {
         ("count", json!({}), "TOOL_BLOCKED", "DENIED"),
         ("nowhere", json!({}), "TOOL_BLOCKED", "BLOCKED"),
     ] {
-        let params = json!({"name": name, "arguments": arguments, "trace_id": result});
+        let params = json!({"name": name, "arguments": arguments, "trace_id": trace(result)});
         agent.request("tools/call", params).await;
         assert_eq!(
             told(&of_trace(&kernel, result, 1).await),
@@ -312,7 +312,8 @@ async fn every_end_of_a_call_has_its_word() {
             "{name}"
         );
     }
-    let params = json!({"name": "slow", "arguments": {"ms": 60_000}, "trace_id": "CANCELLED"});
+    let params =
+        json!({"name": "slow", "arguments": {"ms": 60_000}, "trace_id": trace("CANCELLED")});
     let under_way = agent.start("tools/call", params).await;
     wait_until("the call is under way", DEADLINE, async || {
         reported(&kernel, "it").await["in_flight"] == 1
@@ -341,11 +342,10 @@ async fn one_trace_goes_all_the_way() {
         kernel.connected(&["it", "keeper"]).await;
         let mut agent = kernel.http_agent(None);
         agent.initialize(NEWEST, "{}").await.result();
-        let trace = "5bd1c8a4-7a5e-4f0c-9d3b-0f6f6a2f8a11";
-        let params =
-            json!({"name": "it__notify", "arguments": {"kind": "audit"}, "trace_id": trace});
+        let own = trace("all the way");
+        let params = json!({"name": "it__notify", "arguments": {"kind": "audit"}, "trace_id": own});
         agent.request("tools/call", params).await.result();
-        let written = of_trace(&kernel, trace, 2).await;
+        let written = of_trace(&kernel, "all the way", 2).await;
         let reported = written
             .iter()
             .find(|e| e["actor"]["type"] == "server")
@@ -370,7 +370,8 @@ async fn one_trace_goes_all_the_way() {
                 .clone();
             let both = |frame: &Value| {
                 let frame: Value = serde_json::from_str(frame.as_str().unwrap()).unwrap();
-                frame["method"] == "notifications/mgp.audit" && frame["params"]["trace_id"] == trace
+                frame["method"] == "notifications/mgp.audit"
+                    && frame["params"]["trace_id"] == own.as_str()
             };
             frames.iter().filter(|frame| both(frame)).count() == 2
         })
@@ -457,13 +458,13 @@ async fn secrets_that_come_later_are_masked_too() {
     let reload = owner.request("mgp/kernel/reload", json!({}));
     reload.await.result();
     kernel.connected(&["it"]).await;
-    for (name, trace) in [
+    for (name, words) in [
         ("swordfish-the-second", "new"),
         ("swordfish-the-first", "old"),
     ] {
-        let params = json!({"name": name, "arguments": {}, "trace_id": trace});
+        let params = json!({"name": name, "arguments": {}, "trace_id": trace(words)});
         agent.request("tools/call", params).await.error();
-        let event = of_trace(&kernel, trace, 1).await.remove(0);
+        let event = of_trace(&kernel, words, 1).await.remove(0);
         assert_eq!(event["target"]["tool_name"], "[redacted]", "{event}");
     }
     assert!(!whole_log(kernel.folder()).contains("swordfish"));

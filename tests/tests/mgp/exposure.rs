@@ -119,6 +119,40 @@ async fn who_agreed_to_search_is_shown_what_finds_tools() {
     }
 }
 
+/// MGP-234, MGP-260: whoever asks for one server by its name is shown all of it: more tools than are read
+/// at the merged door, whatever is set there for all or for the agent, over HTTP and `mgp stdio --server`,
+/// with search agreed to or not; unless something is set for that very door.
+#[tokio::test]
+async fn the_door_of_one_server_shows_it_whole() {
+    for set in [
+        "",
+        "exposure = \"discovery\"\n",
+        "[discovery.agents.\"agent.anonymous\"]\nexposure = \"pinned\"\n",
+    ] {
+        let kernel = kernel(41, set).await;
+        for version in ERAS {
+            let said = declaring(version, "{}", &declaration(&["tool_discovery"]));
+            for said in ["{}", &said] {
+                let mut merged = Client::over_http(kernel.url(), version, said).await;
+                let list = merged.request("tools/list", json!({})).await.result();
+                assert!(names(&list).len() <= OWN.len(), "{set} {version}");
+                let mut one = Client::over_http(&kernel.server_url("it"), version, said).await;
+                let list = one.request("tools/list", json!({})).await.result();
+                let shown = names(&list);
+                assert_eq!(shown.len(), 41, "{set} {version}: {shown:?}");
+                assert!(shown.contains(&"grow".to_owned()), "under its own names");
+            }
+        }
+        let mut line = kernel.stdio_agent(Some("it"));
+        line.initialize(NEWEST, "{}").await.result();
+        assert_eq!(listed(&mut line).await.len(), 41, "{set}");
+    }
+    let kernel = kernel(41, "[discovery.servers.it]\nexposure = \"auto\"\n").await;
+    let mut one = kernel.http_agent(Some("it"));
+    one.initialize(NEWEST, "{}").await.result();
+    assert_eq!(listed(&mut one).await, OWN);
+}
+
 /// MGP-257: what is pinned for one agent stands in its list beside what is pinned for all, and in nobody
 /// else's.
 #[tokio::test]

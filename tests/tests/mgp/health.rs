@@ -270,3 +270,68 @@ async fn the_kernel_answers_a_ping_under_saturation() {
         }
     }
 }
+
+/// health, the lifecycle and the audit log are tools of the kernel as well, under each spelling
+/// and with the params of their methods, for its owner; for anybody else there are no such tools.
+#[tokio::test]
+async fn the_operators_methods_are_tools_too() {
+    let kernel = Kernel::start(&server("it", &[], "")).await;
+    kernel.connected(&["it"]).await;
+    let mut mgp = speaker(&kernel, &["lifecycle", "audit", "access_control"]).await;
+    let mut owner = owner(&kernel).await;
+    let ask = json!({"timestamp": "2026-02-27T12:00:00.000Z"});
+    for name in ["mgp.health.ping", "mgp_health_ping", "mgp/health/ping"] {
+        let pong = owner.call(name, ask.clone()).await.result();
+        assert_eq!(pong["structuredContent"]["status"], "healthy", "{pong}");
+        let text: Value =
+            serde_json::from_str(pong["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, pong["structuredContent"]);
+        let unknown = mgp.call(name, ask.clone()).await;
+        assert_eq!(unknown.code(), 4001, "{}", unknown.frame);
+    }
+    let status = owner
+        .call("mgp.health.status", json!({"server_id": "it"}))
+        .await;
+    assert_eq!(
+        status.result()["structuredContent"]["checks"]["connected"],
+        true
+    );
+    let log = owner
+        .call("mgp.audit.replay", json!({"since_seq": 0, "limit": 1}))
+        .await
+        .result();
+    assert_eq!(
+        log["structuredContent"]["events"].as_array().unwrap().len(),
+        1,
+        "{log}"
+    );
+    let wrong = owner
+        .call("mgp.audit.replay", json!({"limit": "many"}))
+        .await;
+    assert_eq!(wrong.code(), -32602);
+    let end = json!({"server_id": "it", "reason": "operator_request", "timeout_ms": 1000});
+    for name in [
+        "mgp.lifecycle.shutdown",
+        "mgp.audit.replay",
+        "mgp.health.status",
+    ] {
+        assert_eq!(mgp.call(name, end.clone()).await.code(), 4001, "{name}");
+    }
+    let accepted = owner.call("mgp.lifecycle.shutdown", end).await.result();
+    assert_eq!(accepted["structuredContent"]["accepted"], true);
+    until(&mut owner, "it", "state", "disconnected").await;
+    let log = owner
+        .request("mgp/audit/replay", json!({"limit": 1000}))
+        .await
+        .result();
+    let events = log["events"].as_array().unwrap().iter();
+    let own = |tool: &str| {
+        let of = |e: &&Value| e["target"]["tool_name"] == tool && e["actor"]["type"] == "operator";
+        events.clone().filter(of).count()
+    };
+    assert_eq!(
+        own("mgp.lifecycle.shutdown"),
+        1,
+        "a call is written down: {log}"
+    );
+}

@@ -6,7 +6,8 @@ use std::path::Path;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
-use super::registering::{MAY, agent};
+use super::registering::{ANYBODY, MAY, agent};
+use crate::made::NEWEST;
 
 const ID: &str = "dynamic.planter";
 
@@ -115,4 +116,41 @@ async fn what_judged_code_has_written_never_runs() {
         .result();
     let left: Vec<_> = fs::read_dir(&folders).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// MGP-224: the document's own example (§15.4) names a program by its path: it is told what to send
+/// instead, an agent of plain MCP in a text that a model reads.
+#[tokio::test]
+async fn the_documents_example_is_told_what_to_send() {
+    let kernel = Kernel::start(MAY).await;
+    let example = json!({
+        "id": "dynamic.custom_tool", "command": "python", "args": ["scripts/mcp_custom.py"],
+        "transport": "stdio",
+        "mgp": {
+            "extensions": ["security"], "permissions_required": ["network.outbound"],
+            "trust_level": "sandboxed"
+        },
+        "created_by": ANYBODY, "justification": "Agent needs custom data processing tool"
+    });
+    let mut mgp = agent(&kernel).await;
+    let refused = mgp.request("mgp/discovery/register", example.clone()).await;
+    let error = refused.error();
+    assert_eq!(error["code"], 1010, "{error}");
+    let told = &error["data"]["_mgp"]["details"];
+    assert_eq!(
+        (&told["rule"], &told["path"]),
+        (&json!("path"), &json!("/args"))
+    );
+    let mut plain = kernel.http_agent(None);
+    plain.initialize(NEWEST, "{}").await.result();
+    let read = plain.call("mgp_discovery_register", example).await.text();
+    for words in [
+        "scripts/mcp_custom.py is a path",
+        "send the program's text as `code`",
+    ] {
+        assert!(
+            error.to_string().contains(words) && read.contains(words),
+            "{error} {read}"
+        );
+    }
 }

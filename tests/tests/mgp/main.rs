@@ -30,6 +30,7 @@ mod oauth;
 mod permissions;
 mod pins;
 mod registering;
+mod results;
 mod retries;
 mod revokes;
 mod sandbox;

@@ -225,7 +225,7 @@ async fn what_must_not_be_registered_is_refused_with_a_reason() {
         ),
         (
             with(json!({"id": "m", "code": null, "args": ["server.js"]})),
-            "send the program as `code`",
+            "send the program's text as `code`",
         ),
         (with(json!({"id": "e", "env": {"K": "${HOME}"}})), "env"),
         (with(json!({"id": "f", "code": unsafe_code})), "code"),

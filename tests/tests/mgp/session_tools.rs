@@ -1,6 +1,6 @@
 //! What a session holds of tools, and asking for tools that are missing (MGP §16.6, §16.7, §16.8).
 
-use mgp_tests::harness::mgp::{declaration, declaring};
+use mgp_tests::harness::mgp::{declaration, declaring, trace};
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
@@ -169,7 +169,7 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
     let kernel = kernel().await;
     let mut agent = agent(&kernel).await;
     let all = json!({
-        "reason": "capability_gap", "context": "A letter came", "task_trace_id": "task-of-the-letter",
+        "reason": "capability_gap", "context": "A letter came", "task_trace_id": trace("the letter"),
         "requirements": {"capabilities": ["seal_break", "parchment_read"], "preferred_risk_level": "dangerous"}
     });
     let all = own(&mut agent, REQUEST, all).await;
@@ -194,15 +194,16 @@ async fn what_is_asked_for_is_loaded_as_far_as_there_is_any() {
         .await;
     assert_eq!(nothing.code(), -32602);
     let mut owner = operator(&kernel).await;
-    let method =
-        json!({"requirements": {"capabilities": ["seal_break"]}, "task_trace_id": "of-the-owner"});
+    let method = json!({"requirements": {"capabilities": ["seal_break"]}, "task_trace_id": trace("the owner")});
     let method = owner.request("mgp/tools/request", method).await.result();
     assert_eq!(method["status"], "fulfilled");
-    for trace in ["task-of-the-letter", "of-the-owner"] {
-        let it = |e: &&Value| e["trace_id"] == trace && e["target"]["tool_name"] == REQUEST;
+    for words in ["the letter", "the owner"] {
+        let trace = trace(words);
+        let it =
+            |e: &&Value| e["trace_id"] == trace.as_str() && e["target"]["tool_name"] == REQUEST;
         let written = async || events(&kernel).await.iter().filter(it).count();
-        wait_until(trace, DEADLINE, async || written().await > 0).await;
-        assert_eq!(written().await, 1, "{trace}");
+        wait_until(words, DEADLINE, async || written().await > 0).await;
+        assert_eq!(written().await, 1, "{words}");
     }
 }
 

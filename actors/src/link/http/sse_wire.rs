@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::client::{Client, Events, EventsError};
 
-use super::{MAX_TELLS, parted};
+use super::{MAX_TELLS, parted, without_words};
 use crate::exchange::Flag;
 use crate::link::Link;
 
@@ -54,7 +54,7 @@ impl SseWire {
             .map_err(|e| link.lost(&e.to_string()))?;
         match answer.status.is_success() {
             true => Ok(()),
-            false => Err(link.lost(&format!("it answered HTTP {}", answer.status))),
+            false => Err(without_words(link, answer.status)),
         }
     }
 

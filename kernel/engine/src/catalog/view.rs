@@ -101,6 +101,15 @@ pub enum View {
 }
 
 impl View {
+    /// Whether what this server offers is in it.
+    #[must_use]
+    pub fn shows(&self, server: &ServerId) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(only) => only == server,
+        }
+    }
+
     /// What a tool, or a prompt, of this server is called here.
     #[must_use]
     pub fn name_of(&self, server: &ServerId, own: &str) -> String {

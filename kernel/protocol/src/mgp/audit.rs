@@ -336,6 +336,7 @@ impl Outcome {
             }
             Refusal::Peer(_)
             | Refusal::BadResult { .. }
+            | Refusal::Faulty { .. }
             | Refusal::TooLarge { .. }
             | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
             Refusal::Forbidden(_) => (Self::Denied, None),
@@ -366,9 +367,6 @@ fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
         | Denial::NotGranted { .. }
         | Denial::NoCredentials(_)
         | Denial::CredentialsExpired(_) => (Outcome::Denied, None),
-        Denial::UpstreamSilent { .. } => (Outcome::Timeout, Some(Failure::Transport)),
-        Denial::UpstreamGone { .. } => (Outcome::Failure, Some(Failure::Transport)),
-        Denial::Upstream { .. } => (Outcome::Failure, Some(Failure::Protocol)),
         Denial::Validator { .. }
         | Denial::UnsafeCode { .. }
         | Denial::Registration { .. }
@@ -511,6 +509,7 @@ mod tests {
                 Refusal::TimedOut {
                     server: server(),
                     after_ms: 1,
+                    remote: false,
                 },
                 Timeout,
                 Some(Transport),
@@ -524,18 +523,19 @@ mod tests {
                 None,
             ),
             (
-                denied(Denial::UpstreamSilent {
+                Refusal::TimedOut {
                     server: server(),
                     after_ms: 1,
-                }),
+                    remote: true,
+                },
                 Timeout,
                 Some(Transport),
             ),
             (
-                denied(Denial::Upstream {
+                Refusal::Faulty {
                     server: server(),
-                    message: "m".into(),
-                }),
+                    reason: "HTTP 500".into(),
+                },
                 Failed,
                 Some(Protocol),
             ),

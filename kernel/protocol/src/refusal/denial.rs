@@ -5,7 +5,6 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::mgp::Code;
-use crate::ids::ServerId;
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 
 /// Why a request was kept from being done, though it could be understood.
@@ -107,30 +106,6 @@ pub enum Denial {
         /// Why, in words.
         reason: String,
     },
-    /// A far end that a server or another node stands for answered with an error.
-    #[error("{server} got an error from upstream: {message}")]
-    Upstream {
-        /// Who was asked.
-        server: ServerId,
-        /// What it said.
-        message: String,
-    },
-    /// A far end did not answer in time.
-    #[error("{server} got no answer from upstream within {after_ms} ms")]
-    UpstreamSilent {
-        /// Who was asked.
-        server: ServerId,
-        /// The limit that passed.
-        after_ms: u64,
-    },
-    /// A far end could not be reached, so that nothing was done.
-    #[error("{server} cannot reach its upstream: {message}")]
-    UpstreamGone {
-        /// Who was asked.
-        server: ServerId,
-        /// What is known of it.
-        message: String,
-    },
 }
 
 fn try_instead(hint: Option<&str>) -> String {
@@ -152,9 +127,6 @@ impl Denial {
             Self::RateLimited { .. } => Code::RateLimited,
             Self::OverQuota { .. } => Code::QuotaExceeded,
             Self::Disabled { .. } => Code::ToolDisabled,
-            Self::Upstream { .. } => Code::UpstreamError,
-            Self::UpstreamSilent { .. } => Code::UpstreamTimeout,
-            Self::UpstreamGone { .. } => Code::UpstreamUnavailable,
         }
     }
 
@@ -170,10 +142,7 @@ impl Denial {
             Self::Permission { .. }
             | Self::Unconfirmed { .. }
             | Self::RateLimited { .. }
-            | Self::OverQuota { .. }
-            | Self::Upstream { .. }
-            | Self::UpstreamSilent { .. }
-            | Self::UpstreamGone { .. } => INTERNAL_ERROR,
+            | Self::OverQuota { .. } => INTERNAL_ERROR,
         }
     }
 
@@ -199,10 +168,7 @@ impl Denial {
             | Self::CredentialsExpired(_)
             | Self::RateLimited { .. }
             | Self::OverQuota { .. }
-            | Self::Disabled { .. }
-            | Self::Upstream { .. }
-            | Self::UpstreamSilent { .. }
-            | Self::UpstreamGone { .. } => None,
+            | Self::Disabled { .. } => None,
         }
     }
 
@@ -235,9 +201,6 @@ impl Denial {
                 ..
             } => Some(json!({"limit": limit, "window_secs": window_secs, "current": current})),
             Self::OverQuota { what, limit } => Some(json!({"quota": what, "limit": limit})),
-            Self::Upstream { server, .. }
-            | Self::UpstreamSilent { server, .. }
-            | Self::UpstreamGone { server, .. } => Some(json!({"server": server})),
             Self::Unconfirmed { .. }
             | Self::NotGranted { .. }
             | Self::NoCredentials(_)

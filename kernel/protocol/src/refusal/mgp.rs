@@ -172,11 +172,16 @@ impl Refusal {
             Self::Forbidden(_) => Some(Code::PermissionDenied),
             Self::UnknownTool(_) => Some(Code::ToolNotFound),
             Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
+            Self::NotReady {
+                unreachable: true, ..
+            }
+            | Self::Lost { .. } => Some(Code::UpstreamUnavailable),
+            Self::TimedOut { remote: true, .. } => Some(Code::UpstreamTimeout),
             Self::NotReady { state, .. } => Some(in_state(state)),
             Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
             // MGP has no code for a request taken back, and says it as one whose time is over.
             Self::TimedOut { .. } | Self::Cancelled => Some(Code::Timeout),
-            Self::BadResult { .. } | Self::Lost { .. } => Some(Code::UpstreamError),
+            Self::BadResult { .. } | Self::Faulty { .. } => Some(Code::UpstreamError),
             Self::Denied(denial) => Some(denial.mgp_code()),
             Self::UnknownMethod(_)
             | Self::BadParams(_)
@@ -215,8 +220,7 @@ impl Refusal {
             if let Denial::RateLimited { retry_after_ms, .. } = denial.as_ref() {
                 return Some((*retry_after_ms, backoff));
             }
-            let gone = matches!(denial.as_ref(), Denial::UpstreamGone { .. });
-            return gone.then_some((RETRY_AFTER_MS, backoff));
+            return None;
         }
         matches!(self, Self::Overloaded { .. }).then_some((RETRY_AFTER_MS, backoff))
     }

@@ -1,5 +1,6 @@
 //! The id that ties together what one request caused (MGP §6.5).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,29 +10,29 @@ use crate::mention::may_mention;
 
 /// A request's trace: passed on unchanged to servers, nodes and audit events.
 ///
-/// Minted ones are random UUIDs. A caller's own is taken as it is when it is short and visible, since it
-/// goes into logs and frames.
+/// It is a UUID (§6.3): minted ones are random, and a caller's own is taken as it is written when it is
+/// one. Logs of earlier kernels hold others, which are read as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct TraceId(Box<str>);
 
 /// A text that is no trace id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a trace id has 1 to {max} visible ASCII characters", max = TraceId::MAX_LEN)]
+#[error(
+    "a trace id is a UUID other than the nil one, such as 550e8400-e29b-41d4-a716-446655440000"
+)]
 pub struct BadTrace;
 
 impl TraceId {
-    /// Longest id taken from a caller, in bytes.
+    /// Longest id read from a log, in bytes.
     pub const MAX_LEN: usize = 128;
 
     /// Judges a caller's id.
     ///
     /// # Errors
-    /// [`BadTrace`] for one that is empty, longer than [`TraceId::MAX_LEN`] or not visible ASCII.
+    /// [`BadTrace`] for one that is no UUID, and for the nil one, which says that there is none.
     pub fn parse(text: &str) -> Result<Self, BadTrace> {
-        let good =
-            (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        good.then(|| Self(text.into())).ok_or(BadTrace)
+        number(text).map(|_| Self(text.into())).ok_or(BadTrace)
     }
 
     /// A new one out of 16 random bytes: a UUID of version 4.
@@ -64,7 +65,10 @@ impl TraceId {
         let said = |p: &&str| may_mention(p.as_bytes(), "trace");
         let params = read(params.filter(said));
         let meta = read(params.meta.map(RawValue::get));
-        let good = |raw: &RawValue| serde_json::from_str::<Self>(raw.get()).ok();
+        let good = |raw: &RawValue| {
+            let text: Cow<'_, str> = serde_json::from_str(raw.get()).ok()?;
+            Self::parse(&text).ok()
+        };
         let places = [params.trace_id, meta.trace_id, top];
         let parent =
             || Self::of_parent(&serde_json::from_str::<String>(meta.traceparent?.get()).ok()?);
@@ -89,11 +93,7 @@ impl TraceId {
     /// A `traceparent` of this id with a span of its own; `None` for an id that is no UUID.
     #[must_use]
     pub fn parent(&self, span: u64) -> Option<String> {
-        let plain: String = self.0.chars().filter(|c| *c != '-').collect();
-        let good = self.0.len() == 36 && plain.len() == 32;
-        let number = u128::from_str_radix(&plain, 16)
-            .ok()
-            .filter(|n| good && *n != 0)?;
+        let number = number(&self.0)?;
         Some(format!("00-{number:032x}-{:016x}-01", span.max(1)))
     }
 
@@ -102,6 +102,20 @@ impl TraceId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The number that a UUID writes, in its one form of 36 characters; `None` for anything else, and for
+/// the nil one.
+fn number(text: &str) -> Option<u128> {
+    let fits = |(at, b): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => b == b'-',
+        _ => b.is_ascii_hexdigit(),
+    };
+    let good = text.len() == 36 && text.bytes().enumerate().all(fits);
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    u128::from_str_radix(&digits, 16)
+        .ok()
+        .filter(|n| good && *n != 0)
 }
 
 #[derive(Default, Deserialize)]
@@ -122,7 +136,13 @@ fn read(object: Option<&str>) -> Carrier<'_> {
 
 impl<'de> Deserialize<'de> for TraceId {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        Self::parse(&String::deserialize(d)?).map_err(serde::de::Error::custom)
+        let text = String::deserialize(d)?;
+        let good =
+            (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        match good {
+            true => Ok(Self(text.into())),
+            false => Err(serde::de::Error::custom(BadTrace)),
+        }
     }
 }
 
@@ -136,7 +156,8 @@ impl fmt::Display for TraceId {
 mod tests {
     use super::*;
 
-    /// MGP-102: what a caller sends is taken unchanged, and what is missing is minted as a UUID.
+    /// MGP-085, MGP-102: a UUID that a caller sends is taken unchanged, anything else is not, and what is
+    /// missing is minted as one.
     #[test]
     fn a_trace_is_taken_as_it_is_or_minted() {
         let given = "550E8400-e29b-41d4-A716-446655440000";
@@ -147,31 +168,39 @@ mod tests {
             TraceId::mint([0; 16]).as_str(),
             "00000000-0000-4000-8000-000000000000"
         );
-        for bad in ["", "a b", "a\n", "é", &"x".repeat(129)] {
+        for bad in [
+            "",
+            "not-a-uuid",
+            "550e8400e29b41d4a716446655440000",
+            "{550e8400-e29b-41d4-a716-446655440000}",
+            "550e8400-e29b-41d4-a716-44665544000",
+            "550e8400-e29b-41d4-a716-44665544000g",
+            "550e8400-e29b-41d4-a716-44665544000é",
+            "+50e8400-e29b-41d4-a716-446655440000",
+            "550e84-00e29b-41d4-a716-446655440000",
+            "00000000-0000-0000-0000-000000000000",
+        ] {
             assert_eq!(TraceId::parse(bad), Err(BadTrace), "{bad}");
         }
+        let logged: TraceId = serde_json::from_str("\"not-a-uuid\"").unwrap();
+        assert_eq!(logged.as_str(), "not-a-uuid", "an older log stays readable");
+        assert!(serde_json::from_str::<TraceId>("\"a b\"").is_err());
     }
 
     /// MGP-101, A-05: all three places are read, `params` before `_meta` before the envelope.
     #[test]
     fn the_three_places_are_read_in_their_order() {
-        let top = RawValue::from_string(r#""top""#.into()).unwrap();
-        let find =
-            |params: &str| TraceId::find(Some(params), Some(&top)).map(|t| t.as_str().to_owned());
-        let all = r#"{"name":"x","_meta":{"trace_id":"meta"},"trace_id":"params"}"#;
-        assert_eq!(find(all).as_deref(), Some("params"));
-        assert_eq!(
-            find(r#"{"_meta":{"trace_id":"meta"}}"#).as_deref(),
-            Some("meta")
-        );
-        assert_eq!(
-            find(r#"{"trace_id":7,"_meta":{"trace_id":"a b"}}"#).as_deref(),
-            Some("top")
-        );
-        assert_eq!(
-            TraceId::find(Some(r#"{"arguments":{"trace_id":"no"}}"#), None),
-            None
-        );
+        let id = |n: u8| TraceId::mint([n; 16]);
+        let top = RawValue::from_string(format!("\"{}\"", id(3))).unwrap();
+        let find = |params: &str| TraceId::find(Some(params), Some(&top));
+        let meta = format!(r#"{{"trace_id":"{}"}}"#, id(2));
+        let all = format!(r#"{{"name":"x","_meta":{meta},"trace_id":"{}"}}"#, id(1));
+        assert_eq!(find(&all), Some(id(1)));
+        assert_eq!(find(&format!(r#"{{"_meta":{meta}}}"#)), Some(id(2)));
+        let bad = r#"{"trace_id":7,"_meta":{"trace_id":"a"}}"#;
+        assert_eq!(find(bad), Some(id(3)));
+        let deep = format!(r#"{{"arguments":{meta}}}"#);
+        assert_eq!(TraceId::find(Some(&deep), None), None);
         assert_eq!(TraceId::find(None, None), None);
     }
 
@@ -183,7 +212,8 @@ mod tests {
         let found = TraceId::find(Some(&params), None).unwrap();
         assert_eq!(found.as_str(), "550e8400-e29b-41d4-a716-446655440000");
         assert_eq!(found.parent(0x00f0_67aa_0ba9_02b7).as_deref(), Some(parent));
-        assert_eq!(TraceId::parse("not-a-uuid").unwrap().parent(1), None);
+        let logged: TraceId = serde_json::from_str("\"not-a-uuid\"").unwrap();
+        assert_eq!(logged.parent(1), None);
         for bad in [
             "",
             "00",

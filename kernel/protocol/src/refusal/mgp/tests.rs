@@ -23,6 +23,7 @@ fn not_ready(state: &'static str, retry_after_ms: Option<u64>) -> Refusal {
         state,
         reason: None,
         retry_after_ms,
+        unreachable: false,
     }
 }
 
@@ -112,6 +113,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
             Refusal::TimedOut {
                 server: server(),
                 after_ms: 30,
+                remote: false,
             },
         ),
         (3003, Refusal::Cancelled),
@@ -145,31 +147,35 @@ fn the_rest() -> Vec<(i64, Refusal)> {
         ),
         (
             5000,
+            Refusal::Faulty {
+                server: server(),
+                reason: text("HTTP 500"),
+            },
+        ),
+        (
+            5001,
+            Refusal::TimedOut {
+                server: server(),
+                after_ms: 9,
+                remote: true,
+            },
+        ),
+        (
+            5002,
             Refusal::Lost {
                 server: server(),
                 reason: text("exit 1"),
             },
         ),
         (
-            5000,
-            denied(Denial::Upstream {
-                server: server(),
-                message: text("HTTP 500"),
-            }),
-        ),
-        (
-            5001,
-            denied(Denial::UpstreamSilent {
-                server: server(),
-                after_ms: 9,
-            }),
-        ),
-        (
             5002,
-            denied(Denial::UpstreamGone {
+            Refusal::NotReady {
                 server: server(),
-                message: text("refused"),
-            }),
+                state: "restarting",
+                reason: None,
+                retry_after_ms: Some(9),
+                unreachable: true,
+            },
         ),
     ]
 }

@@ -1,0 +1,37 @@
+//! Methods of the operator that are tools of the kernel as well, under the names of [`spells`], for
+//! clients that can only call tools. Nobody else's call is looked at.
+
+use bytestring::ByteString;
+use mgp_actors::request::Request;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::audit::Replay;
+use mgp_protocol::mgp::health::{Ping, Status};
+use mgp_protocol::mgp::lifecycle::Shutdown;
+use mgp_protocol::mgp::spells;
+
+/// What they stand for; what is about access and about servers has its tools in the relay.
+const METHODS: [&str; 4] = [
+    Ping::METHOD,
+    Status::METHOD,
+    Shutdown::METHOD,
+    Replay::METHOD,
+];
+
+/// The request of a method that this call of a tool stands for; its arguments are the params.
+#[must_use]
+pub fn meant(request: &Request) -> Option<Request> {
+    if !request.caller.operator {
+        return None;
+    }
+    let params = request.params.as_ref()?;
+    let call: mcp::tools::Call<'_> = mcp::read(Some(params)).ok()?;
+    let name: String = serde_json::from_str(call.name.get()).ok()?;
+    let method = METHODS.into_iter().find(|method| spells(method, &name))?;
+    Some(Request {
+        caller: request.caller.clone(),
+        exchange: request.exchange.clone(),
+        method: ByteString::from_static(method),
+        params: call.arguments.map(|said| params.slice_ref(said.get())),
+        trace: request.trace.clone(),
+    })
+}
