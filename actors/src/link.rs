@@ -5,6 +5,7 @@
 
 mod aside;
 mod calls;
+mod consulting;
 mod elicited;
 mod envelope;
 mod http;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::levels::Level;
 use mgp_engine::request_ids::RequestIds;
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::spec::{Asking, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
@@ -89,6 +90,15 @@ pub enum List {
     Resources,
 }
 
+/// How the operator wants a server to be spoken with.
+#[derive(Debug, Clone, Copy)]
+pub struct Ways {
+    /// Without it nothing of MGP is said to it, whatever it declares.
+    pub offers_mgp: bool,
+    /// How it is known in which call it asks.
+    pub asking: Asking,
+}
+
 /// What a server said of itself in the handshake of an era.
 #[derive(Debug, Clone)]
 pub struct Peer {
@@ -127,8 +137,7 @@ pub struct Link {
     wire: Wire,
     legacy: OnceLock<Peer>,
     modern: OnceLock<Peer>,
-    /// MGP is offered to it.
-    offers_mgp: bool,
+    ways: Ways,
     /// The `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
     upward: Arc<dyn Upward>,
@@ -137,6 +146,8 @@ pub struct Link {
     listening: listening::Listening,
     elicited: elicited::Elicited,
     asks_roots: AtomicBool,
+    /// It was told that roots changed, and has not asked for them since.
+    roots_told: AtomicBool,
     /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
     level: AtomicU8,
     counts: Counts,
@@ -169,8 +180,7 @@ struct InFlight {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection that has not shaken hands yet. `version` is this program's, told to the server;
-    /// without `offers_mgp` nothing of MGP is said on it, whatever the server declares.
+    /// A connection that has not shaken hands yet. `version` is this program's, told to the server.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -179,7 +189,7 @@ impl Link {
         log: ServerLog,
         upward: Arc<dyn Upward>,
         version: &str,
-        offers_mgp: bool,
+        ways: Ways,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -193,12 +203,13 @@ impl Link {
             listening: listening::Listening::default(),
             elicited: elicited::Elicited::default(),
             asks_roots: AtomicBool::new(false),
+            roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
-            offers_mgp,
-            own_meta: envelope::meta(version, offers_mgp).into(),
+            ways,
+            own_meta: envelope::meta(version, ways.offers_mgp).into(),
             limits,
             log,
             wire,
@@ -225,7 +236,7 @@ impl Link {
     /// True when MGP is offered to the server.
     #[must_use]
     pub fn offers_mgp(&self) -> bool {
-        self.offers_mgp
+        self.ways.offers_mgp
     }
 
     /// What of MGP may be said to the server. One that speaks both eras may declare it in one of them.
@@ -272,7 +283,7 @@ impl Link {
 
     /// The handshake of the era of `peer` is done.
     pub fn set_peer(&self, mut peer: Peer) {
-        if !self.offers_mgp {
+        if !self.ways.offers_mgp {
             peer.mgp = PLAIN;
         }
         if let Some(remark) = negotiation::remark(&peer.mgp) {
@@ -302,10 +313,24 @@ impl Link {
         &self.wire
     }
 
-    /// True once the server asked for roots, so that it cares when they change.
+    /// True once the server asked for roots outside of any call, so that it keeps them and cares when
+    /// they change.
     #[must_use]
     pub fn asks_roots(&self) -> bool {
         self.asks_roots.load(Ordering::Relaxed)
+    }
+
+    /// Tells the server that roots changed: what it asks for next it asks for itself, whoever calls
+    /// meanwhile.
+    pub fn roots_changed(self: &Arc<Self>) {
+        self.roots_told.store(true, Ordering::Relaxed);
+        self.notify("notifications/roots/list_changed", None);
+    }
+
+    /// Calls that wait for their turn.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.turns.waiting()
     }
 
     /// The log level the server was told; `None` before it was told any.

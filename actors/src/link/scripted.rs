@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::spec::{Asking, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -17,7 +17,7 @@ use mgp_transports::log::ServerLog;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 
-use super::{Link, List, Peer, Upward, Wire};
+use super::{Link, List, Peer, Upward, Ways, Wire};
 use crate::agent::Agent;
 use crate::request::Answering;
 
@@ -65,6 +65,11 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new() -> Self {
+        Self::asking(Asking::ByTurn)
+    }
+
+    /// The same with a server whose questions are told apart in this way.
+    pub(crate) fn asking(asking: Asking) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
@@ -80,7 +85,10 @@ impl Scripted {
             ServerLog::new(),
             heard.clone(),
             "1.0",
-            true,
+            Ways {
+                offers_mgp: true,
+                asking,
+            },
         );
         let lines = BufReader::new(theirs).lines();
         Self { link, heard, lines }
@@ -99,7 +107,13 @@ impl Scripted {
     /// The same with a server that has been met in this version.
     pub(crate) fn met(version: Version, capabilities: &str) -> Self {
         let it = Self::new();
-        it.link.set_peer(Peer {
+        it.meets(version, capabilities);
+        it
+    }
+
+    /// It is met in this version.
+    pub(crate) fn meets(&self, version: Version, capabilities: &str) {
+        self.link.set_peer(Peer {
             version,
             capabilities: ServerCapabilities::default(),
             raw_capabilities: capabilities.into(),
@@ -107,7 +121,6 @@ impl Scripted {
             instructions: None,
             mgp: PLAIN,
         });
-        it
     }
 
     /// The next message to the server.

@@ -137,7 +137,7 @@ fn why(server: &Server) -> Option<&str> {
     server
         .reason
         .as_deref()
-        .filter(|_| server.state != "connected")
+        .filter(|_| server.state != "connected" || server.waiting_turn > 0)
 }
 
 /// Its state, and how it is unless that is well.
