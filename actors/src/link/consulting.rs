@@ -209,3 +209,141 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::dialect::Version;
+    use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
+    use serde_json::{Value, json};
+
+    use crate::link::scripted::Scripted;
+
+    /// Resolves when the server has read nothing more for a while.
+    async fn quiet(it: &mut Scripted) {
+        let more = tokio::time::timeout(Duration::from_secs(1), it.next()).await;
+        assert!(more.is_err(), "{more:?}");
+    }
+
+    /// CMCP-055: a call that waits for another client's is over when its own time is, and says why; the
+    /// server never sees it.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_its_turn_is_under_its_own_deadline() {
+        let mut it = Scripted::legacy("{}");
+        it.known_to_ask().await;
+        let (long, busy) = it.call(1);
+        long.take_time();
+        it.next().await;
+        let (_, waits) = it.call(2);
+        quiet(&mut it).await;
+        assert_eq!(it.link.waiting(), 1);
+        let begun = Instant::now();
+        let refusal = waits.await.unwrap().unwrap_err();
+        assert!(
+            begun.elapsed() < it.link.limits.call_timeout,
+            "it waited from its arrival on"
+        );
+        assert!(matches!(refusal, Refusal::HeldUp { .. }), "{refusal}");
+        let words = refusal.to_string();
+        assert!(words.contains("another client's call"), "{words}");
+        assert!(words.contains(r#"`questions = "by-call"`"#), "{words}");
+        assert_eq!(it.link.waiting(), 0);
+        quiet(&mut it).await;
+        assert!(!busy.is_finished());
+    }
+
+    /// CMCP-058: one that is taken back while it waits ends at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_its_turn_can_be_taken_back() {
+        let mut it = Scripted::legacy("{}");
+        it.known_to_ask().await;
+        let (long, _busy) = it.call(1);
+        long.take_time();
+        it.next().await;
+        let (exchange, waits) = it.call(2);
+        quiet(&mut it).await;
+        exchange.cancel();
+        let begun = Instant::now();
+        let refusal = waits.await.unwrap().unwrap_err();
+        assert!(matches!(refusal, Refusal::Cancelled), "{refusal}");
+        assert_eq!((begun.elapsed(), it.link.waiting()), (Duration::ZERO, 0));
+    }
+
+    /// CMCP-074: a question that names its call, in any of three ways, is put to that call's client
+    /// whoever else calls, and nobody waits from then on.
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_names_its_call_holds_nobody_up() {
+        let named: [fn(&Value) -> Value; 3] = [
+            |id| json!({ RELATED_CALL: id }),
+            |id| json!({ "progressToken": id }),
+            |_| json!({ RELATED_TASK: {"taskId": "own"} }),
+        ];
+        for meta in named {
+            let mut it = Scripted::legacy("{}");
+            let (first, _one) = it.call(1);
+            first.is_about("own", "shown");
+            let request = it.next().await;
+            let (second, _two) = it.call(2);
+            it.next().await;
+            it.ask_with("q", &meta(&request["id"]));
+            let attempts = first.attempts().unwrap();
+            let asked = tokio::time::timeout(Duration::from_secs(1), attempts.asked()).await;
+            asked.expect("it is clear who is meant");
+            assert!(!attempts.input_requests().contains(RELATED_CALL));
+            assert!(!second.attempts().unwrap().is_asking());
+            let (_, _three) = it.call(3);
+            it.next().await;
+            assert_eq!(it.link.waiting(), 0);
+        }
+    }
+
+    /// `questions = "by-call"`: a question that names no call, or one that is over, is refused at once.
+    #[tokio::test(start_paused = true)]
+    async fn where_each_question_names_its_call_none_is_guessed() {
+        let mut it = Scripted::asking(Asking::ByCall);
+        it.meets(Version::LATEST_LEGACY, "{}");
+        let (exchange, calling) = it.call(1);
+        let request = it.next().await;
+        it.ask("unnamed");
+        let refused = it.next().await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let words = refused["error"]["message"].as_str().unwrap();
+        assert!(words.contains(RELATED_CALL), "{words}");
+        it.say(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"}));
+        assert_eq!(it.next().await["result"], json!({"roots": []}));
+        assert!(!exchange.attempts().unwrap().is_asking());
+        it.answer(&request, "result", &json!({}));
+        calling.await.unwrap().unwrap();
+        it.ask_with("late", &json!({ RELATED_CALL: request["id"] }));
+        assert_eq!(it.next().await["error"]["code"], -32602);
+        let (_, _two) = it.call(2);
+        it.next().await;
+        let (_, _three) = it.call(3);
+        it.next().await;
+    }
+
+    /// MCP-067, CMCP-074: roots that a server wants for itself are nobody's of those who call, also when
+    /// it fetches them anew in the middle of a call; no turns come of it.
+    #[tokio::test(start_paused = true)]
+    async fn roots_outside_of_calls_are_no_callers_and_hold_nobody_up() {
+        let mut it = Scripted::legacy("{}");
+        let ask = json!({"jsonrpc": "2.0", "id": "r", "method": "roots/list"});
+        it.say(&ask);
+        assert_eq!(it.next().await["result"], json!({"roots": []}));
+        let (exchange, _one) = it.call(1);
+        it.next().await;
+        it.link.roots_changed();
+        assert_eq!(
+            it.next().await["method"],
+            "notifications/roots/list_changed"
+        );
+        it.say(&ask);
+        assert_eq!(it.next().await["result"], json!({"roots": []}));
+        assert!(!exchange.attempts().unwrap().is_asking());
+        let (_, _two) = it.call(2);
+        it.next().await;
+        // What it asks next it asks in a call, of which there are two.
+        it.say(&ask);
+        quiet(&mut it).await;
+    }
+}

@@ -165,111 +165,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use mgp_engine::catalog::View;
-    use mgp_protocol::dialect::{Era, Version};
-    use mgp_protocol::ids::{AgentId, ConnectionId};
-    use mgp_protocol::jsonrpc::{self, RequestId};
-    use mgp_protocol::mcp::ClientCapabilities;
+    use mgp_protocol::dialect::Version;
     use serde_json::json;
-    use tokio::sync::mpsc;
-    use tokio::task::JoinHandle;
 
-    use crate::attempts::{Attempt, Attempts, Outlet};
-    use crate::exchange::{Exchange, Way};
     use crate::link::scripted::Scripted;
-    use crate::link::{Call, Mirror};
-    use crate::request::{Back, Caller, Outcome};
-    use mgp_protocol::mgp::negotiation::PLAIN;
-
-    /// A call of a stateless client that can be asked for forms, URLs and messages.
-    fn call(it: &Scripted, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
-        let capabilities = ClientCapabilities {
-            elicitation_form: true,
-            elicitation_url: true,
-            sampling: true,
-            ..ClientCapabilities::default()
-        };
-        let caller = Arc::new(Caller {
-            connection: ConnectionId(client),
-            agent: AgentId::new("agent.test"),
-            operator: false,
-            view: View::All,
-            version: Version::MODERN,
-            capabilities,
-            mgp: PLAIN,
-            back: Back::Alone,
-        });
-        let attempt = Attempt {
-            id: RequestId::from(1),
-            outlet: Some(Outlet::Stream(mpsc::channel(1).0)),
-            token: None,
-            capabilities,
-            level: None,
-            left: None,
-        };
-        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
-        let (link, own) = (it.link.clone(), exchange.clone());
-        let calling = tokio::spawn(async move {
-            let call = Call {
-                caller: Some(&caller),
-                exchange: &own,
-                token: None,
-                era: Era::Legacy,
-                leave: None,
-                mirror: Mirror {
-                    method: "tools/call",
-                    name: None,
-                    params: &[],
-                },
-            };
-            link.call(call, |id| {
-                jsonrpc::request(&id.to_string(), "tools/call", None)
-            })
-            .await
-        });
-        (exchange, calling)
-    }
-
-    fn ask(it: &Scripted, id: &str) {
-        let params = json!({"message": id, "requestedSchema": {"type": "object"}});
-        let method = "elicitation/create";
-        it.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-    }
-
-    /// A question in a call that is answered, and the call: from then on there are turns.
-    async fn known_to_ask(it: &mut Scripted) {
-        let (exchange, calling) = call(it, 9);
-        let request = it.next().await;
-        ask(it, "first");
-        let attempts = exchange.attempts().unwrap();
-        attempts.asked().await;
-        attempts.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
-        assert_eq!(it.next().await["id"], "first");
-        it.answer(&request, "result", &json!({}));
-        calling.await.unwrap().unwrap();
-    }
 
     /// Decisions 2 and 10: who is parked keeps nobody out; a question whose origin is not certain
     /// waits, and is put when the parked call has had its time.
     #[tokio::test(start_paused = true)]
     async fn a_parked_call_makes_room_for_one_that_asks() {
         let mut it = Scripted::legacy("{}");
-        known_to_ask(&mut it).await;
-        let (first, parked) = call(&it, 1);
+        it.known_to_ask().await;
+        let (first, parked) = it.call(1);
         it.next().await;
-        ask(&it, "one");
+        it.ask("one");
         let attempts = first.attempts().unwrap();
         attempts.asked().await;
         attempts.leave();
         // Another call of the same client comes and goes.
-        let (_, quick) = call(&it, 1);
+        let (_, quick) = it.call(1);
         let request = it.next().await;
         it.answer(&request, "result", &json!({}));
         quick.await.unwrap().unwrap();
-        let (second, calling) = call(&it, 2);
+        let (second, calling) = it.call(2);
         let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
         let request = soon.await.expect("its client rests, so others may go in");
-        ask(&it, "two");
+        it.ask("two");
         let seconds = second.attempts().unwrap();
         let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
         assert!(soon.await.is_err(), "it could be the parked call that asks");
@@ -293,7 +214,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
         let mut it = Scripted::met(Version::V2025_06_18, "{}");
-        let (exchange, _calling) = call(&it, 1);
+        let (exchange, _calling) = it.call(1);
         it.next().await;
         let attempts = exchange.attempts().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
