@@ -112,20 +112,30 @@ impl Link {
 
     /// Waits until it is its client's turn, no longer than it may wait for its answer.
     async fn turn(&self, call: &Call<'_>, caller: &Caller) -> Result<Turn<'_>, Refusal> {
-        let limits = &self.limits;
-        let time = match call.exchange.is_unhurried() || limits.call_timeout.is_zero() {
-            true => limits.call_timeout_max,
-            false => limits.call_timeout,
-        };
         tokio::select! {
             biased;
             turn = self.turns.enter(party(caller), call.exchange) => turn,
-            () = tokio::time::sleep(time) => {
-                let held_up = Refusal::HeldUp { server: self.server.clone(), after_ms: millis(time) };
+            waited = self.patience(call.exchange) => {
+                let held_up = Refusal::HeldUp {
+                    server: self.server.clone(),
+                    after_ms: millis(waited),
+                };
                 self.log.note(&held_up.to_string());
                 Err(held_up)
             }
         }
+    }
+
+    /// Resolves when a call that nothing is heard of has lasted too long. It may become a task meanwhile,
+    /// which may be silent.
+    async fn patience(&self, exchange: &Exchange) -> Duration {
+        let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
+        tokio::time::sleep(silence).await;
+        if !silence.is_zero() && !exchange.is_unhurried() {
+            return silence;
+        }
+        tokio::time::sleep(most.saturating_sub(silence)).await;
+        most
     }
 
     /// Asks the server something for the kernel itself, in the modern era when it speaks that.

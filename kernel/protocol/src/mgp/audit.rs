@@ -517,6 +517,14 @@ mod tests {
                 Timeout,
                 Some(Transport),
             ),
+            (
+                Refusal::HeldUp {
+                    server: server(),
+                    after_ms: 1,
+                },
+                Timeout,
+                Some(Transport),
+            ),
             (Refusal::Cancelled, Cancelled, None),
             (Refusal::Forbidden("no".into()), Denied, None),
             (Refusal::UnknownTool("x".into()), Blocked, None),
