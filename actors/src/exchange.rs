@@ -1,7 +1,7 @@
 //! One request of an agent while it is under way: how messages that belong to it travel, and whether
 //! the agent took it back.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use bytes::Bytes;
@@ -37,6 +37,8 @@ pub struct Exchange {
     reason: OnceLock<String>,
     ended: Flag,
     fallen_back: AtomicBool,
+    /// Questions of the server that its client has not answered.
+    asked: AtomicUsize,
 }
 
 /// Where messages that belong to a request go.
@@ -76,6 +78,7 @@ impl Exchange {
             reason: OnceLock::new(),
             ended: Flag::default(),
             fallen_back: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
         })
     }
 
@@ -232,6 +235,18 @@ impl Exchange {
         !self.fallen_back.swap(true, Ordering::Relaxed)
     }
 
+    /// The server asks its client something in its course, until what is given is dropped.
+    pub fn asks(&self) -> Asked<'_> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Asked(self)
+    }
+
+    /// True while its client has a question of the server's to answer.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
     /// True when another tool does it.
     #[must_use]
     pub fn has_fallen_back(&self) -> bool {
@@ -247,6 +262,16 @@ impl Exchange {
     /// Resolves when the agent takes the request back.
     pub async fn cancelled(&self) {
         self.cancelled.raised().await;
+    }
+}
+
+/// A question that its client has not answered.
+#[derive(Debug)]
+pub struct Asked<'a>(&'a Exchange);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.asked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,6 +6,7 @@
 mod aside;
 mod calls;
 mod consent;
+mod consulting;
 mod elicited;
 mod envelope;
 mod http;
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use mgp_engine::approvals::{NotTaken, Question};
 use mgp_engine::levels::Level;
 use mgp_engine::request_ids::RequestIds;
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::spec::{Asking, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
@@ -94,6 +95,15 @@ pub enum List {
     Resources,
 }
 
+/// How the operator wants a server to be spoken with.
+#[derive(Debug, Clone, Copy)]
+pub struct Ways {
+    /// Without it nothing of MGP is said to it, whatever it declares.
+    pub offers_mgp: bool,
+    /// How it is known in which call it asks.
+    pub asking: Asking,
+}
+
 /// What a server said of itself in the handshake of an era.
 #[derive(Debug, Clone)]
 pub struct Peer {
@@ -132,8 +142,7 @@ pub struct Link {
     wire: Wire,
     legacy: OnceLock<Peer>,
     modern: OnceLock<Peer>,
-    /// MGP is offered to it.
-    offers_mgp: bool,
+    ways: Ways,
     /// The `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
     upward: Arc<dyn Upward>,
@@ -142,6 +151,8 @@ pub struct Link {
     listening: listening::Listening,
     elicited: elicited::Elicited,
     asks_roots: AtomicBool,
+    /// It was told that roots changed, and has not asked for them since.
+    roots_told: AtomicBool,
     /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
     level: AtomicU8,
     counts: Counts,
@@ -174,8 +185,7 @@ struct InFlight {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection that has not shaken hands yet. `version` is this program's, told to the server;
-    /// without `offers_mgp` nothing of MGP is said on it, whatever the server declares.
+    /// A connection that has not shaken hands yet. `version` is this program's, told to the server.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -184,7 +194,7 @@ impl Link {
         log: ServerLog,
         upward: Arc<dyn Upward>,
         version: &str,
-        offers_mgp: bool,
+        ways: Ways,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -198,12 +208,13 @@ impl Link {
             listening: listening::Listening::default(),
             elicited: elicited::Elicited::default(),
             asks_roots: AtomicBool::new(false),
+            roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
-            offers_mgp,
-            own_meta: envelope::meta(version, offers_mgp).into(),
+            ways,
+            own_meta: envelope::meta(version, ways.offers_mgp).into(),
             limits,
             log,
             wire,
@@ -230,7 +241,7 @@ impl Link {
     /// True when MGP is offered to the server.
     #[must_use]
     pub fn offers_mgp(&self) -> bool {
-        self.offers_mgp
+        self.ways.offers_mgp
     }
 
     /// What of MGP may be said to the server. One that speaks both eras may declare it in one of them.
@@ -277,7 +288,7 @@ impl Link {
 
     /// The handshake of the era of `peer` is done.
     pub fn set_peer(&self, mut peer: Peer) {
-        if !self.offers_mgp {
+        if !self.ways.offers_mgp {
             peer.mgp = PLAIN;
         }
         if let Some(remark) = negotiation::remark(&peer.mgp) {
@@ -307,10 +318,24 @@ impl Link {
         &self.wire
     }
 
-    /// True once the server asked for roots, so that it cares when they change.
+    /// True once the server asked for roots outside of any call, so that it keeps them and cares when
+    /// they change.
     #[must_use]
     pub fn asks_roots(&self) -> bool {
         self.asks_roots.load(Ordering::Relaxed)
+    }
+
+    /// Tells the server that roots changed: what it asks for next it asks for itself, whoever calls
+    /// meanwhile.
+    pub fn roots_changed(self: &Arc<Self>) {
+        self.roots_told.store(true, Ordering::Relaxed);
+        self.notify("notifications/roots/list_changed", None);
+    }
+
+    /// Calls that wait for their turn.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.turns.waiting()
     }
 
     /// The log level the server was told; `None` before it was told any.

@@ -9,7 +9,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
-use mgp_protocol::mcp::meta::RELATED_TASK;
+use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
 use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
@@ -43,6 +43,25 @@ pub fn orphaned() -> ClientAnswer {
     )
 }
 
+/// The question names a call that has ended, or never was.
+pub fn over() -> ClientAnswer {
+    refused(
+        INVALID_PARAMS,
+        &format!("the call that `_meta` names (`{RELATED_CALL}`) is not under way"),
+    )
+}
+
+/// The question has to name its call, and does not.
+pub fn unnamed() -> ClientAnswer {
+    refused(
+        INVALID_PARAMS,
+        &format!(
+            "the entry of this server says `questions = \"by-call\"`, and the question does not name its \
+             call: `_meta` has no `{RELATED_CALL}` with the id of that request"
+        ),
+    )
+}
+
 /// Nobody's folders.
 pub fn no_roots() -> ClientAnswer {
     Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
@@ -52,8 +71,10 @@ pub fn no_roots() -> ClientAnswer {
 pub fn ambiguous() -> ClientAnswer {
     refused(
         INTERNAL_ERROR,
-        "calls of several clients are under way and the question does not say which one it belongs to; \
-         from now on this server gets the calls of one client at a time",
+        &format!(
+            "calls of several clients are under way and the question does not say which one it belongs to: \
+             `_meta` can name it (`{RELATED_CALL}`)"
+        ),
     )
 }
 
@@ -208,7 +229,7 @@ fn dressed(
     method: &str,
     params: Option<&str>,
 ) -> Option<String> {
-    let params = params?;
+    let params = &*era::without_call(params?);
     if method != "elicitation/create" {
         return Some(params.to_owned());
     }

@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
-use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
+use mgp_engine::spec::{
+    Asking, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+};
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 
@@ -77,6 +79,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         restart: RestartRules::default(),
         limits: ServerLimits::default(),
         default_policy: None,
+        asking: Asking::default(),
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()

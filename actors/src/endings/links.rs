@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::HeaderMap;
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::spec::{Asking, ServerLimits};
 use mgp_protocol::ids::ServerId;
 use mgp_transports::http::client::{Client, parse_url};
 use mgp_transports::http::tls::Tls;
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::scene::Watched;
 use crate::link::scripted::{Heard, Scripted};
-use crate::link::{HttpWire, Link, Wire};
+use crate::link::{HttpWire, Link, Ways, Wire};
 
 /// A connection that is lost in the middle of a call, with a listen that stands, leaves nothing.
 #[tokio::test(start_paused = true)]
@@ -46,7 +46,10 @@ async fn a_server_that_never_answers_holds_no_link() {
         ServerLog::new(),
         Arc::new(Heard::default()),
         "1.0",
-        false,
+        Ways {
+            offers_mgp: false,
+            asking: Asking::ByTurn,
+        },
     );
     link.notify("notifications/initialized", None);
     let (mut taken, _) = server.accept().await.unwrap();

@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::attribution::Party;
+use mgp_engine::moment::Moment;
 use mgp_engine::request_ids::WireId;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::Refused;
 use tokio::sync::oneshot;
 
+use super::turns::{Turn, party};
 use super::{InFlight, Link, List, envelope};
 use crate::exchange::{Exchange, Way};
 use crate::request::{Caller, Outcome};
@@ -66,15 +68,17 @@ impl Link {
         call: Call<'_>,
         frame: impl FnOnce(WireId) -> Vec<u8>,
     ) -> Outcome {
+        let arrived = moment();
         let _pass = self.enter()?;
         // Dropped last: what is left of this client may all be waiting for it.
         let _rest = call.caller.map(|caller| Rest {
             link: self,
-            who: caller.connection,
+            who: party(caller),
         });
         // Only legacy servers ask, so only their calls must be told apart.
-        let _turn = match call.caller.filter(|_| call.era == Era::Legacy) {
-            Some(caller) => self.turns.enter(caller.connection, call.exchange).await?,
+        let asks = call.era == Era::Legacy && self.turns.asks();
+        let _turn = match call.caller.filter(|_| asks) {
+            Some(caller) => Some(self.turn(&call, caller).await?),
             None => None,
         };
         let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
@@ -82,7 +86,7 @@ impl Link {
             leave.still()?;
         }
         let (answer, settled) = oneshot::channel();
-        let id = self.register(&call, answer)?;
+        let id = self.register(&call, answer, arrived)?;
         let _forget = Forget { link: self, id };
         let frame = Bytes::from(frame(self.ids.shown(id)));
         tokio::select! {
@@ -108,11 +112,39 @@ impl Link {
                 self.take_back(id, reason.unwrap_or("the client cancelled the request"));
                 Err(Refusal::Cancelled)
             }
-            limit = self.overdue(id, call.era) => {
+            limit = self.overdue(id, call.era, arrived) => {
                 self.take_back(id, "no answer in time");
                 Err(self.silent(limit))
             }
         }
+    }
+
+    /// Waits until it is its client's turn, no longer than it may wait for its answer.
+    async fn turn(&self, call: &Call<'_>, caller: &Caller) -> Result<Turn<'_>, Refusal> {
+        tokio::select! {
+            biased;
+            turn = self.turns.enter(party(caller), call.exchange) => turn,
+            waited = self.patience(call.exchange) => {
+                let held_up = Refusal::HeldUp {
+                    server: self.server.clone(),
+                    after_ms: millis(waited),
+                };
+                self.log.note(&held_up.to_string());
+                Err(held_up)
+            }
+        }
+    }
+
+    /// Resolves when a call that nothing is heard of has lasted too long. It may become a task meanwhile,
+    /// which may be silent.
+    async fn patience(&self, exchange: &Exchange) -> Duration {
+        let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
+        tokio::time::sleep(silence).await;
+        if !silence.is_zero() && !exchange.is_unhurried() {
+            return silence;
+        }
+        tokio::time::sleep(most.saturating_sub(silence)).await;
+        most
     }
 
     /// Asks the server something for the kernel itself, in the modern era when it speaks that.
@@ -186,7 +218,12 @@ impl Link {
         }
     }
 
-    fn register(&self, call: &Call<'_>, answer: oneshot::Sender<Outcome>) -> Result<u64, Refusal> {
+    fn register(
+        &self,
+        call: &Call<'_>,
+        answer: oneshot::Sender<Outcome>,
+        arrived: Moment,
+    ) -> Result<u64, Refusal> {
         self.insert(InFlight {
             answer,
             exchange: call.exchange.clone(),
@@ -194,7 +231,7 @@ impl Link {
             token: call.token.map(Into::into),
             era: call.era,
             listens: false,
-            touched: AtomicU64::new(now_ms()),
+            touched: AtomicU64::new(millis(arrived.since_start())),
         })
     }
 
@@ -215,24 +252,26 @@ impl Link {
         }
     }
 
-    /// Resolves when the call has been silent for too long, or has taken too long in all. Time spent
-    /// on questions to people does not count as silence.
-    async fn overdue(&self, id: u64, era: Era) -> Duration {
-        let started = moment();
+    /// Resolves when the call has been silent for too long, or has taken too long in all, its wait for its
+    /// turn included. Time that its client spends on a question does not count as silence, nor that of a
+    /// question whose call is not known.
+    async fn overdue(&self, id: u64, era: Era, started: Moment) -> Duration {
         let silence = self.limits.call_timeout;
         // A handshake has the time of the whole start.
         if silence.is_zero() || self.peer_in(era).is_none() {
             return std::future::pending().await;
         }
-        let mut wait = silence;
+        let mut wait = silence.saturating_sub(moment().since(started));
         loop {
             tokio::time::sleep(wait).await;
             let now = moment();
             if now.since(started) >= self.limits.call_timeout_max {
                 return self.limits.call_timeout_max;
             }
-            let unhurried = self.pending.with(id, |call| call.exchange.is_unhurried());
-            if self.questions.any() || unhurried == Some(true) {
+            let unhurried = self.pending.with(id, |call| {
+                call.exchange.is_unhurried() || call.exchange.is_asked()
+            });
+            if self.questions.is_unplaced() || unhurried == Some(true) {
                 self.touch(id);
             }
             let touched = self
@@ -357,7 +396,7 @@ impl Drop for Forget<'_> {
 /// When a call is over, whether its client rests is another question.
 struct Rest<'a> {
     link: &'a Link,
-    who: ConnectionId,
+    who: Party,
 }
 
 impl Drop for Rest<'_> {

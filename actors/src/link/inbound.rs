@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::attribution::{Whom, whom};
+use mgp_engine::attribution::{Party, Whom, whom};
 use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::framing::KEPT;
-use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::mcp;
@@ -21,8 +20,8 @@ use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
+use super::turns::party;
 use super::{InFlight, Link, List, Wire, envelope};
-use crate::attempts::Attempts;
 use crate::exchange::{Class, Exchange, Flag};
 use crate::request::Caller;
 
@@ -37,12 +36,25 @@ const NOISE_SHOWN: u64 = 20;
 pub(super) struct Questions {
     open: Mutex<HashMap<RequestId, Arc<Flag>>>,
     count: AtomicUsize,
+    /// Those of them that a client was asked.
+    placed: AtomicUsize,
     changed: Notify,
 }
 
 impl Questions {
     pub(super) fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// True while it is not known of some in which call they are asked.
+    pub(super) fn is_unplaced(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > self.placed.load(Ordering::Relaxed)
+    }
+
+    /// A client is asked, until what is given is dropped.
+    pub(super) fn place(&self) -> Placed<'_> {
+        self.placed.fetch_add(1, Ordering::Relaxed);
+        Placed(self)
     }
 
     /// A call ended: what could not be attributed may be clear now.
@@ -91,6 +103,15 @@ impl Questions {
         };
         open.into_values().for_each(|withdrawn| withdrawn.raise());
         self.changed.notify_waiters();
+    }
+}
+
+/// A question that a client was asked.
+pub(super) struct Placed<'a>(&'a Questions);
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        self.0.placed.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -373,15 +394,16 @@ impl Link {
 
     /// Whose call a message of the server belongs to.
     fn origin(&self, via: Option<u64>) -> Origin {
-        self.origin_among(via, |_| true)
+        self.origin_among(via, |_| true, client)
     }
 
-    /// Whose call a question of the server belongs to: modern calls cause none.
-    pub(super) fn asker(&self, via: Option<u64>) -> Origin {
-        self.origin_among(via, |era| era == Era::Legacy)
-    }
-
-    fn origin_among(&self, via: Option<u64>, may: impl Fn(Era) -> bool) -> Origin {
+    /// The call with this number, or one of those that `may` be meant, told apart by their `party`.
+    pub(super) fn origin_among(
+        &self,
+        via: Option<u64>,
+        may: impl Fn(Era) -> bool,
+        party: fn(&Caller) -> Party,
+    ) -> Origin {
         let of = |call: &InFlight| {
             let caller = call.caller.clone().filter(|_| may(call.era));
             caller.map(|c| (c, call.exchange.clone()))
@@ -398,15 +420,15 @@ impl Link {
                 calls.push((id, caller, exchange));
             }
         });
-        attribute(calls)
+        attribute(calls, party)
     }
 
     /// True when every call of a client waits for what the client says.
-    pub(super) fn rests(&self, who: ConnectionId) -> bool {
+    pub(super) fn rests(&self, who: Party) -> bool {
         let mut rests = true;
         self.pending.for_each(|_, call| {
-            if call.caller.as_ref().is_some_and(|c| c.connection == who) {
-                rests &= waits(&call.exchange);
+            if call.caller.as_ref().is_some_and(|c| party(c) == who) {
+                rests &= call.exchange.is_asked();
             }
         });
         rests
@@ -430,18 +452,19 @@ fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
 
 type Calls = Vec<(u64, Arc<Caller>, Arc<Exchange>)>;
 
-/// A call that waits for its client's answer is most likely not the one that speaks now.
-fn waits(exchange: &Exchange) -> bool {
-    exchange.attempts().is_some_and(Attempts::is_asking)
+/// Each client by itself.
+fn client(caller: &Caller) -> Party {
+    Party::Client(caller.connection)
 }
 
-fn attribute(mut calls: Calls) -> Origin {
-    let clients = |calls: &Calls| whom(calls.iter().map(|(_, caller, _)| caller.connection));
+/// A call that waits for its client's answer is most likely not the one that speaks now.
+fn attribute(mut calls: Calls, party: fn(&Caller) -> Party) -> Origin {
+    let clients = |calls: &Calls| whom(calls.iter().map(|(_, caller, _)| party(caller)));
     let latest = |calls: Calls| calls.into_iter().max_by_key(|(id, ..)| *id);
     let all = clients(&calls);
     let (waiting, active): (Calls, Calls) = calls
         .drain(..)
-        .partition(|(_, _, exchange)| waits(exchange));
+        .partition(|(_, _, exchange)| exchange.is_asked());
     match (all, clients(&active)) {
         (Whom::Nobody, _) => Origin::Nobody,
         (Whom::One(_), _) => {
@@ -450,9 +473,9 @@ fn attribute(mut calls: Calls) -> Origin {
                 Origin::Call(caller, exchange)
             })
         }
-        (Whom::Several, Whom::One(client)) => {
+        (Whom::Several, Whom::One(asked)) => {
             let others = waiting.into_iter();
-            let others = others.filter(|(_, caller, _)| caller.connection != client);
+            let others = others.filter(|(_, caller, _)| party(caller) != asked);
             let others = others.map(|(_, _, exchange)| exchange).collect();
             match latest(active) {
                 Some((_, caller, exchange)) => Origin::Likely(caller, exchange, others),

@@ -2,9 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::Poll;
-use std::time::Duration;
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{
@@ -16,25 +13,10 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::permission;
 use mgp_protocol::refusal::Refusal;
 
-use tokio::time::Instant;
-
-use super::inbound::{MAX_QUESTIONS, Origin};
+use super::inbound::MAX_QUESTIONS;
 use super::{Link, Wire};
 use crate::agent::ClientAnswer;
-use crate::attempts::Attempts;
-use crate::exchange::Exchange;
 use crate::question;
-use crate::request::Caller;
-
-/// What is left of the time that the clients of parked calls have to themselves; `None` when one of
-/// the calls is not parked.
-fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
-    let left = calls.iter().map(|call| {
-        let parked = call.attempts().and_then(Attempts::parked_for)?;
-        Some(question::PARKED.saturating_sub(parked))
-    });
-    left.collect::<Option<Vec<_>>>()?.into_iter().max()
-}
 
 impl Link {
     /// Takes a request of the server.
@@ -75,29 +57,13 @@ impl Link {
             let words = format!("{method} is switched off for this server");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
         }
-        let Some(withdrawn) = self.questions.open(&id) else {
-            let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
-            return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
+        let from = match self.from(method, params, via) {
+            Ok(from) => from,
+            Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
-        if via.is_none() {
-            self.turns.serialise();
-        }
         let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
-        tokio::spawn(async move {
-            tokio::select! {
-                answer = link.consult(&method, params.as_deref(), via) => {
-                    if link.questions.close(&id) {
-                        link.reply(&id, &answer);
-                    }
-                }
-                () = withdrawn.raised() => {
-                    link.questions.close(&id);
-                }
-                // One that came behind the end: nobody withdraws it any more.
-                () = link.over() => {
-                    link.questions.close(&id);
-                }
-            }
+        self.answer_later(id, async move {
+            link.consult(&method, params.as_deref(), &from).await
         });
     }
 
@@ -132,7 +98,7 @@ impl Link {
         });
     }
 
-    /// Answers a question to the kernel itself when its answer is there, unless it is taken back.
+    /// Answers a question when its answer is there, unless it is taken back.
     fn answer_later(
         self: &Arc<Self>,
         id: RequestId,
@@ -170,85 +136,6 @@ impl Link {
         }
     }
 
-    /// Finds the client that is meant and asks it.
-    async fn consult(
-        self: &Arc<Self>,
-        method: &str,
-        params: Option<&str>,
-        via: Option<u64>,
-    ) -> ClientAnswer {
-        let deadline = Instant::now() + question::ATTRIBUTION;
-        let mut late = false;
-        loop {
-            let mut changed = std::pin::pin!(self.questions.changed());
-            changed.as_mut().enable();
-            match self.asker(via) {
-                Origin::Call(caller, exchange) => {
-                    if let Some(agent) = caller.standing()
-                        && method == "elicitation/create"
-                    {
-                        self.elicited.asked(params, &agent);
-                    }
-                    return self.put(&caller, &exchange, method, params).await;
-                }
-                Origin::Nobody => return self.orphaned(method, params).await,
-                // Those who have had their time to answer make room for one who asks now.
-                Origin::Likely(_, _, others) if left(&others) == Some(Duration::ZERO) => {
-                    others.iter().for_each(|other| other.cancel());
-                    let _ = tokio::time::timeout_at(deadline, changed).await;
-                }
-                Origin::Likely(..) | Origin::Several if late => return question::ambiguous(),
-                Origin::Likely(_, _, others) => {
-                    let until = left(&others).map_or(deadline, |left| Instant::now() + left);
-                    let _ = tokio::time::timeout_at(until.min(deadline), changed).await;
-                    late = Instant::now() >= deadline;
-                }
-                Origin::Several => {
-                    late = tokio::time::timeout_at(deadline, changed).await.is_err();
-                }
-            }
-        }
-    }
-
-    /// Puts a question to a client; while all its calls wait for it, others get their turn.
-    async fn put(
-        self: &Arc<Self>,
-        caller: &Arc<Caller>,
-        exchange: &Exchange,
-        method: &str,
-        params: Option<&str>,
-    ) -> ClientAnswer {
-        let mut put = std::pin::pin!(question::put(self, caller, exchange, method, params));
-        let asked = std::future::poll_fn(|cx| Poll::Ready(put.as_mut().poll(cx))).await;
-        if let Poll::Ready(answer) = asked {
-            return answer;
-        }
-        let who = caller.connection;
-        self.turns.rest(who, self.rests(who));
-        let answer = put.await;
-        self.turns.rest(who, self.rests(who));
-        answer
-    }
-
-    /// No call is under way. Many servers ask for roots right after the handshake and keep them: they
-    /// get those of the only client that has any, and none where there are several.
-    async fn orphaned(self: &Arc<Self>, method: &str, params: Option<&str>) -> ClientAnswer {
-        if method != "roots/list" {
-            return question::orphaned();
-        }
-        self.asks_roots.store(true, Ordering::Relaxed);
-        let Some(agent) = self.upward.only_rooted(&self.server) else {
-            return question::no_roots();
-        };
-        match agent
-            .ask(&agent.outside(), Some(self), method, params)
-            .await
-        {
-            Ok(answer) => answer,
-            Err(_) => question::no_roots(),
-        }
-    }
-
     /// A request whose params are no object.
     pub(super) fn misasked(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
         if self.asks_nothing(via) && !matches!(self.wire(), Wire::Child(_)) {
@@ -279,102 +166,35 @@ fn said(answer: &impl serde::Serialize) -> bytes::Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use mgp_engine::catalog::View;
-    use mgp_protocol::dialect::{Era, Version};
-    use mgp_protocol::ids::{AgentId, ConnectionId};
-    use mgp_protocol::jsonrpc::{self, RequestId};
-    use mgp_protocol::mcp::ClientCapabilities;
+    use mgp_protocol::dialect::Version;
     use serde_json::json;
-    use tokio::sync::mpsc;
-    use tokio::task::JoinHandle;
 
-    use crate::attempts::{Attempt, Attempts, Outlet};
-    use crate::exchange::{Exchange, Way};
     use crate::link::scripted::Scripted;
-    use crate::link::{Call, Mirror};
-    use crate::request::{Back, Caller, Outcome};
-    use mgp_protocol::mgp::negotiation::PLAIN;
-
-    /// A call of a stateless client that can be asked for forms, URLs and messages.
-    fn call(it: &Scripted, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
-        let capabilities = ClientCapabilities {
-            elicitation_form: true,
-            elicitation_url: true,
-            sampling: true,
-            ..ClientCapabilities::default()
-        };
-        let caller = Arc::new(Caller {
-            connection: ConnectionId(client),
-            agent: AgentId::new("agent.test"),
-            operator: false,
-            view: View::All,
-            version: Version::MODERN,
-            capabilities,
-            mgp: PLAIN,
-            back: Back::Alone,
-            presence: Arc::default(),
-        });
-        let attempt = Attempt {
-            id: RequestId::from(1),
-            outlet: Some(Outlet::Stream(mpsc::channel(1).0)),
-            token: None,
-            capabilities,
-            level: None,
-            left: None,
-        };
-        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
-        let (link, own) = (it.link.clone(), exchange.clone());
-        let calling = tokio::spawn(async move {
-            let call = Call {
-                caller: Some(&caller),
-                exchange: &own,
-                token: None,
-                era: Era::Legacy,
-                leave: None,
-                mirror: Mirror {
-                    method: "tools/call",
-                    name: None,
-                    params: &[],
-                },
-            };
-            link.call(call, |id| {
-                jsonrpc::request(&id.to_string(), "tools/call", None)
-            })
-            .await
-        });
-        (exchange, calling)
-    }
-
-    fn ask(it: &Scripted, id: &str) {
-        let params = json!({"message": id, "requestedSchema": {"type": "object"}});
-        let method = "elicitation/create";
-        it.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-    }
 
     /// Decisions 2 and 10: who is parked keeps nobody out; a question whose origin is not certain
     /// waits, and is put when the parked call has had its time.
     #[tokio::test(start_paused = true)]
     async fn a_parked_call_makes_room_for_one_that_asks() {
         let mut it = Scripted::legacy("{}");
-        // From its first question on the server gets one client at a time.
-        ask(&it, "nobody");
-        assert_eq!(it.next().await["id"], "nobody");
-        let (first, parked) = call(&it, 1);
+        it.known_to_ask().await;
+        let (first, parked) = it.call(1);
         it.next().await;
-        ask(&it, "one");
+        it.ask("one");
         let attempts = first.attempts().unwrap();
         attempts.asked().await;
         attempts.leave();
         // Another call of the same client comes and goes.
-        let (_, quick) = call(&it, 1);
+        let (_, quick) = it.call(1);
         let request = it.next().await;
         it.answer(&request, "result", &json!({}));
         quick.await.unwrap().unwrap();
-        let (second, calling) = call(&it, 2);
+        let (second, calling) = it.call(2);
         let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
         let request = soon.await.expect("its client rests, so others may go in");
-        ask(&it, "two");
+        it.ask("two");
         let seconds = second.attempts().unwrap();
         let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
         assert!(soon.await.is_err(), "it could be the parked call that asks");
@@ -398,7 +218,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
         let mut it = Scripted::met(Version::V2025_06_18, "{}");
-        let (exchange, _calling) = call(&it, 1);
+        let (exchange, _calling) = it.call(1);
         it.next().await;
         let attempts = exchange.attempts().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",

@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::catalog::View;
+use mgp_engine::request_ids::WireId;
+use mgp_engine::spec::{Asking, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
-use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
+use mgp_protocol::jsonrpc::{self, RequestId};
+use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
 use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_protocol::mgp::permission::{Ask, Decision};
@@ -17,10 +20,14 @@ use mgp_transports::lines::{self, QueueLimits};
 use mgp_transports::log::ServerLog;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
-use super::{Link, List, Peer, Upward, Wire};
+use super::{Call, Link, List, Mirror, Peer, Upward, Ways, Wire};
 use crate::agent::Agent;
-use crate::request::Answering;
+use crate::attempts::{Attempt, Attempts, Outlet};
+use crate::exchange::{Exchange, Way};
+use crate::request::{Answering, Back, Caller, Outcome};
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]
@@ -69,11 +76,20 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new() -> Self {
-        Self::bounded(ServerLimits::default())
+        Self::of(ServerLimits::default(), Asking::ByTurn)
     }
 
     /// The same with other bounds.
     pub(crate) fn bounded(bounds: ServerLimits) -> Self {
+        Self::of(bounds, Asking::ByTurn)
+    }
+
+    /// The same with a server whose questions are told apart in this way.
+    pub(crate) fn asking(asking: Asking) -> Self {
+        Self::of(ServerLimits::default(), asking)
+    }
+
+    fn of(bounds: ServerLimits, asking: Asking) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
@@ -89,7 +105,10 @@ impl Scripted {
             ServerLog::new(),
             heard.clone(),
             "1.0",
-            true,
+            Ways {
+                offers_mgp: true,
+                asking,
+            },
         );
         let lines = BufReader::new(theirs).lines();
         Self { link, heard, lines }
@@ -108,7 +127,13 @@ impl Scripted {
     /// The same with a server that has been met in this version.
     pub(crate) fn met(version: Version, capabilities: &str) -> Self {
         let it = Self::new();
-        it.link.set_peer(Peer {
+        it.meets(version, capabilities);
+        it
+    }
+
+    /// It is met in this version.
+    pub(crate) fn meets(&self, version: Version, capabilities: &str) {
+        self.link.set_peer(Peer {
             version,
             capabilities: ServerCapabilities::default(),
             raw_capabilities: capabilities.into(),
@@ -116,7 +141,6 @@ impl Scripted {
             instructions: None,
             mgp: PLAIN,
         });
-        it
     }
 
     /// The next message to the server.
@@ -133,5 +157,79 @@ impl Scripted {
     /// The server answers a request.
     pub(crate) fn answer(&self, request: &Value, outcome: &str, value: &Value) {
         self.say(&json!({"jsonrpc": "2.0", "id": request["id"], outcome: value}));
+    }
+
+    /// A call of a stateless client that can be asked for forms, URLs, messages and roots.
+    pub(crate) fn call(&self, client: u64) -> (Arc<Exchange>, JoinHandle<Outcome>) {
+        let capabilities = ClientCapabilities {
+            elicitation_form: true,
+            elicitation_url: true,
+            sampling: true,
+            roots: true,
+            ..ClientCapabilities::default()
+        };
+        let caller = Arc::new(Caller {
+            connection: ConnectionId(client),
+            agent: AgentId::new("agent.test"),
+            operator: false,
+            view: View::All,
+            version: Version::MODERN,
+            capabilities,
+            mgp: PLAIN,
+            back: Back::Alone,
+        });
+        let attempt = Attempt {
+            id: RequestId::from(1),
+            outlet: Some(Outlet::Stream(mpsc::channel(1).0)),
+            token: None,
+            capabilities,
+            level: None,
+            left: None,
+        };
+        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
+        let (link, own) = (self.link.clone(), exchange.clone());
+        let calling = tokio::spawn(async move {
+            let call = Call {
+                caller: Some(&caller),
+                exchange: &own,
+                token: None,
+                era: Era::Legacy,
+                leave: None,
+                mirror: Mirror {
+                    method: "tools/call",
+                    name: None,
+                    params: &[],
+                },
+            };
+            let frame = |id: WireId| jsonrpc::request(&id.to_string(), "tools/call", None);
+            link.call(call, frame).await
+        });
+        (exchange, calling)
+    }
+
+    /// The server asks for a form, with this id and this `_meta`.
+    pub(crate) fn ask_with(&self, id: &str, meta: &Value) {
+        let schema = json!({"type": "object"});
+        let params = json!({"message": id, "requestedSchema": schema, "_meta": meta});
+        let method = "elicitation/create";
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    /// The server asks for a form, with this id.
+    pub(crate) fn ask(&self, id: &str) {
+        self.ask_with(id, &json!({}));
+    }
+
+    /// The server asks in a call, without saying in which: from then on there are turns.
+    pub(crate) async fn known_to_ask(&mut self) {
+        let (exchange, calling) = self.call(9);
+        let request = self.next().await;
+        self.ask("first");
+        let attempts = exchange.attempts().unwrap();
+        attempts.asked().await;
+        attempts.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
+        assert_eq!(self.next().await["id"], "first");
+        self.answer(&request, "result", &json!({}));
+        calling.await.unwrap().unwrap();
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::attribution::{Enter, Ticket, Turns};
-use mgp_protocol::ids::ConnectionId;
+use mgp_engine::attribution::{Enter, Party, Ticket, Turns};
 use mgp_protocol::refusal::Refusal;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
 use crate::exchange::Exchange;
+use crate::request::Caller;
 
 /// The queue of clients at one server; passed by while the server has never asked.
 #[derive(Debug, Default)]
@@ -28,33 +28,37 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     queue: &'a TurnQueue,
-    who: ConnectionId,
+    who: Party,
+}
+
+/// As whom a caller takes its turns. One that stands alone says with each request what it can be asked.
+pub(super) fn party(caller: &Caller) -> Party {
+    match caller.is_alone() || caller.capabilities.can_be_asked() {
+        true => Party::Client(caller.connection),
+        false => Party::Unaskable,
+    }
 }
 
 impl TurnQueue {
-    /// From now on calls of different clients are told apart.
-    pub(super) fn serialise(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .turns
-            .set_asks();
-        self.asks.store(true, Ordering::Release);
+    /// From now on calls of different clients are told apart. True the first time.
+    pub(super) fn serialise(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.turns.set_asks();
+        !self.asks.swap(true, Ordering::AcqRel)
     }
 
-    /// Waits for this client's turn; `None` while the server has never asked anything.
-    pub(super) async fn enter(
-        &self,
-        who: ConnectionId,
-        exchange: &Exchange,
-    ) -> Result<Option<Turn<'_>>, Refusal> {
-        if !self.asks.load(Ordering::Acquire) {
-            return Ok(None);
-        }
+    /// Calls that wait.
+    pub(super) fn waiting(&self) -> usize {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.turns.waiting()
+    }
+
+    /// Waits for this client's turn at a server that asks.
+    pub(super) async fn enter(&self, who: Party, exchange: &Exchange) -> Result<Turn<'_>, Refusal> {
         let (ticket, let_in) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match state.turns.enter(who) {
-                Enter::Now => return Ok(Some(Turn { queue: self, who })),
+                Enter::Now => return Ok(Turn { queue: self, who }),
                 Enter::Refused => {
                     return Err(Refusal::Overloaded {
                         what: "the queue at a server that serves one client at a time".into(),
@@ -75,7 +79,7 @@ impl TurnQueue {
         tokio::select! {
             _ = let_in => {
                 place.ticket = None;
-                Ok(Some(Turn { queue: self, who }))
+                Ok(Turn { queue: self, who })
             }
             () = exchange.cancelled() => Err(Refusal::Cancelled),
         }
@@ -87,7 +91,7 @@ impl TurnQueue {
     }
 
     /// Every call of a client waits for what it says, or not any more.
-    pub(super) fn rest(&self, who: ConnectionId, rests: bool) {
+    pub(super) fn rest(&self, who: Party, rests: bool) {
         if self.asks.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let next = state.turns.rest(who, rests);
@@ -95,7 +99,7 @@ impl TurnQueue {
         }
     }
 
-    fn leave(&self, who: ConnectionId) {
+    fn leave(&self, who: Party) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = state.turns.leave(who);
         state.let_in(next);
@@ -121,7 +125,7 @@ impl Drop for Turn<'_> {
 /// A place in the queue, given up when the one who waits is gone.
 struct Place<'a> {
     queue: &'a TurnQueue,
-    who: ConnectionId,
+    who: Party,
     ticket: Option<Ticket>,
 }
 

@@ -9,7 +9,9 @@ use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::registration::Accepted;
 use mgp_engine::sandbox::{self, Pinned, Program};
-use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel};
+use mgp_engine::spec::{
+    Asking, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
@@ -190,6 +192,7 @@ impl Record {
             restart: RestartRules::default(),
             limits: background.limits.clone(),
             default_policy: None,
+            asking: Asking::default(),
             mgp: MgpDeclaration {
                 suppressed: false,
                 extensions: self.extensions.clone(),

@@ -104,7 +104,7 @@ impl Relay {
         }
         for link in self.links(caller) {
             if link.asks_roots() && self.directory.rooted(&link.server, 3).len() < 3 {
-                link.notify("notifications/roots/list_changed", None);
+                link.roots_changed();
             }
         }
     }

@@ -306,12 +306,16 @@ impl ServerHandle {
         let status = self.status();
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
+        let waiting_turn = link.as_ref().map_or(0, |l| l.waiting() as u64);
         let (noise_lines, oversized, dropped_notifications) =
             link.as_ref().map_or((0, 0, 0), |l| l.oddities());
         Server {
             id: self.id.to_string(),
             state: status.state.to_string(),
-            reason: Some(status.reason),
+            reason: Some(match waiting_turn {
+                0 => status.reason,
+                calls => waiting_words(calls),
+            }),
             health: link
                 .as_ref()
                 .and(self.health())
@@ -332,6 +336,7 @@ impl ServerHandle {
             resources: (counts.resources + counts.templates) as u64,
             prompts: counts.prompts as u64,
             in_flight: link.as_ref().map_or(0, |l| l.in_flight() as u64),
+            waiting_turn,
             noise_lines,
             oversized,
             dropped_notifications,
@@ -450,6 +455,16 @@ impl ServerHandle {
     pub(super) fn publish(&self, status: Status) {
         self.status.send_replace(status);
     }
+}
+
+fn waiting_words(calls: u64) -> String {
+    let (calls, wait) = match calls {
+        1 => ("1 call".to_owned(), "waits for its turn"),
+        calls => (format!("{calls} calls"), "wait for their turn"),
+    };
+    format!(
+        "{calls} {wait}: it asks without saying in which call; see `questions` in docs/servers.md"
+    )
 }
 
 fn ms(duration: Duration) -> u64 {

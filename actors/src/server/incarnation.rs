@@ -21,7 +21,7 @@ use super::walls::Walls;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
-use crate::link::{Link, Upward, Wire};
+use crate::link::{Link, Upward, Ways, Wire};
 use crate::mailbox::Mailbox;
 use crate::permissions::{Keeper, PermissionsHandle};
 
@@ -337,7 +337,10 @@ impl Life {
             self.log.clone(),
             self.upward.clone(),
             &self.connector.version,
-            self.offers_mgp(),
+            Ways {
+                offers_mgp: self.offers_mgp(),
+                asking: self.spec.asking,
+            },
         )
     }
 

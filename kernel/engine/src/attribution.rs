@@ -1,8 +1,8 @@
 //! Whose call a server means when it asks back.
 //!
 //! A shared stdio server says `sampling/createMessage` without saying for whom. As long as only one
-//! connection has calls inside, there is no doubt; servers that ask therefore get the connections one
-//! after the other.
+//! client has calls inside, there is no doubt; servers that ask therefore get the clients one after the
+//! other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,20 +11,30 @@ use mgp_protocol::ids::ConnectionId;
 /// Most calls that wait for their turn at one server; more are refused as overloaded.
 pub const WAITING_MAX: usize = 1_024;
 
+/// Who takes turns at a server that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// A client that can be asked something.
+    Client(ConnectionId),
+    /// All that can be asked nothing: whichever of them is meant, the question is refused alike, so that
+    /// they need not be told apart.
+    Unaskable,
+}
+
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// No call is under way: the server asks out of the blue and is refused.
     Nobody,
     /// Without doubt this one.
-    One(ConnectionId),
-    /// It cannot be told: refused, and from now on connections take turns.
+    One(Party),
+    /// It cannot be told: refused, and from now on they take turns.
     Several,
 }
 
-/// Who is asked, given the connections that have calls in flight, each as often as it has calls.
+/// Who is asked, given whose calls are in flight, each as often as it has calls.
 #[must_use]
-pub fn whom(in_flight: impl IntoIterator<Item = ConnectionId>) -> Whom {
+pub fn whom(in_flight: impl IntoIterator<Item = Party>) -> Whom {
     let mut calls = in_flight.into_iter();
     match calls.next() {
         None => Whom::Nobody,
@@ -48,35 +58,35 @@ pub enum Enter {
     Refused,
 }
 
-/// Lets calls into one server; one connection's at a time once the server is known to ask.
+/// Lets calls into one server; one client's at a time once the server is known to ask.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     asks: bool,
-    /// Calls inside, by connection. Before the server asks there may be any number.
-    inside: HashMap<ConnectionId, usize>,
-    /// Connections inside of which every call waits for its client: they keep nobody out.
-    resting: HashSet<ConnectionId>,
-    waiting: VecDeque<(Ticket, ConnectionId)>,
+    /// Calls inside, by client. Before the server asks there may be any number.
+    inside: HashMap<Party, usize>,
+    /// Clients all of whose calls inside wait for what they say: they keep nobody out.
+    resting: HashSet<Party>,
+    waiting: VecDeque<(Ticket, Party)>,
     tickets: u64,
 }
 
 impl Turns {
-    /// The server has asked something: from now on one connection at a time.
+    /// The server has asked something: from now on one client at a time.
     pub fn set_asks(&mut self) {
         self.asks = true;
     }
 
-    /// Whether connections take turns.
+    /// Whether clients take turns.
     #[must_use]
     pub fn asks(&self) -> bool {
         self.asks
     }
 
-    /// A call wants in. Whoever waits is served first, so that no connection can keep the others out
+    /// A call wants in. Whoever waits is served first, so that no client can keep the others out
     /// by calling on and on.
-    pub fn enter(&mut self, connection: ConnectionId) -> Enter {
-        if self.waiting.is_empty() && self.fits(connection) {
-            self.let_in(connection);
+    pub fn enter(&mut self, party: Party) -> Enter {
+        if self.waiting.is_empty() && self.fits(party) {
+            self.let_in(party);
             return Enter::Now;
         }
         if self.waiting.len() >= WAITING_MAX {
@@ -84,27 +94,27 @@ impl Turns {
         }
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
-        self.waiting.push_back((ticket, connection));
+        self.waiting.push_back((ticket, party));
         Enter::Wait(ticket)
     }
 
-    /// Every call of a connection waits for its client now, or not any more. Answers whose turn it is.
-    pub fn rest(&mut self, connection: ConnectionId, rests: bool) -> Vec<Ticket> {
-        if rests && self.inside.contains_key(&connection) {
-            self.resting.insert(connection);
+    /// Every call of a client waits for its client now, or not any more. Answers whose turn it is.
+    pub fn rest(&mut self, party: Party, rests: bool) -> Vec<Ticket> {
+        if rests && self.inside.contains_key(&party) {
+            self.resting.insert(party);
         } else {
-            self.resting.remove(&connection);
+            self.resting.remove(&party);
         }
         self.call_up()
     }
 
     /// A call that was let in is over. Answers whose turn it is now, in their order.
-    pub fn leave(&mut self, connection: ConnectionId) -> Vec<Ticket> {
-        if let Some(calls) = self.inside.get_mut(&connection) {
+    pub fn leave(&mut self, party: Party) -> Vec<Ticket> {
+        if let Some(calls) = self.inside.get_mut(&party) {
             *calls -= 1;
             if *calls == 0 {
-                self.inside.remove(&connection);
-                self.resting.remove(&connection);
+                self.inside.remove(&party);
+                self.resting.remove(&party);
             }
         }
         self.call_up()
@@ -124,24 +134,24 @@ impl Turns {
         self.waiting.len()
     }
 
-    fn fits(&self, connection: ConnectionId) -> bool {
-        let mut others = self.inside.keys().filter(|inside| **inside != connection);
+    fn fits(&self, party: Party) -> bool {
+        let mut others = self.inside.keys().filter(|inside| **inside != party);
         !self.asks || others.all(|inside| self.resting.contains(inside))
     }
 
-    fn let_in(&mut self, connection: ConnectionId) {
-        *self.inside.entry(connection).or_default() += 1;
-        self.resting.remove(&connection);
+    fn let_in(&mut self, party: Party) {
+        *self.inside.entry(party).or_default() += 1;
+        self.resting.remove(&party);
     }
 
     fn call_up(&mut self) -> Vec<Ticket> {
         let mut called = Vec::new();
-        while let Some(&(ticket, connection)) = self.waiting.front() {
-            if !self.fits(connection) {
+        while let Some(&(ticket, party)) = self.waiting.front() {
+            if !self.fits(party) {
                 break;
             }
             self.waiting.pop_front();
-            self.let_in(connection);
+            self.let_in(party);
             called.push(ticket);
         }
         called
@@ -153,8 +163,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const A: ConnectionId = ConnectionId(1);
-    const B: ConnectionId = ConnectionId(2);
+    const A: Party = Party::Client(ConnectionId(1));
+    const B: Party = Party::Client(ConnectionId(2));
 
     fn ticket(enter: Enter) -> Ticket {
         match enter {
@@ -175,6 +185,17 @@ mod tests {
         assert_eq!(whom([A]), Whom::One(A));
         assert_eq!(whom([A, A, A]), Whom::One(A));
         assert_eq!(whom([A, A, B]), Whom::Several);
+    }
+
+    /// Who can be asked nothing need not be told from others of that kind, only from who can.
+    #[test]
+    fn those_who_can_be_asked_nothing_go_in_together() {
+        let mut turns = asking();
+        assert_eq!(turns.enter(Party::Unaskable), Enter::Now);
+        assert_eq!(turns.enter(Party::Unaskable), Enter::Now);
+        let waits = ticket(turns.enter(A));
+        assert_eq!(turns.leave(Party::Unaskable), []);
+        assert_eq!(turns.leave(Party::Unaskable), [waits]);
     }
 
     #[test]
@@ -248,9 +269,9 @@ mod tests {
             steps in proptest::collection::vec((0u8..3, 0u64..3, 0usize..6), 0..100)
         ) {
             let mut turns = asking();
-            let (mut inside, mut waiting): (Vec<ConnectionId>, Vec<_>) = (vec![], vec![]);
+            let (mut inside, mut waiting): (Vec<Party>, Vec<_>) = (vec![], vec![]);
             for (step, connection, pick) in steps {
-                let connection = ConnectionId(connection);
+                let connection = Party::Client(ConnectionId(connection));
                 let called = match step {
                     0 => {
                         match turns.enter(connection) {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::permissions::Rules;
     use crate::pins::PinMode;
-    use crate::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
+    use crate::spec::{Asking, MgpDeclaration, Reach, RestartRules, ServerLimits};
 
     fn spec(id: &str, url: &str) -> ServerSpec {
         ServerSpec {
@@ -68,6 +68,7 @@ mod tests {
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
             default_policy: None,
+            asking: Asking::default(),
             mgp: MgpDeclaration::default(),
             tools: Arc::default(),
             permissions: Rules::default(),

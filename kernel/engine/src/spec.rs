@@ -33,6 +33,8 @@ pub struct ServerSpec {
     /// Who may call its tools where nothing was granted or denied; the kernel's own policy when
     /// `None`, but see [`ServerSpec::policy`].
     pub default_policy: Option<DefaultPolicy>,
+    /// How it is known whose call a question of its belongs to.
+    pub asking: Asking,
     /// `[servers.mgp]`: what it is declared to speak and to need.
     pub mgp: MgpDeclaration,
     /// The operator's word on its tools.
@@ -151,6 +153,17 @@ impl Default for RestartRules {
             backoff_max: Duration::from_millis(30_000),
         }
     }
+}
+
+/// How it is known in which call a server asks its client something, where its transport does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Asking {
+    /// By what is under way: once it has asked without naming its call, its clients get their turns one
+    /// after the other.
+    #[default]
+    ByTurn,
+    /// Each question names its call; one that names none is refused, and nobody waits.
+    ByCall,
 }
 
 /// Bounds on one server.

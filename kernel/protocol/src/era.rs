@@ -13,5 +13,7 @@ mod results;
 
 pub use errors::error_for;
 pub use params::{Stamp, to_legacy_params, to_modern_params};
-pub use questions::{to_legacy_answer, to_legacy_question, to_modern_question, url_questions};
+pub use questions::{
+    to_legacy_answer, to_legacy_question, to_modern_question, url_questions, without_call,
+};
 pub use results::{Modern, to_legacy_result, to_legacy_tool, to_modern_result};

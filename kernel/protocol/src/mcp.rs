@@ -1,5 +1,6 @@
 //! The words of MCP that the kernel reads or says itself. What it only relays has no type here.
 
+mod belonging;
 mod capabilities;
 pub mod completion;
 pub mod elicitation;
@@ -19,6 +20,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use self::belonging::Belonging;
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
 use crate::lookalike::{self, Unread};

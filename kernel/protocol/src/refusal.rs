@@ -150,6 +150,18 @@ pub enum Refusal {
         /// It is elsewhere, not a child of the kernel.
         remote: bool,
     },
+    /// The call waited for its turn until its time was over; the server has not seen it.
+    #[error(
+        "Server {server} was busy with another client's call for {after_ms} ms: it asks its clients without \
+         saying in which call, so they get their turns one after the other, and this call was not made; \
+         `questions = \"by-call\"` of that server lets it say so"
+    )]
+    HeldUp {
+        /// Whose turns they are.
+        server: ServerId,
+        /// How long the call waited.
+        after_ms: u64,
+    },
     /// A queue is full.
     #[error("{what} is full; try again later")]
     Overloaded {
@@ -293,6 +305,7 @@ impl Refusal {
             | Self::Lost { .. }
             | Self::Faulty { .. }
             | Self::TimedOut { .. }
+            | Self::HeldUp { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
             | Self::Forbidden(_)
@@ -328,6 +341,7 @@ impl Refusal {
             | Self::Lost { .. }
             | Self::Faulty { .. }
             | Self::TimedOut { .. }
+            | Self::HeldUp { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
             | Self::Forbidden(_)
@@ -369,6 +383,9 @@ impl Refusal {
             Self::TimedOut {
                 server, after_ms, ..
             } => Some(json!({"server": server, "timeoutMs": after_ms})),
+            Self::HeldUp { server, after_ms } => {
+                Some(json!({"server": server, "waitedMs": after_ms, "outcome": "not made"}))
+            }
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),

@@ -134,9 +134,10 @@ fn told(server: &Server) -> String {
     text
 }
 
-/// Why a server is where it is; of one that is where it should be, what is missing all the same.
+/// Why a server is where it is; of one that is where it should be, what is missing all the same, or who
+/// waits.
 pub(super) fn why(server: &Server) -> Option<Cow<'_, str>> {
-    if server.state != "connected" {
+    if server.state != "connected" || server.waiting_turn > 0 {
         return server.reason.as_deref().map(Cow::Borrowed);
     }
     let (first, more) = server.left_out.split_first()?;

@@ -9,7 +9,7 @@ use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::sandbox;
 use mgp_engine::spec::{
-    MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+    Asking, MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
@@ -65,6 +65,9 @@ pub(super) fn read_server(
     let mut default_policy = None;
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
+    let mut asking = Asking::default();
+    let known = [("by-turn", Asking::ByTurn), ("by-call", Asking::ByCall)];
+    entry.choice("questions", &known, &mut asking);
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mut tools = background.tools.clone();
@@ -84,6 +87,7 @@ pub(super) fn read_server(
         restart,
         limits,
         default_policy,
+        asking,
         mgp,
         tools: Arc::new(tools),
         permissions,

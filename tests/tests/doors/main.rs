@@ -32,6 +32,7 @@ mod sessions;
 mod stdio;
 mod strangers;
 mod trust;
+mod turns;
 mod verbatim;
 mod versions;
 mod who;

@@ -207,10 +207,15 @@ async fn agents_at_a_shared_server_are_asked_their_own_questions() {
     join(told(&mut one, "one?"), told(&mut two, "two?")).await;
 }
 
-/// CMCP-074: a question that waits for its answer holds up nothing else of the same agent.
+/// CMCP-074: a question that waits for its answer holds up nothing else, neither of the same agent nor of
+/// another one.
 #[tokio::test]
 async fn an_open_question_holds_up_nothing_else() {
     let kernel = scene::kernel().await;
+    let mut other = scene::socket_agent(&kernel, FULL).await;
+    other.answers("roots/list", json!({"roots": []}));
+    // The server is known to ask.
+    other.call("it:ask_roots", json!({})).await.result();
     let client = scene::session_with(&kernel, NEWEST, FULL).await;
     let call = scene::call("asking", "test_elicitation", json!({"message": "?"}));
     let mut events = client.post(call).await.events();
@@ -219,6 +224,10 @@ async fn an_open_question_holds_up_nothing_else() {
         .post(scene::call(2, "echo", json!({"text": "meanwhile"})))
         .await;
     assert!(echo.frames().await.last().unwrap().contains("meanwhile"));
+    for text in ["one", "two"] {
+        let echo = other.call("it:echo", json!({"text": text})).await;
+        assert_eq!(echo.text(), text);
+    }
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}});
     assert_eq!(
         client.post(answer.to_string()).await.status,
@@ -276,7 +285,7 @@ async fn the_error_of_a_client_reaches_the_server() {
     assert_eq!(message(&mut events).await["error"], error);
 }
 
-/// An agent that leaves with a question open leaves its server free for the next one.
+/// An agent that leaves with a question open leaves its server free to ask the next one.
 #[tokio::test]
 async fn an_agent_that_leaves_with_a_question_open_holds_up_nobody() {
     let kernel = scene::kernel().await;
@@ -284,13 +293,11 @@ async fn an_agent_that_leaves_with_a_question_open_holds_up_nobody() {
     let call = scene::call(1, "test_elicitation", json!({"message": "?"}));
     let mut events = client.post(call).await.events();
     assert_eq!(message(&mut events).await["method"], "elicitation/create");
-    let mut next = scene::http_agent(&kernel, None, "{}").await;
-    let echo = next
-        .start(
-            "tools/call",
-            json!({"name": "it:echo", "arguments": {"text": "my turn"}}),
-        )
-        .await;
+    let mut next = scene::socket_agent(&kernel, FULL).await;
+    next.answers("elicitation/create", json!({"action": "decline"}));
+    let form = json!({"name": "it:test_elicitation", "arguments": {"message": "my turn"}});
+    let asks = next.start("tools/call", form).await;
     client.delete().await;
-    assert_eq!(next.answer_to(&echo).await.text(), "my turn");
+    let told = next.answer_to(&asks).await.text();
+    assert!(told.contains("action=decline"), "{told}");
 }

@@ -11,7 +11,7 @@ use super::content::elements;
 use super::object::{Part, array, joined, mentions, parts, strip_meta, text, value};
 use crate::dialect::Version;
 use crate::lookalike;
-use crate::mcp::meta::RELATED_TASK;
+use crate::mcp::meta::{RELATED_CALL, RELATED_TASK};
 use crate::mcp::sampling::CreateMessage;
 use crate::mcp::{Method as _, elicitation, roots};
 use crate::refusal::URL_ELICITATION_REQUIRED;
@@ -164,6 +164,22 @@ pub fn to_modern_question(params: &str) -> Cow<'_, str> {
     Cow::Borrowed(params)
 }
 
+/// Params of a question without the name of the call it belongs to: that is between its server and the
+/// kernel.
+#[must_use]
+pub fn without_call(params: &str) -> Cow<'_, str> {
+    if !mentions(params, &[RELATED_CALL]) {
+        return Cow::Borrowed(params);
+    }
+    let Some(mut all) = parts(params) else {
+        return Cow::Borrowed(params);
+    };
+    match strip_meta(&mut all, &[RELATED_CALL]) {
+        true => Cow::Owned(joined(&all)),
+        false => Cow::Borrowed(params),
+    }
+}
+
 /// A client's answer to a question, for a legacy server of version `to`: a sampled message in one
 /// block where the version has no more. `None` when the version has no words for it.
 #[must_use]
@@ -299,7 +315,10 @@ mod tests {
             to_modern_question(url),
             r#"{"mode":"url","url":"u","_meta":{"k":2}}"#
         );
+        let named = r#"{"message":"m","_meta":{"mgp\/relatedRequestId":7}}"#;
+        assert_eq!(without_call(named), r#"{"message":"m"}"#);
         let form = r#"{ "message":"a task" }"#;
+        assert!(matches!(without_call(form), Cow::Borrowed(text) if text == form));
         assert!(matches!(to_modern_question(form), Cow::Borrowed(text) if text == form));
     }
 

@@ -50,6 +50,14 @@ pub struct ClientCapabilities {
     pub tasks: bool,
 }
 
+impl ClientCapabilities {
+    /// True when a server may ask it anything at all.
+    #[must_use]
+    pub fn can_be_asked(&self) -> bool {
+        self.sampling || self.roots || self.elicitation_form || self.elicitation_url
+    }
+}
+
 #[derive(Default, Deserialize)]
 struct Client<'a> {
     #[serde(borrow, default)]

@@ -20,6 +20,9 @@ pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// Of 2025-11-25: the task a message belongs to.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+/// Of a question of a server to the kernel: the id of the request, as the server read it, in the course
+/// of which it asks. No client reads it.
+pub const RELATED_CALL: &str = "mgp/relatedRequestId";
 /// Id of the tasks extension, in `extensions` of both capability objects.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 

@@ -330,7 +330,9 @@ impl Outcome {
     pub fn of_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
         match refusal {
             Refusal::Cancelled => (Self::Cancelled, None),
-            Refusal::TimedOut { .. } => (Self::Timeout, Some(Failure::Transport)),
+            Refusal::TimedOut { .. } | Refusal::HeldUp { .. } => {
+                (Self::Timeout, Some(Failure::Transport))
+            }
             Refusal::NotReady { .. } | Refusal::Lost { .. } => {
                 (Self::Failure, Some(Failure::Transport))
             }
@@ -510,6 +512,14 @@ mod tests {
                     server: server(),
                     after_ms: 1,
                     remote: false,
+                },
+                Timeout,
+                Some(Transport),
+            ),
+            (
+                Refusal::HeldUp {
+                    server: server(),
+                    after_ms: 1,
                 },
                 Timeout,
                 Some(Transport),

@@ -125,6 +125,9 @@ pub struct Server {
     pub prompts: u64,
     /// Calls under way.
     pub in_flight: u64,
+    /// Calls that wait for their turn, because it asks without saying in which call.
+    #[serde(default)]
+    pub waiting_turn: u64,
     /// Lines on stdout that were no messages.
     pub noise_lines: u64,
     /// Messages dropped for their size.

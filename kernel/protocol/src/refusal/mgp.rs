@@ -180,7 +180,7 @@ impl Refusal {
             Self::NotReady { state, .. } => Some(in_state(state)),
             Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
             // MGP has no code for a request taken back, and says it as one whose time is over.
-            Self::TimedOut { .. } | Self::Cancelled => Some(Code::Timeout),
+            Self::TimedOut { .. } | Self::HeldUp { .. } | Self::Cancelled => Some(Code::Timeout),
             Self::BadResult { .. } | Self::Faulty { .. } => Some(Code::UpstreamError),
             Self::Denied(denial) => Some(denial.mgp_code()),
             Self::UnknownMethod(_)
@@ -222,7 +222,9 @@ impl Refusal {
             }
             return None;
         }
-        matches!(self, Self::Overloaded { .. }).then_some((RETRY_AFTER_MS, backoff))
+        // Neither has reached the server.
+        let unmade = matches!(self, Self::Overloaded { .. } | Self::HeldUp { .. });
+        unmade.then_some((RETRY_AFTER_MS, backoff))
     }
 
     /// What an MGP caller is told about trying again; `None` where there is no MGP code.

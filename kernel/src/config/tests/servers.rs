@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use mgp_engine::spec::{Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel};
+use mgp_engine::spec::{Asking, Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel};
 
 use super::*;
 
@@ -191,4 +191,15 @@ fn trust_has_aliases_and_what_is_unknown_is_trusted_least() {
     assert_eq!(trust("core"), TrustLevel::Trusted);
     assert_eq!(trust("untrusted"), TrustLevel::Sandboxed);
     assert_eq!(trust("whatever"), TrustLevel::Sandboxed);
+}
+
+/// CMCP-074: servers get their clients in turn where the operator does not say that they name the call.
+#[test]
+fn how_questions_are_told_apart_is_the_operators_word() {
+    let asking = |line: &str| entry(&format!("command = \"c\"\n{line}")).spec("x").asking;
+    assert_eq!(asking(""), Asking::ByTurn);
+    assert_eq!(asking(r#"questions = "by-turn""#), Asking::ByTurn);
+    assert_eq!(asking(r#"questions = "by-call""#), Asking::ByCall);
+    let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
+    assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
 }

@@ -116,6 +116,13 @@ fn the_rest() -> Vec<(i64, Refusal)> {
                 remote: false,
             },
         ),
+        (
+            3003,
+            Refusal::HeldUp {
+                server: server(),
+                after_ms: 30,
+            },
+        ),
         (3003, Refusal::Cancelled),
         (
             4000,
@@ -253,7 +260,12 @@ fn only_what_was_surely_not_done_is_worth_another_try() {
         .filter(|(_, refusal)| said(refusal)["data"]["_mgp"]["retryable"] == true)
         .map(|(code, _)| *code)
         .collect();
-    assert_eq!(retryable, [2001, 2002, 3000, 3001, 5002]);
+    assert_eq!(retryable, [2001, 2002, 3000, 3001, 3003, 5002]);
+    let made = Refusal::TimedOut {
+        server: server(),
+        after_ms: 30,
+    };
+    assert!(said(&made)["data"]["_mgp"]["retryable"] == false);
     let waits =
         |state, after| said(&not_ready(state, after))["data"]["_mgp"]["retry_after_ms"].clone();
     assert_eq!(waits("error", Some(70)), 70);
