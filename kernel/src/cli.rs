@@ -19,6 +19,7 @@ mod failure;
 mod find;
 mod log;
 mod logs;
+mod names;
 mod output;
 mod progress;
 mod question;

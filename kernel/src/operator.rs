@@ -6,6 +6,8 @@ mod approvals;
 
 mod index;
 
+mod names;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
 use mgp_actors::finder::FinderHandle;
 use mgp_actors::mailbox::{Kind, Reply};
+use mgp_actors::naming::Naming;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::registrar::Registrar;
 use mgp_actors::request::{Outcome, Request};
@@ -75,6 +78,8 @@ pub struct Operator {
     pub source: Arc<Source>,
     /// The agents that have a token.
     pub roster: RosterHandle,
+    /// Who and what there is, by name.
+    pub naming: Naming,
     /// Ends the kernel.
     pub closing: CancellationToken,
 }

@@ -4,9 +4,12 @@
 use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
 use mgp_engine::catalog::View;
 use mgp_engine::grants::Change;
+use mgp_engine::known::{Meant, Place};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
-use mgp_protocol::mgp::access::{Explain, Grant, Granted, List, Query, Revoke, Revoked};
+use mgp_protocol::mgp::access::{
+    Explain, Explanation, Grant, Granted, List, Query, Revoke, Revoked,
+};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
@@ -14,6 +17,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{Relay, json};
+use crate::naming;
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -79,7 +83,10 @@ impl Relay {
     }
 
     /// To an agent, what is denied to it and what does not exist are one and the same.
-    fn query(&self, caller: &Caller, who: &Principal, query: Query) -> Outcome {
+    fn query(&self, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
+        if caller.operator {
+            query.agent_id = self.agent(&query.agent_id, false)?.it.to_string();
+        }
         access::may(who, Asked::Query(&query.agent_id)).map_err(refused)?;
         let server = ServerId::new(query.server_id);
         let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
@@ -101,7 +108,15 @@ impl Relay {
         known && tool.is_none_or(has)
     }
 
-    async fn grant(&self, request: &Request, by: Principal, grant: Grant) -> Outcome {
+    async fn grant(&self, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
+        let there = grant.yet_unknown == Some(false);
+        let about = self.about(
+            &grant.agent_id,
+            &grant.server_id,
+            grant.tool_name.as_deref(),
+            there,
+        )?;
+        grant.agent_id = about.agent.to_string();
         let who = by.clone();
         let trace = request.trace.id.clone();
         let decided = self.access.record(by, trace, move |ledger| {
@@ -116,10 +131,12 @@ impl Relay {
         json(&Granted {
             grant_id: granted.id.to_string(),
             replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+            notes: about.notes,
         })
     }
 
-    async fn revoke(&self, request: &Request, by: Principal, revoke: Revoke) -> Outcome {
+    async fn revoke(&self, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
+        revoke.agent_id = self.agent(&revoke.agent_id, false)?.it.to_string();
         let who = by.clone();
         let trace = request.trace.id.clone();
         let decided = self.access.record(by, trace, move |ledger| {
@@ -132,7 +149,10 @@ impl Relay {
         })
     }
 
-    async fn entries(&self, list: List) -> Outcome {
+    async fn entries(&self, mut list: List) -> Outcome {
+        if let Some(agent) = &mut list.agent_id {
+            *agent = self.agent(agent, false)?.it.to_string();
+        }
         let entries = self.access.look(move |ledger| {
             access::list(ledger.grants, ledger.authority, &list, ledger.now_ms)
         });
@@ -140,20 +160,64 @@ impl Relay {
     }
 
     async fn explain(&self, explain: Explain) -> Outcome {
+        let About {
+            agent,
+            place,
+            notes,
+        } = self.about(
+            &explain.agent_id,
+            &explain.server_id,
+            explain.tool_name.as_deref(),
+            false,
+        )?;
         let explained = self.access.look(move |ledger| {
-            let about = Principal::Agent(AgentId::new(explain.agent_id));
             access::explain(
                 ledger.grants,
                 ledger.authority,
                 ledger.defaults,
-                &about,
-                &ServerId::new(explain.server_id),
-                explain.tool_name.as_deref().filter(|tool| !tool.is_empty()),
+                &Principal::Agent(agent),
+                &place.server,
+                place.tool.as_deref(),
                 ledger.now_ms,
             )
         });
-        json(&explained.await?)
+        json(&Explanation {
+            notes,
+            ..explained.await?
+        })
     }
+
+    fn agent(&self, name: &str, there: bool) -> Result<Meant<AgentId>, Refusal> {
+        naming::read(self.naming.known().agent(name), there)
+    }
+
+    /// Reads whom and what a request is about; with `there`, only what there is.
+    fn about(
+        &self,
+        agent: &str,
+        server: &str,
+        tool: Option<&str>,
+        there: bool,
+    ) -> Result<About, Refusal> {
+        let known = self.naming.known();
+        let agent = naming::read(known.agent(agent), there)?;
+        let tool = tool.filter(|tool| !tool.is_empty());
+        let place = naming::read(known.place(server, tool), there)?;
+        let notes = [agent.unknown, place.unknown].into_iter().flatten();
+        Ok(About {
+            notes: notes.map(|unknown| unknown.to_string()).collect(),
+            agent: agent.it,
+            place: place.it,
+        })
+    }
+}
+
+/// Whom and what a request is about.
+struct About {
+    agent: AgentId,
+    place: Place,
+    /// What of it is not there.
+    notes: Vec<String>,
 }
 
 /// §14: 1000 for who may not ask, invalid params for what is not asked right.

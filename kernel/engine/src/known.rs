@@ -10,13 +10,11 @@ use std::sync::Arc;
 
 use mgp_protocol::ids::{AgentId, ServerId};
 
+use crate::catalog::NAME_MAX;
 use crate::names::{self, Reading, canonical, shown};
 use crate::nearest::nearest_name;
 
 pub use unread::{NotRead, Unknown};
-
-/// Longest name of a tool that is read, in bytes.
-const TOOL_MAX: usize = 256;
 
 /// Everything that has a name right now.
 #[derive(Clone, Debug, Default)]
@@ -162,6 +160,30 @@ impl Known {
         }
     }
 
+    /// Reads a tool by any of its names, of which the bare one is its own where only one server has it.
+    ///
+    /// # Errors
+    /// [`NotRead`] for what has no such form, for a bare name that nobody or more than one server has, and
+    /// for what could be two things.
+    pub fn tool(&self, typed: &str) -> Result<Meant<Place>, NotRead> {
+        if names::is_qualified(typed) || typed.contains('/') {
+            return self.typed(typed);
+        }
+        let mut owners = self.owners(typed);
+        let place = |server: &ServerId| Place {
+            server: server.clone(),
+            tool: Some(typed.to_owned()),
+        };
+        match (owners.next(), owners.next()) {
+            (Some(one), None) => Ok(Meant::known(place(one))),
+            (Some(one), Some(other)) => {
+                let [one, other] = [one, other].map(|server| place(server).canonical());
+                Err(NotRead::Two(typed.into(), one, other))
+            }
+            (None, _) => Err(NotRead::Nobodys(typed.into(), self.near_tool(typed))),
+        }
+    }
+
     /// The tools that agents are shown under this name, or would be. One that a server has listed tools
     /// without is only meant where nothing else is.
     fn shown_so<'a>(&'a self, typed: &'a str) -> impl Iterator<Item = Place> + 'a {
@@ -207,19 +229,29 @@ impl Known {
 
     /// The only tool of this bare name.
     fn elsewhere(&self, tool: &str) -> Option<String> {
-        let has = |listed: &Option<BTreeSet<Arc<str>>>| {
-            listed.as_ref().is_some_and(|own| own.contains(tool))
-        };
-        let mut servers = self.servers.iter().filter(|(_, listed)| has(listed));
-        let only = servers.next().filter(|_| servers.next().is_none());
-        only.map(|(server, _)| canonical(server, tool))
+        let mut owners = self.owners(tool);
+        let only = owners.next().filter(|_| owners.next().is_none());
+        only.map(|server| canonical(server, tool))
     }
 
-    /// The tool that is shown under a name most like this one.
+    /// The servers that have a tool of this bare name.
+    fn owners<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ServerId> + 'a {
+        let has = move |listed: &Option<BTreeSet<Arc<str>>>| {
+            listed.as_ref().is_some_and(|own| own.contains(tool))
+        };
+        let servers = self.servers.iter().filter(move |(_, listed)| has(listed));
+        servers.map(|(server, _)| server)
+    }
+
+    /// The tool one of whose names is most like this one.
     fn near_tool(&self, typed: &str) -> Option<String> {
+        let bare = !names::is_qualified(typed);
         let tools = self.servers.iter().flat_map(|(server, listed)| {
             let own = listed.iter().flatten();
-            own.map(|tool| (shown(server, tool), canonical(server, tool)))
+            own.map(move |tool| match bare {
+                true => (tool.to_string(), canonical(server, tool)),
+                false => (shown(server, tool), canonical(server, tool)),
+            })
         });
         let names: BTreeMap<String, String> = tools.collect();
         let near = nearest_name(typed, names.keys().map(String::as_str))?;
@@ -231,7 +263,7 @@ impl Known {
 fn judge_tool(tool: &str) -> Result<(), NotRead> {
     match tool.chars().find(|c| !c.is_ascii_graphic()) {
         _ if tool.is_empty() => Err(NotRead::NoTool),
-        _ if tool.len() > TOOL_MAX => Err(NotRead::LongTool(tool.len())),
+        _ if tool.len() > NAME_MAX => Err(NotRead::LongTool(tool.len())),
         Some(c) => Err(NotRead::Character(c)),
         None => Ok(()),
     }

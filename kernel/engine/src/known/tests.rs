@@ -39,6 +39,23 @@ fn every_spelling_of_a_tool_is_read() {
     assert_eq!(known().agent("claude"), known().agent("agent.claude"));
 }
 
+/// where a tool is meant its bare name will do, as long as it is one server's.
+#[test]
+fn a_bare_name_is_a_tool_where_only_one_server_has_it() {
+    let mut known = known();
+    let tool = |known: &Known, typed: &str| known.tool(typed).map(|meant| meant.it.canonical());
+    for typed in ["write_file", "files/write_file", "files__write_file"] {
+        assert_eq!(tool(&known, typed).as_deref(), Ok("files:write_file"));
+    }
+    assert_eq!(tool(&known, "fetch").as_deref(), Ok("fetch:fetch"));
+    let said = tool(&known, "wriet_file").unwrap_err().to_string();
+    assert!(said.contains("did you mean files:write_file?"), "{said}");
+    let other = ServerId::new("other");
+    known.servers.insert(other, Some(["fetch".into()].into()));
+    let said = tool(&known, "fetch").unwrap_err().to_string();
+    assert!(said.contains("fetch:fetch and other:fetch"), "{said}");
+}
+
 /// What is not there is refused with what is nearest.
 #[test]
 fn what_is_not_there_is_refused_with_the_nearest() {
@@ -111,7 +128,7 @@ fn what_could_be_two_things_is_refused_with_both() {
         .insert(ServerId::new("files__write_file"), None);
     let said = known.typed("files__write_file").unwrap_err().to_string();
     assert!(
-        said.contains("files:write_file") && said.contains("--server"),
+        said.contains("files:write_file") && said.contains("--whole-server"),
         "{said}"
     );
     let whole = known.place("files__write_file", None).unwrap();

@@ -6,13 +6,13 @@ use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, told};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// No token is for it, and nobody of this name has come in; with the nearest agent.
-    #[error("there is no agent {0}{}; `mgp agents list` shows those with a token", meant(.1))]
+    #[error("there is no agent {}{}; `mgp agents list` shows those with a token", .0, meant(.1))]
     Agent(AgentId, Option<String>),
     /// With the nearest server or tool.
-    #[error("there is no server {0}{}; `mgp servers list` shows all", meant(.1))]
+    #[error("there is no server {}{}; `mgp servers list` shows all", .0, meant(.1))]
     Server(ServerId, Option<String>),
     /// The server is there, and the tool is not among those it listed; with the nearest tool.
-    #[error("server {0} has no tool {1}{}; `mgp tools list --server {0}` shows all", meant(.2))]
+    #[error("server {} has no tool {}{}; `mgp tools list` shows all", .0, .1, meant(.2))]
     Tool(ServerId, String, Option<String>),
     /// The server has listed nothing yet.
     #[error("server {0} has not listed its tools yet, so nobody can say whether it has a tool {1}")]
@@ -43,21 +43,21 @@ pub enum NotRead {
     #[error("no tool is named: write SERVER for all of a server, or SERVER:TOOL")]
     NoTool,
     /// Longer than any tool's name.
-    #[error("a tool's name has at most {max} characters, this one has {0}", max = super::TOOL_MAX)]
+    #[error("a tool's name has at most {max} characters, this one has {0}", max = crate::catalog::NAME_MAX)]
     LongTool(usize),
     /// What stands for another character, or for none, in a name that nobody lists.
     #[error("no tool is called so, and {} is no character of a name that is still to come", told(*.0))]
     Character(char),
     /// It is the id of a server and the shown name of another one's tool.
     #[error(
-        "{0:?} is a server, and what agents are shown for {1}; write {1} for the tool, or add --server for the server"
+        "{0:?} is a server, and what agents are shown for {1}; write {1} for the tool, or add --whole-server for the server"
     )]
     Both(String, String),
     /// It is the shown name of two tools.
     #[error("{0:?} can be {1} and {2}; write one of these")]
     Two(String, String, String),
     /// It has the form of a shown name and is none; with the nearest tool.
-    #[error("nothing is called {0:?}{}; a tool is written SERVER:TOOL", meant(.1))]
+    #[error("nothing is called {:?}{}; a tool is written SERVER:TOOL", .0, meant(.1))]
     Nobodys(String, Option<String>),
 }
 
