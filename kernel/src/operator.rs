@@ -41,6 +41,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Mention;
 use crate::source::Source;
 use crate::tree::TreeHandle;
 
@@ -95,6 +96,8 @@ pub struct Configured {
     pub servers_file: Option<String>,
     /// What is wrong with them.
     pub problems: Vec<String>,
+    /// Whom and what they name.
+    pub mentions: Vec<Mention>,
     /// Where agents come in.
     pub doors: Vec<String>,
 }
@@ -106,6 +109,9 @@ impl Operator {
     /// None at present; the type is that of every answer.
     pub fn status(&self) -> Outcome {
         let configured = self.source.said();
+        let known = self.naming.known();
+        let misspelt = configured.mentions.iter();
+        let misspelt = misspelt.filter_map(|mention| mention.unknown(&known));
         let alive = [
             ("connection", Kind::Connection),
             ("session", Kind::Session),
@@ -120,7 +126,12 @@ impl Operator {
             config_files: configured.files,
             untrusted: configured.untrusted,
             servers_file: configured.servers_file,
-            config_problems: configured.problems,
+            config_problems: configured
+                .problems
+                .iter()
+                .cloned()
+                .chain(misspelt)
+                .collect(),
             doors: configured.doors,
             connections: self.directory.len() as u64,
             index: self.covered(),

@@ -8,12 +8,11 @@ use mgp_engine::known::{Meant, Place};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
-    Explain, Explanation, Grant, Granted, List, Query, Revoke, Revoked,
+    Explain, Explanation, Grant, Granted, List, Listed, Query, Revoke, Revoked,
 };
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{Relay, json};
@@ -110,7 +109,7 @@ impl Relay {
 
     async fn grant(&self, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
         let there = grant.yet_unknown == Some(false);
-        let about = self.about(
+        let about = self.meant(
             &grant.agent_id,
             &grant.server_id,
             grant.tool_name.as_deref(),
@@ -156,7 +155,15 @@ impl Relay {
         let entries = self.access.look(move |ledger| {
             access::list(ledger.grants, ledger.authority, &list, ledger.now_ms)
         });
-        json(&json!({ "entries": entries.await? }))
+        let entries = entries.await?;
+        let known = self.naming.known();
+        let unknown = entries.iter().filter_map(|entry| {
+            let place = known.place(&entry.server_id, entry.tool_name.as_deref());
+            let why = place.and_then(Meant::there).err()?;
+            Some(format!("an entry of {}: {why}", entry.agent_id))
+        });
+        let notes: Vec<String> = unknown.collect();
+        json(&Listed { entries, notes })
     }
 
     async fn explain(&self, explain: Explain) -> Outcome {
@@ -164,7 +171,7 @@ impl Relay {
             agent,
             place,
             notes,
-        } = self.about(
+        } = self.meant(
             &explain.agent_id,
             &explain.server_id,
             explain.tool_name.as_deref(),
@@ -192,7 +199,7 @@ impl Relay {
     }
 
     /// Reads whom and what a request is about; with `there`, only what there is.
-    fn about(
+    fn meant(
         &self,
         agent: &str,
         server: &str,

@@ -83,9 +83,12 @@ impl Known {
         if self.agents.contains(&id) {
             return Ok(Meant::known(id));
         }
-        // Those of other authorities hold bytes as `%` and two digits.
-        let plain: String = name.chars().filter(|c| *c != '%').collect();
-        AgentId::parse(&plain)?;
+        // Everybody, once nobody is asked who he is.
+        if id.as_str() != AgentId::ANONYMOUS {
+            // Those of other authorities hold bytes as `%` and two digits.
+            let plain: String = name.chars().filter(|c| *c != '%').collect();
+            AgentId::parse(&plain)?;
+        }
         let names = self.agents.iter().map(AgentId::as_str);
         let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
         Ok(Meant {

@@ -3,10 +3,9 @@
 use mgp_engine::calendar::{parse_rfc3339, rfc3339_ms};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::access::{
-    Entry, Explain, Explanation, Grant, Granted, List, Permission, Revoke, Revoked,
+    Entry, Explain, Explanation, Grant, Granted, List, Listed, Permission, Revoke, Revoked,
 };
 use mgp_protocol::mgp::names::{Meant, Read};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -22,12 +21,6 @@ use super::words::{one_line, plain};
 
 /// Widest column of a table, in characters.
 const WIDTH: usize = 60;
-
-/// Answer of `mgp/access/list`.
-#[derive(Deserialize)]
-struct Listed {
-    entries: Vec<Entry>,
-}
 
 /// Whom and what a rule is about, as the kernel read it.
 struct Rule {
@@ -60,7 +53,7 @@ impl Rule {
             unknown,
             doubts,
         } = names::meant(client, &asked).await?;
-        names::tell_doubts(&doubts);
+        names::tell(&doubts);
         Ok(Self {
             agent: agent_id.unwrap_or_default(),
             server: server_id.unwrap_or_default(),
@@ -189,7 +182,9 @@ pub(super) fn grants(context: &Context, agent: Option<&str>) -> Result<(), Failu
     if context.json {
         return say(answer.get());
     }
-    match read::<Listed>(&answer)?.entries.as_slice() {
+    let Listed { entries, notes } = read(&answer)?;
+    names::tell(&notes);
+    match entries.as_slice() {
         [] => say(
             "nothing is granted or denied; the default policy decides: see [access] in mgp.toml",
         ),

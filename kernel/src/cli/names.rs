@@ -58,10 +58,10 @@ pub(super) fn place(server: &str, tool: Option<&str>) -> String {
     }
 }
 
-/// Says on stderr what nobody could look up.
-pub(super) fn tell_doubts(doubts: &[String]) {
-    for doubt in doubts {
-        report(format_args!("note: {}", plain(doubt)));
+/// Says on stderr what is not there, or could not be looked up.
+pub(super) fn tell(notes: &[String]) {
+    for note in notes {
+        report(format_args!("note: {}", plain(note)));
     }
 }
 

@@ -285,3 +285,47 @@ async fn a_denied_call_reads_as_a_denial_in_the_log() {
     let reason = event["details"]["reason"].as_str().unwrap();
     assert!(reason.starts_with("denied: "), "{event}");
 }
+
+/// Names in the configuration that mean nothing are told by `mgp status`, once it is known what there is;
+/// entries that mean nothing any more by `mgp grants`.
+#[tokio::test]
+async fn misspelt_names_in_the_configuration_are_told() {
+    let discovery = "[discovery]\nembedding = \"off\"\nexposure = \"all\"\n\
+        pinned = [\"files:echo\", \"files/ecoh\", \"files__cuont\"]\nmay_register = [\"claud\", \"claude\"]\n\
+        [discovery.agents.\"agent.cluade\"]\nexposure = \"all\"\n";
+    let files = Program::fixture(&[]).entry("files");
+    let rule = "[servers.tools.\"fial\"]\nrisk_level = \"dangerous\"\n";
+    let kernel = Kernel::start(&format!("{discovery}{files}{rule}")).await;
+    kernel.connected(&["files"]).await;
+    kernel.mgp_json(&["agents", "add", "claude"]).await;
+    let mut problems = Value::Null;
+    wait_until("what files offers is known", DEADLINE, async || {
+        problems = kernel.mgp_json(&["status"]).await["config_problems"].clone();
+        problems.as_array().unwrap().len() == 5
+    })
+    .await;
+    for (place, nearest) in [
+        ("`pinned` in [discovery]", "did you mean files:echo?"),
+        ("`pinned` in [discovery]", "did you mean files:count?"),
+        (
+            "`may_register` in [discovery]",
+            "did you mean agent.claude?",
+        ),
+        ("[discovery.agents]", "did you mean agent.claude?"),
+        ("[servers.tools]", "did you mean files:fail?"),
+    ] {
+        let told = |problem: &Value| {
+            let problem = problem.as_str().unwrap();
+            problem.starts_with(place) && problem.contains(nearest)
+        };
+        assert!(
+            problems.as_array().unwrap().iter().any(told),
+            "{place}: {problems:#}"
+        );
+    }
+    let deny = ["grant", "claude", "files:ecoh", "--deny", "--yet-unknown"];
+    kernel.mgp_json(&deny).await;
+    let grants = kernel.mgp(&["grants"]).await;
+    let note = "an entry of agent.claude: server files has no tool ecoh (did you mean files:echo?)";
+    assert!(err(&grants).contains(note), "{}", err(&grants));
+}

@@ -61,6 +61,26 @@ pub enum NotRead {
     Nobodys(String, Option<String>),
 }
 
+impl NotRead {
+    /// Something like it is there.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        let nearest = match self {
+            Self::Unknown(Unknown::Agent(_, near) | Unknown::Server(_, near)) => near,
+            Self::Unknown(Unknown::Tool(_, _, near)) | Self::Nobodys(_, near) => near,
+            Self::Unknown(Unknown::Unlisted(..))
+            | Self::Agent(_)
+            | Self::Server(_)
+            | Self::NoTool
+            | Self::LongTool(_)
+            | Self::Character(_)
+            | Self::Both(..)
+            | Self::Two(..) => return false,
+        };
+        nearest.is_some()
+    }
+}
+
 fn meant(nearest: &Option<String>) -> String {
     let nearest = nearest.as_ref();
     nearest.map_or_else(String::new, |name| format!(" (did you mean {name}?)"))

@@ -128,8 +128,7 @@ request! {
 }
 
 request! {
-    /// `mgp/access/list`: the entries in force; answers `{"entries": [`[`Entry`]`, …]}`. For the
-    /// operator.
+    /// `mgp/access/list`: the entries in force; answers [`Listed`]. For the operator.
     List {
         /// Only of this agent.
         #[serde(default)]
@@ -186,6 +185,16 @@ pub struct Granted {
 pub struct Revoked {
     /// The entries that ended.
     pub revoked: Vec<String>,
+}
+
+/// Answer of `mgp/access/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The entries in force.
+    pub entries: Vec<Entry>,
+    /// Which of them name a server or a tool that is not there; in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One entry, as shown.
