@@ -16,7 +16,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::{Relay, json};
-use crate::naming;
+use crate::naming::{self, Naming};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -84,7 +84,7 @@ impl Relay {
     /// To an agent, what is denied to it and what does not exist are one and the same.
     fn query(&self, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
         if caller.operator {
-            query.agent_id = self.agent(&query.agent_id, false)?.it.to_string();
+            query.agent_id = agent_id(&self.naming, &query.agent_id)?;
         }
         access::may(who, Asked::Query(&query.agent_id)).map_err(refused)?;
         let server = ServerId::new(query.server_id);
@@ -109,7 +109,8 @@ impl Relay {
 
     async fn grant(&self, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
         let there = grant.yet_unknown == Some(false);
-        let about = self.meant(
+        let about = About::read(
+            &self.naming,
             &grant.agent_id,
             &grant.server_id,
             grant.tool_name.as_deref(),
@@ -135,7 +136,7 @@ impl Relay {
     }
 
     async fn revoke(&self, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
-        revoke.agent_id = self.agent(&revoke.agent_id, false)?.it.to_string();
+        revoke.agent_id = agent_id(&self.naming, &revoke.agent_id)?;
         let who = by.clone();
         let trace = request.trace.id.clone();
         let decided = self.access.record(by, trace, move |ledger| {
@@ -150,7 +151,7 @@ impl Relay {
 
     async fn entries(&self, mut list: List) -> Outcome {
         if let Some(agent) = &mut list.agent_id {
-            *agent = self.agent(agent, false)?.it.to_string();
+            *agent = agent_id(&self.naming, agent)?;
         }
         let entries = self.access.look(move |ledger| {
             access::list(ledger.grants, ledger.authority, &list, ledger.now_ms)
@@ -171,7 +172,8 @@ impl Relay {
             agent,
             place,
             notes,
-        } = self.meant(
+        } = About::read(
+            &self.naming,
             &explain.agent_id,
             &explain.server_id,
             explain.tool_name.as_deref(),
@@ -193,30 +195,6 @@ impl Relay {
             ..explained.await?
         })
     }
-
-    fn agent(&self, name: &str, there: bool) -> Result<Meant<AgentId>, Refusal> {
-        naming::read(self.naming.known().agent(name), there)
-    }
-
-    /// Reads whom and what a request is about; with `there`, only what there is.
-    fn meant(
-        &self,
-        agent: &str,
-        server: &str,
-        tool: Option<&str>,
-        there: bool,
-    ) -> Result<About, Refusal> {
-        let known = self.naming.known();
-        let agent = naming::read(known.agent(agent), there)?;
-        let tool = tool.filter(|tool| !tool.is_empty());
-        let place = naming::read(known.place(server, tool), there)?;
-        let notes = [agent.unknown, place.unknown].into_iter().flatten();
-        Ok(About {
-            notes: notes.map(|unknown| unknown.to_string()).collect(),
-            agent: agent.it,
-            place: place.it,
-        })
-    }
 }
 
 /// Whom and what a request is about.
@@ -225,6 +203,34 @@ struct About {
     place: Place,
     /// What of it is not there.
     notes: Vec<String>,
+}
+
+impl About {
+    /// Reads what a request names; with `there`, only what there is.
+    fn read(
+        naming: &Naming,
+        agent: &str,
+        server: &str,
+        tool: Option<&str>,
+        there: bool,
+    ) -> Result<Self, Refusal> {
+        let known = naming.known();
+        let agent = naming::read(known.agent(agent), there)?;
+        let tool = tool.filter(|tool| !tool.is_empty());
+        let place = naming::read(known.place(server, tool), there)?;
+        let notes = [agent.unknown, place.unknown].into_iter().flatten();
+        Ok(Self {
+            notes: notes.map(|unknown| unknown.to_string()).collect(),
+            agent: agent.it,
+            place: place.it,
+        })
+    }
+}
+
+/// The id of an agent that is named, whether there is one or not.
+fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
+    let agent = naming::read(naming.known().agent(name), false)?;
+    Ok(agent.it.to_string())
 }
 
 /// §14: 1000 for who may not ask, invalid params for what is not asked right.
