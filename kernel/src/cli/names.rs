@@ -67,11 +67,11 @@ pub(super) fn tell(notes: &[String]) {
 
 /// A name that cannot be read is a command line that is wrong.
 fn wrong(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refused { code, message, .. } if code == INVALID_PARAMS => {
-            let words = message.strip_prefix(WRONG).unwrap_or(&message);
-            Failure::Usage(words.to_owned())
-        }
-        other => other,
+    if let Failure::Refused { code, message, .. } = &failure
+        && *code == INVALID_PARAMS
+    {
+        let words = message.strip_prefix(WRONG).unwrap_or(message);
+        return Failure::Usage(words.to_owned());
     }
+    failure
 }
