@@ -311,7 +311,7 @@ async fn servers_are_added_and_removed_with_all_comments_kept() {
         .collect();
     assert_eq!(ids, ["it"]);
     let again = kernel.mgp(&["servers", "remove", "two"]).await;
-    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(again.status.code(), Some(2));
     assert!(err(&again).contains("two"));
 }
 
@@ -360,7 +360,7 @@ async fn servers_are_stopped_started_and_looked_into() {
     assert_eq!(last.lines().count(), 1);
     assert!(log.ends_with(&last), "{last}");
     let unknown = kernel.mgp(&["servers", "logs", "nobody"]).await;
-    assert_eq!(unknown.status.code(), Some(1));
+    assert_eq!(unknown.status.code(), Some(2));
     assert!(err(&unknown).contains("nobody"));
 }
 
