@@ -109,9 +109,8 @@ impl Operator {
     /// None at present; the type is that of every answer.
     pub fn status(&self) -> Outcome {
         let configured = self.source.said();
-        let known = self.naming.known();
-        let misspelt = configured.mentions.iter();
-        let misspelt = misspelt.filter_map(|mention| mention.unknown(&known));
+        let misspelt = self.misspelt(&configured.mentions);
+        let problems = configured.problems.into_iter().chain(misspelt);
         let alive = [
             ("connection", Kind::Connection),
             ("session", Kind::Session),
@@ -126,12 +125,7 @@ impl Operator {
             config_files: configured.files,
             untrusted: configured.untrusted,
             servers_file: configured.servers_file,
-            config_problems: configured
-                .problems
-                .iter()
-                .cloned()
-                .chain(misspelt)
-                .collect(),
+            config_problems: problems.collect(),
             doors: configured.doors,
             connections: self.directory.len() as u64,
             index: self.covered(),

@@ -8,6 +8,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 
 use super::{Operator, read};
+use crate::config::Mention;
 
 impl Operator {
     /// `mgp/names/read`.
@@ -30,6 +31,18 @@ impl Operator {
             meant.tool_name = place.it.tool;
         }
         super::json(&meant)
+    }
+
+    /// Names in the configuration that mean nothing, in words.
+    pub(super) fn misspelt(&self, mentions: &[Mention]) -> Vec<String> {
+        if mentions.is_empty() {
+            return Vec::new();
+        }
+        let known = self.naming.known();
+        let unknown = mentions
+            .iter()
+            .filter_map(|mention| mention.unknown(&known));
+        unknown.collect()
     }
 
     /// `mgp/names/list`.
