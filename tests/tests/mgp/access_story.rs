@@ -87,7 +87,7 @@ async fn who_the_readme_denies_is_denied_through_its_own_entry() {
     let printed = blocks().into_iter().map(|(_, text)| text);
     let printed = printed
         .filter(|text| text.contains(" is denied "))
-        .last()
+        .next_back()
         .unwrap();
     assert_eq!(timeless(&said), timeless(printed));
 
