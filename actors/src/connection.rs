@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::catalog::View;
+use mgp_engine::nearest::nearest_name;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -357,12 +358,23 @@ impl Inbound {
         self.agent.stand_for(id.clone())?;
         // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
         if !self.reception.rostered.knows(&id) {
-            let name = &id.as_str()[AgentId::PREFIX.len()..];
-            return Err(Refusal::BadParams(format!(
-                "no agent {name}; `mgp agents list` shows the known ones, `mgp agents add {name}` makes it"
-            )));
+            return Err(Refusal::BadParams(self.nobody(&id)));
         }
         Ok(())
+    }
+
+    /// There is no such agent: who is meant perhaps. Only the owner reads it.
+    fn nobody(&self, id: &AgentId) -> String {
+        let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
+        let name = short(id);
+        let known = self.reception.rostered.list();
+        let known: Vec<String> = known.iter().map(|(id, _)| short(id)).collect();
+        let near = nearest_name(&name, known.iter().map(String::as_str));
+        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        format!(
+            "no agent {name}{}; `mgp agents list` shows the known ones, `mgp agents add {name}` makes it",
+            near.unwrap_or_default()
+        )
     }
 
     fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {

@@ -68,6 +68,13 @@ impl Directory {
         agents.get(&connection).cloned()
     }
 
+    /// Who is connected, but for the operator.
+    pub fn ids(&self) -> impl Iterator<Item = AgentId> + use<> {
+        let agents = self.all().into_iter();
+        let agents = agents.filter(|agent| !agent.is_operator());
+        agents.map(|agent| agent.id().clone())
+    }
+
     /// Ends every connection of an agent that may not go on.
     pub fn end_of(&self, id: &AgentId) {
         for agent in self.all() {

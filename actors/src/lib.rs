@@ -28,6 +28,7 @@ pub mod levels;
 pub mod link;
 pub mod listener;
 pub mod mailbox;
+pub mod naming;
 pub mod negotiation;
 pub mod oauth;
 pub mod parked;

@@ -54,6 +54,7 @@ use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::finder::FinderHandle;
 use crate::link::Link;
+use crate::naming::Naming;
 use crate::permissions::PermissionsHandle;
 use crate::pins::PinsHandle;
 use crate::registrar::Registrar;
@@ -77,6 +78,8 @@ pub struct Relay {
     pub approvals: ApprovalsHandle,
     /// Who may call what.
     pub access: AccessHandle,
+    /// Who and what there is, by name.
+    pub naming: Naming,
     /// Servers that come and go while the kernel runs.
     pub registrar: Arc<Registrar>,
     /// What servers may do.

@@ -21,6 +21,7 @@ mod find;
 mod info;
 mod log;
 mod logs;
+mod names;
 mod output;
 mod pages;
 mod paste;

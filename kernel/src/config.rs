@@ -10,6 +10,7 @@ pub mod edit;
 mod file;
 mod kernel;
 mod ledger;
+mod mentions;
 mod nearest;
 mod oauth;
 mod permissions;
@@ -38,6 +39,7 @@ pub use discovery::Discovery;
 pub use kernel::{
     Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
 };
+pub use mentions::Mention;
 pub use oauth::OAuth;
 pub use problem::{Place, Problem, Weight};
 

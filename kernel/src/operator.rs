@@ -6,6 +6,8 @@ mod approvals;
 
 mod index;
 
+mod names;
+
 pub mod tools;
 
 use std::collections::BTreeMap;
@@ -20,6 +22,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::exchange::Class;
 use mgp_actors::finder::FinderHandle;
 use mgp_actors::mailbox::{Kind, Reply};
+use mgp_actors::naming::Naming;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::registrar::Registrar;
 use mgp_actors::request::{Outcome, Request};
@@ -40,6 +43,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Mention;
 use crate::source::Source;
 use crate::tree::TreeHandle;
 
@@ -77,6 +81,8 @@ pub struct Operator {
     pub source: Arc<Source>,
     /// The agents that have a token.
     pub roster: RosterHandle,
+    /// Who and what there is, by name.
+    pub naming: Naming,
     /// Ends the kernel.
     pub closing: CancellationToken,
 }
@@ -92,6 +98,8 @@ pub struct Configured {
     pub servers_file: Option<String>,
     /// What is wrong with them.
     pub problems: Vec<String>,
+    /// Whom and what they name.
+    pub mentions: Vec<Mention>,
     /// Where agents come in.
     pub doors: Vec<String>,
 }
@@ -106,6 +114,8 @@ impl Operator {
         let mut clients = self.directory.present(request.caller.connection);
         let connections = clients.len() as u64;
         clients.truncate(CLIENTS);
+        let misspelt = self.misspelt(&configured.mentions);
+        let problems = configured.problems.into_iter().chain(misspelt);
         let alive = [
             ("connection", Kind::Connection),
             ("session", Kind::Session),
@@ -120,7 +130,7 @@ impl Operator {
             config_files: configured.files,
             untrusted: configured.untrusted,
             servers_file: configured.servers_file,
-            config_problems: configured.problems,
+            config_problems: problems.collect(),
             doors: configured.doors,
             connections,
             clients,

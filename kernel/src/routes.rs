@@ -204,6 +204,8 @@ impl Table {
             "mgp/agents/list" => ready(operator.list_agents()),
             "mgp/agents/remove" => Box::pin(async move { operator.remove_agent(&request).await }),
             "mgp/agents/token" => Box::pin(async move { operator.agent_token(&request).await }),
+            "mgp/names/read" => ready(operator.read_names(&request)),
+            "mgp/names/list" => ready(operator.list_names()),
             "mgp/index/search" => Box::pin(async move { operator.search(&request).await }),
             "mgp/servers/list" => Box::pin(async move { operator.list().await }),
             "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),

@@ -88,6 +88,7 @@ impl Source {
         said.untrusted = untrusted.into_iter().collect();
         said.servers_file = self.look_up.as_ref().and_then(new_servers);
         said.problems.clone_from(&problems);
+        said.mentions = loaded.mentions();
         problems
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::access::{Audience, Pass, Principal, Table, Told, told};
+use mgp_engine::access::{Audience, Decision, Pass, Principal, Table, Told, told};
 use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
 use mgp_engine::cursor::BadCursor;
 use mgp_engine::exposure::Exposure;
@@ -50,7 +50,7 @@ impl Leave for Admitted<'_> {
         let decision = table.decide(&self.principal, self.server, self.tool, now);
         match table.pass(&decision) {
             Some(_) => Ok(()),
-            None => Err(self.unknown.clone()),
+            None => Err(closed(self.unknown.clone(), &decision)),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Relay {
                 pass,
                 unknown,
             }),
-            None => Err(unknown),
+            None => Err(closed(unknown, &decision)),
         }
     }
 
@@ -89,7 +89,7 @@ impl Relay {
         let Refusal::Denied(denial) = refusal else {
             return refusal;
         };
-        let Denial::NotGranted { tool } = &*denial else {
+        let Denial::NotGranted { tool, .. } = &*denial else {
             return Refusal::Denied(denial);
         };
         let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
@@ -243,8 +243,20 @@ impl Relay {
 
 /// The tool is not for this caller.
 pub(super) fn not_granted(name: &str) -> Refusal {
-    let tool = name.to_owned();
-    Refusal::Denied(Box::new(Denial::NotGranted { tool }))
+    Refusal::Denied(Box::new(Denial::NotGranted {
+        tool: name.to_owned(),
+        rule: String::new(),
+    }))
+}
+
+/// The refusal of what is closed, with the rule that closes it.
+fn closed(mut refusal: Refusal, decision: &Decision<'_>) -> Refusal {
+    if let Refusal::Denied(denial) = &mut refusal
+        && let Denial::NotGranted { rule, .. } = &mut **denial
+    {
+        *rule = decision.rule();
+    }
+    refusal
 }
 
 /// Which list it is, and for whom.

@@ -284,6 +284,11 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
         add("reason", "it does not fit the schema of the tool".into());
         add("at", path.as_str().into());
         add("keyword", keyword.as_str().into());
+    } else if let Refusal::Denied(denial) = refusal
+        && let Denial::NotGranted { rule, .. } = &**denial
+    {
+        // The caller reads other words: those of a tool that does not exist.
+        add("reason", format!("denied: {rule}").into());
     } else {
         add("reason", refusal.to_string().into());
     }

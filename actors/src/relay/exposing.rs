@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mgp_engine::access::Audience;
 use mgp_engine::catalog::{Kind, View};
 use mgp_engine::exposure::{self, Exposure, Standing};
+use mgp_engine::names::{canonical, shown};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::tools::Budget;
@@ -40,14 +41,16 @@ pub struct Exposing {
 pub struct Showing {
     /// How its list is cut; `None` where that depends on how long it is.
     pub exposure: Option<Exposure>,
-    /// Always listed, where it may be called: a server, and its own name for the tool.
-    pub pinned: BTreeSet<(ServerId, String)>,
+    /// Always listed, where it may be called: tools, as `server:tool` or as they are shown.
+    pub pinned: BTreeSet<String>,
 }
 
 impl Showing {
     /// Whether a tool that the agent may call is in the list.
     pub(super) fn lists(&self, exposure: Exposure, server: &ServerId, tool: &str) -> bool {
-        let pinned = || self.pinned.contains(&(server.clone(), tool.to_owned()));
+        let is = |name: String| self.pinned.contains(&name);
+        let pinned =
+            || !self.pinned.is_empty() && (is(canonical(server, tool)) || is(shown(server, tool)));
         exposure == Exposure::All || exposure.lists(pinned(), false)
     }
 }

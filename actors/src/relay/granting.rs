@@ -6,17 +6,20 @@ use std::sync::Arc;
 use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
 use mgp_engine::catalog::View;
 use mgp_engine::grants::Change;
+use mgp_engine::known::{Meant, Place};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method, tools};
-use mgp_protocol::mgp::access::{Explain, Grant, Granted, List, Query, Revoke, Revoked};
+use mgp_protocol::mgp::access::{
+    Explain, Explanation, Grant, Granted, List, Listed, Query, Revoke, Revoked,
+};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::audited::Seen;
 use super::{Relay, json};
+use crate::naming::{self, Naming};
 use crate::request::{Answering, Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -96,7 +99,10 @@ impl Relay {
     }
 
     /// To an agent that is not to know, what is denied to it and what does not exist are one and the same.
-    fn query(&self, caller: &Caller, who: &Principal, query: Query) -> Outcome {
+    fn query(&self, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
+        if caller.operator {
+            query.agent_id = agent_id(&self.naming, &query.agent_id)?;
+        }
         access::may(who, Asked::Query(&query.agent_id)).map_err(refused)?;
         let server = ServerId::new(query.server_id);
         let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
@@ -118,7 +124,16 @@ impl Relay {
         known && tool.is_none_or(has)
     }
 
-    async fn grant(&self, request: &Request, by: Principal, grant: Grant) -> Outcome {
+    async fn grant(&self, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
+        let there = grant.yet_unknown == Some(false);
+        let about = About::read(
+            &self.naming,
+            &grant.agent_id,
+            &grant.server_id,
+            grant.tool_name.as_deref(),
+            there,
+        )?;
+        grant.agent_id = about.agent.to_string();
         let who = by.clone();
         let trace = request.trace.id.clone();
         let decided = self.access.record(by, trace, move |ledger| {
@@ -133,10 +148,12 @@ impl Relay {
         json(&Granted {
             grant_id: granted.id.to_string(),
             replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+            notes: about.notes,
         })
     }
 
-    async fn revoke(&self, request: &Request, by: Principal, revoke: Revoke) -> Outcome {
+    async fn revoke(&self, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
+        revoke.agent_id = agent_id(&self.naming, &revoke.agent_id)?;
         let who = by.clone();
         let trace = request.trace.id.clone();
         let decided = self.access.record(by, trace, move |ledger| {
@@ -149,28 +166,88 @@ impl Relay {
         })
     }
 
-    async fn entries(&self, list: List) -> Outcome {
+    async fn entries(&self, mut list: List) -> Outcome {
+        if let Some(agent) = &mut list.agent_id {
+            *agent = agent_id(&self.naming, agent)?;
+        }
         let entries = self.access.look(move |ledger| {
             access::list(ledger.grants, ledger.authority, &list, ledger.now_ms)
         });
-        json(&json!({ "entries": entries.await? }))
+        let entries = entries.await?;
+        let known = self.naming.known();
+        let unknown = entries.iter().filter_map(|entry| {
+            let place = known.place(&entry.server_id, entry.tool_name.as_deref());
+            let why = place.and_then(Meant::there).err()?;
+            Some(format!("an entry of {}: {why}", entry.agent_id))
+        });
+        let notes: Vec<String> = unknown.collect();
+        json(&Listed { entries, notes })
     }
 
     async fn explain(&self, explain: Explain) -> Outcome {
+        let About {
+            agent,
+            place,
+            notes,
+        } = About::read(
+            &self.naming,
+            &explain.agent_id,
+            &explain.server_id,
+            explain.tool_name.as_deref(),
+            false,
+        )?;
         let explained = self.access.look(move |ledger| {
-            let about = Principal::Agent(AgentId::new(explain.agent_id));
             access::explain(
                 ledger.grants,
                 ledger.authority,
                 ledger.defaults,
-                &about,
-                &ServerId::new(explain.server_id),
-                explain.tool_name.as_deref().filter(|tool| !tool.is_empty()),
+                &Principal::Agent(agent),
+                &place.server,
+                place.tool.as_deref(),
                 ledger.now_ms,
             )
         });
-        json(&explained.await?)
+        json(&Explanation {
+            notes,
+            ..explained.await?
+        })
     }
+}
+
+/// Whom and what a request is about.
+struct About {
+    agent: AgentId,
+    place: Place,
+    /// What of it is not there.
+    notes: Vec<String>,
+}
+
+impl About {
+    /// Reads what a request names; with `there`, only what there is.
+    fn read(
+        naming: &Naming,
+        agent: &str,
+        server: &str,
+        tool: Option<&str>,
+        there: bool,
+    ) -> Result<Self, Refusal> {
+        let known = naming.known();
+        let agent = naming::read(known.agent(agent), there)?;
+        let tool = tool.filter(|tool| !tool.is_empty());
+        let place = naming::read(known.place(server, tool), there)?;
+        let notes = [agent.unknown, place.unknown].into_iter().flatten();
+        Ok(Self {
+            notes: notes.map(|unknown| unknown.to_string()).collect(),
+            agent: agent.it,
+            place: place.it,
+        })
+    }
+}
+
+/// The id of an agent that is named, whether there is one or not.
+fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
+    let agent = naming::read(naming.known().agent(name), false)?;
+    Ok(agent.it.to_string())
 }
 
 /// §14: 1000 for who may not ask, invalid params for what is not asked right.

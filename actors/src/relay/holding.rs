@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use mgp_engine::catalog::{Tool, View};
 use mgp_engine::exposure::Exposure;
-use mgp_engine::names::canonical;
 use mgp_engine::tool_cache::ToolCache;
 use mgp_protocol::mgp::tools::Held;
 use mgp_protocol::mgp::tools::session::{Evict, Evicted};
@@ -60,9 +59,8 @@ impl Relay {
             .of(&caller.agent)
             .pinned
             .iter()
-            .filter_map(|(server, tool)| {
-                let name = canonical(server, tool);
-                let tool = shown.catalog.tool(&View::All, &name)?;
+            .filter_map(|name| {
+                let tool = shown.catalog.tool(&View::All, name)?;
                 let own = Some(&*tool.own_name);
                 let open = table.admits(&who, &tool.server, own, unix_ms());
                 (open && sees(&caller.view, tool)).then(|| priced(tool))

@@ -89,6 +89,10 @@ impl Entry {
         }
     }
 
+    fn named(&self) -> String {
+        format!("grant {} of {}", self.id, self.by)
+    }
+
     fn counts(&self, now_ms: u64) -> bool {
         self.not_after_ms.is_none_or(|end| now_ms < end)
     }
@@ -290,6 +294,11 @@ impl Table {
             })
     }
 
+    /// All agents that have entries.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentId> {
+        self.agents.keys()
+    }
+
     /// The tools of a server that this agent has entries for, by the server's own names.
     pub fn named<'a>(
         &'a self,
@@ -432,6 +441,20 @@ fn servers(
 }
 
 impl Decision<'_> {
+    /// What decided, for the log.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        let verb = match self.permission {
+            Permission::Allow => "allows",
+            Permission::Deny => "denies",
+        };
+        match (self.source, self.entry) {
+            (Source::ToolGrant, Some(entry)) => format!("{} {verb} the tool", entry.named()),
+            (_, Some(entry)) => format!("{} {verb} the whole server", entry.named()),
+            (_, None) => format!("the default policy {verb} it"),
+        }
+    }
+
     /// True when somebody allowed exactly this, which is what dangerous tools need (§4.4).
     #[must_use]
     pub fn is_explicit_allow(&self) -> bool {

@@ -96,8 +96,17 @@ pub enum BadServerId {
     #[error("a server id has at most {max} characters, this one has {0}", max = ServerId::MAX_LEN)]
     TooLong(usize),
     /// A character that would not survive in a tool's name or a path.
-    #[error("a server id is made of letters, digits, '.', '_' and '-'; {0:?} is none of them")]
+    #[error("a server id is made of letters, digits, '.', '_' and '-'; {} is none of them", told(*.0))]
     Character(char),
+}
+
+/// A character in a sentence: where it may only look like one of ours, with its number.
+#[must_use]
+pub fn told(c: char) -> String {
+    match c.is_ascii() {
+        true => format!("{c:?}"),
+        false => format!("{c:?} (U+{:04X})", u32::from(c)),
+    }
 }
 
 impl AgentId {
@@ -167,7 +176,7 @@ pub enum BadAgentName {
     #[error("an agent's name has at most {max} characters, this one has {0}", max = AgentId::MAX_NAME)]
     TooLong(usize),
     /// A character that would not survive in a log line or a list.
-    #[error("an agent's name is made of letters, digits, '.', '_' and '-'; {0:?} is none of them")]
+    #[error("an agent's name is made of letters, digits, '.', '_' and '-'; {} is none of them", told(*.0))]
     Character(char),
     /// Somebody is called so already, whom no token and no certificate can name.
     #[error("{0:?} is a name of the kernel's own; choose another one")]

@@ -10,6 +10,7 @@ pub mod health;
 pub mod index;
 pub mod kernel;
 pub mod lifecycle;
+pub mod names;
 pub mod negotiation;
 pub mod permission;
 pub mod security;

@@ -3,15 +3,17 @@
 use mgp_engine::calendar::{parse_rfc3339, rfc3339_ms};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::access::{
-    Entry, Explain, Explanation, Grant, Granted, List, Permission, Revoke, Revoked,
+    Entry, Explain, Explanation, Grant, Granted, List, Listed, Permission, Revoke, Revoked,
 };
-use serde::Deserialize;
+use mgp_protocol::mgp::names::{Meant, Read};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::client::{Opening, read};
-use super::command;
+use super::client::{Client, Opening, read};
+use super::command::{self, About};
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::progress::Progress;
 use super::table::table;
@@ -20,53 +22,81 @@ use super::words::{one_line, plain};
 /// Widest column of a table, in characters.
 const WIDTH: usize = 60;
 
-/// Answer of `mgp/access/list`.
-#[derive(Deserialize)]
-struct Listed {
-    entries: Vec<Entry>,
-}
-
-/// `SERVER` or `SERVER/TOOL`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+/// Whom and what a rule is about, as the kernel read it.
+struct Rule {
+    agent: String,
     server: String,
     tool: Option<String>,
+    /// What of it is not there.
+    unknown: Vec<String>,
 }
 
-impl Place {
-    /// The members of a request that name it.
-    fn named(&self, agent: &str) -> Value {
-        let entry_type = match self.tool {
-            Some(_) => "tool_grant",
-            None => "server_grant",
+impl Rule {
+    /// Reads what was typed.
+    async fn read(client: &mut Client, about: &About) -> Result<Self, Failure> {
+        let place = Some(about.place.clone());
+        let (server, place) = match about.whole_server {
+            true => (place, None),
+            false => (None, place),
         };
-        json!({"agent_id": agent, "server_id": self.server, "tool_name": self.tool,
-            "entry_type": entry_type})
+        let agent = Some(about.agent.clone());
+        let asked = Read {
+            agent,
+            server,
+            place,
+            tool: None,
+        };
+        let Meant {
+            agent_id,
+            server_id,
+            tool_name,
+            unknown,
+            doubts,
+        } = names::meant(client, &asked).await?;
+        names::tell(&doubts);
+        Ok(Self {
+            agent: agent_id.unwrap_or_default(),
+            server: server_id.unwrap_or_default(),
+            tool: tool_name,
+            unknown: match about.yet_unknown {
+                true => Vec::new(),
+                false => unknown,
+            },
+        })
     }
-}
 
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.tool {
-            Some(tool) => write!(f, "{}/{tool}", self.server),
-            None => f.write_str(&self.server),
+    /// Refuses what is not there, unless it may come.
+    fn there(self) -> Result<Self, Failure> {
+        match self.unknown.is_empty() {
+            true => Ok(self),
+            false => Err(self.missing()),
         }
     }
-}
 
-/// Reads what is typed for a server or one of its tools.
-pub(super) fn place(typed: &str) -> Result<Place, String> {
-    let (server, tool) = match typed.split_once('/') {
-        Some((server, tool)) => (server, Some(tool.to_owned())),
-        None => (typed, None),
-    };
-    if server.is_empty() || tool.as_deref() == Some("") {
-        return Err(format!("`{typed}`: write SERVER or SERVER/TOOL"));
+    fn missing(&self) -> Failure {
+        let unknown = self.unknown.join("\n");
+        Failure::Usage(format!(
+            "{unknown}\n(add --yet-unknown for what is still to come)"
+        ))
     }
-    Ok(Place {
-        server: server.to_owned(),
-        tool,
-    })
+
+    fn params(&self) -> Value {
+        json!({"agent_id": self.agent, "server_id": self.server, "tool_name": self.tool})
+    }
+
+    /// The members of a request about an entry.
+    fn entry(&self) -> Value {
+        let mut params = self.params();
+        params["entry_type"] = match self.tool {
+            Some(_) => "tool_grant".into(),
+            None => "server_grant".into(),
+        };
+        params
+    }
+
+    fn place(&self) -> String {
+        names::place(&self.server, self.tool.as_deref())
+    }
 }
 
 /// Reads an end: a time from now, or a moment.
@@ -81,17 +111,23 @@ pub(super) fn end(typed: &str) -> Result<u64, String> {
 }
 
 pub(super) fn grant(context: &Context, grant: &command::Grant) -> Result<(), Failure> {
-    let mut params = grant.place.named(&grant.agent);
-    let permission = match grant.deny {
-        true => Permission::Deny,
-        false => Permission::Allow,
-    };
-    params["permission"] = json!(permission);
-    params["justification"] = json!(grant.because);
-    params["expires_at"] = json!(grant.expires.map(rfc3339_ms));
-    let Some(answer) = asked(context, Grant::METHOD, &params)? else {
-        return Ok(());
-    };
+    let (rule, answer) = context.with_kernel(Opening::default(), async |client| {
+        let rule = Rule::read(client, &grant.about).await?.there()?;
+        let mut params = rule.entry();
+        let permission = match grant.deny {
+            true => Permission::Deny,
+            false => Permission::Allow,
+        };
+        params["permission"] = json!(permission);
+        params["justification"] = json!(grant.because);
+        params["expires_at"] = json!(grant.expires.map(rfc3339_ms));
+        params["yet_unknown"] = json!(grant.about.yet_unknown);
+        let answer = ask(client, Grant::METHOD, &params).await?;
+        Ok((rule, answer))
+    })?;
+    if context.json {
+        return say(answer.get());
+    }
     let granted: Granted = read(&answer)?;
     let verb = match grant.deny {
         true => "is denied",
@@ -99,7 +135,7 @@ pub(super) fn grant(context: &Context, grant: &command::Grant) -> Result<(), Fai
     };
     let until = grant.expires.map(rfc3339_ms);
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
-    let (agent, place) = (&grant.agent, &grant.place);
+    let (agent, place) = (&rule.agent, rule.place());
     say(plain(&format!(
         "{agent} {verb} {place}{until} ({})",
         granted.grant_id
@@ -107,13 +143,21 @@ pub(super) fn grant(context: &Context, grant: &command::Grant) -> Result<(), Fai
 }
 
 pub(super) fn revoke(context: &Context, revoke: &command::Revoke) -> Result<(), Failure> {
-    let params = revoke.place.named(&revoke.agent);
-    let Some(answer) = asked(context, Revoke::METHOD, &params)? else {
-        return Ok(());
-    };
-    let revoked: Revoked = read(&answer)?;
-    let (agent, place) = (&revoke.agent, &revoke.place);
-    say(plain(&match revoked.revoked.len() {
+    let (rule, answer, revoked) = context.with_kernel(Opening::default(), async |client| {
+        let rule = Rule::read(client, &revoke.about).await?;
+        let answer = ask(client, Revoke::METHOD, &rule.entry()).await?;
+        let revoked = read::<Revoked>(&answer)?.revoked.len();
+        // What is gone can still have entries, and be rid of them.
+        match revoked == 0 && !rule.unknown.is_empty() {
+            true => Err(rule.missing()),
+            false => Ok((rule, answer, revoked)),
+        }
+    })?;
+    if context.json {
+        return say(answer.get());
+    }
+    let (agent, place) = (&rule.agent, rule.place());
+    say(plain(&match revoked {
         0 => format!(
             "{agent} has no entry for {place}; `mgp grants --agent {agent}` shows what there is"
         ),
@@ -122,11 +166,25 @@ pub(super) fn revoke(context: &Context, revoke: &command::Revoke) -> Result<(), 
 }
 
 pub(super) fn grants(context: &Context, agent: Option<&str>) -> Result<(), Failure> {
-    let params = json!({"agent_id": agent});
-    let Some(answer) = asked(context, List::METHOD, &params)? else {
-        return Ok(());
-    };
-    match read::<Listed>(&answer)?.entries.as_slice() {
+    let answer = context.with_kernel(Opening::default(), async |client| {
+        let asked = Read {
+            agent: agent.map(str::to_owned),
+            ..Read::default()
+        };
+        // An agent that was removed is unknown, and may have entries.
+        let meant = names::meant(client, &asked).await?;
+        let answer = ask(client, List::METHOD, &json!({"agent_id": meant.agent_id})).await?;
+        match read::<Listed>(&answer)?.entries.is_empty() && !meant.unknown.is_empty() {
+            true => Err(Failure::Usage(meant.unknown.join("\n"))),
+            false => Ok(answer),
+        }
+    })?;
+    if context.json {
+        return say(answer.get());
+    }
+    let Listed { entries, notes } = read(&answer)?;
+    names::tell(&notes);
+    match entries.as_slice() {
         [] => say(
             "nothing is granted or denied; the default policy decides: see [access] in mgp.toml",
         ),
@@ -137,10 +195,7 @@ pub(super) fn grants(context: &Context, agent: Option<&str>) -> Result<(), Failu
 fn listed(entries: &[Entry]) -> String {
     let mut table = table(&["AGENT", "WHAT", "PERMISSION", "UNTIL", "BY", "BECAUSE"]);
     for entry in entries {
-        let place = Place {
-            server: entry.server_id.clone(),
-            tool: entry.tool_name.clone(),
-        };
+        let place = names::place(&entry.server_id, entry.tool_name.as_deref());
         let permission = match entry.permission {
             Permission::Allow => "allow",
             Permission::Deny => "deny",
@@ -148,7 +203,7 @@ fn listed(entries: &[Entry]) -> String {
         let because = entry.justification.as_deref().unwrap_or_default();
         table.add_row(vec![
             one_line(&entry.agent_id, WIDTH),
-            one_line(&place.to_string(), WIDTH),
+            one_line(&place, WIDTH),
             permission.into(),
             entry.expires_at.clone().unwrap_or_default(),
             one_line(&entry.granted_by, WIDTH),
@@ -159,58 +214,43 @@ fn listed(entries: &[Entry]) -> String {
 }
 
 pub(super) fn explain(context: &Context, explain: &command::Explain) -> Result<(), Failure> {
-    let (agent, place) = (&explain.agent, &explain.place);
-    let params = json!({"agent_id": agent, "server_id": place.server, "tool_name": place.tool});
-    let Some(answer) = asked(context, Explain::METHOD, &params)? else {
-        return Ok(());
-    };
-    let explained: Explanation = read(&answer)?;
+    let (rule, answer) = context.with_kernel(Opening::default(), async |client| {
+        let rule = Rule::read(client, &explain.about).await?.there()?;
+        let answer = ask(client, Explain::METHOD, &rule.params()).await?;
+        Ok((rule, answer))
+    })?;
+    match context.json {
+        true => say(answer.get()),
+        false => say(plain(&told(&rule, &read(&answer)?))),
+    }
+}
+
+fn told(rule: &Rule, explained: &Explanation) -> String {
     let may = match explained.permission {
         Permission::Allow => "may use",
         Permission::Deny => "may not use",
     };
+    let (agent, place) = (&rule.agent, rule.place());
     let mut text = format!("{agent} {may} {place}: {}\n\nlooked at:", explained.rule);
     for sentence in &explained.considered {
         text += &format!("\n  {sentence}");
     }
-    text += &format!("\n\nit would run at server {} of this kernel", place.server);
-    say(plain(&text))
+    text += "\n\n";
+    text += &match explained.notes.as_slice() {
+        [] => format!("it would run at server {} of this kernel", rule.server),
+        notes => notes.join("\n"),
+    };
+    text
 }
 
-/// Asks the kernel; with `--json` the answer is printed, and there is none to go on with.
-fn asked(
-    context: &Context,
-    method: &str,
-    params: &Value,
-) -> Result<Option<Box<serde_json::value::RawValue>>, Failure> {
-    let answer = context.with_kernel(Opening::default(), async |client| {
-        let mut progress = Progress::of("asking the kernel");
-        client.request(method, params, &mut progress).await
-    })?;
-    if context.json {
-        say(answer.get())?;
-        return Ok(None);
-    }
-    Ok(Some(answer))
+async fn ask(client: &mut Client, method: &str, params: &Value) -> Result<Box<RawValue>, Failure> {
+    let mut progress = Progress::of("asking the kernel");
+    client.request(method, params, &mut progress).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_place_is_a_server_or_one_of_its_tools() {
-        let tool = place("files/read/all").unwrap();
-        assert_eq!(
-            (tool.server.as_str(), tool.tool.as_deref()),
-            ("files", Some("read/all"))
-        );
-        assert_eq!(tool.to_string(), "files/read/all");
-        assert_eq!(place("files").unwrap().tool, None);
-        for bad in ["", "/read", "files/"] {
-            assert!(place(bad).unwrap_err().contains("SERVER/TOOL"), "{bad}");
-        }
-    }
 
     #[test]
     fn an_end_is_a_time_from_now_or_a_moment() {

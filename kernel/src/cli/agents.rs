@@ -10,6 +10,7 @@ use super::client::{Opening, read};
 use super::command::{AddAgent, AgentToken};
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::{report, say};
 use super::paste::Entries;
 use super::progress::Progress;
@@ -26,6 +27,13 @@ fn ask(context: &Context, method: &str, params: &impl Serialize) -> Result<Box<R
     context.with_kernel(Opening::default(), async |client| {
         let mut progress = Progress::of("asking the kernel");
         client.request(method, params, &mut progress).await
+    })
+}
+
+/// Refuses the name of nobody.
+fn known(context: &Context, name: &str) -> Result<(), Failure> {
+    context.with_kernel(Opening::default(), async |client| {
+        names::agent(client, name).await.map(drop)
     })
 }
 
@@ -60,6 +68,7 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
 }
 
 pub(super) fn remove(context: &Context, name: &str) -> Result<(), Failure> {
+    known(context, name)?;
     let params = Remove { name: name.into() };
     let answer = ask(context, Remove::METHOD, &params)?;
     if context.json {
@@ -73,6 +82,7 @@ pub(super) fn remove(context: &Context, name: &str) -> Result<(), Failure> {
 }
 
 pub(super) fn token(context: &Context, token: AgentToken) -> Result<(), Failure> {
+    known(context, &token.name)?;
     let rotate = token.rotate;
     let params = Token {
         name: token.name,

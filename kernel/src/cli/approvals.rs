@@ -11,6 +11,7 @@ use super::client::{Opening, read};
 use super::command::{Approve, Deny};
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::progress::Progress;
 use super::words::{plain, time};
@@ -63,6 +64,7 @@ fn take_back(context: &Context, server: &str, permission: &str) -> Result<(), Fa
         permission: permission.to_owned(),
     };
     let answer = context.with_kernel(Opening::default(), async |client| {
+        names::server(client, server).await?;
         let mut progress = Progress::of("deciding");
         client.request(Revoke::METHOD, &params, &mut progress).await
     })?;

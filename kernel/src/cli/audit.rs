@@ -17,6 +17,7 @@ use super::client::{Client, Opening, read};
 use super::command;
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::words::plain;
 use crate::config;
@@ -70,7 +71,11 @@ fn show(event: &RawValue, json: bool) -> Result<(), Failure> {
 fn told(event: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let target = &event["target"];
-    let names = ["server_id", "tool_name", "agent_id"].map(|name| text(&target[name]));
+    let place = match (target["server_id"].as_str(), target["tool_name"].as_str()) {
+        (Some(server), tool) => names::place(server, tool),
+        (None, tool) => tool.unwrap_or_default().to_owned(),
+    };
+    let names = [place, text(&target["agent_id"])];
     let target: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
     let details = &event["details"];
     let why = ["reason", "failure"]

@@ -2,7 +2,11 @@
 
 use std::io::IsTerminal;
 
+use mgp_engine::names::{canonical, shown};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::mcp::{Method, tools};
+use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -12,9 +16,10 @@ use super::command::Call;
 use super::content::{Saver, render};
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::{report, say};
 use super::progress::Progress;
-use super::tools::{Tool, all, is_meant};
+use super::tools::{Tool, all};
 
 pub(super) fn call(context: &Context, call: &Call) -> Result<(), Failure> {
     let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
@@ -23,30 +28,59 @@ pub(super) fn call(context: &Context, call: &Call) -> Result<(), Failure> {
         person: std::io::stdin().is_terminal(),
     };
     let answer = context.with_kernel(opening, async |client| {
+        let meant = meant(client, &call.name).await;
+        // What nobody lists may be a tool of the kernel's own, or of a server that is about to come.
+        let (name, listed) = match &meant {
+            Ok((server, tool)) => (canonical(server, tool), shown(server, tool)),
+            Err(_) => (call.name.clone(), call.name.clone()),
+        };
         let arguments = match typed {
             Typed::Object(object) => object,
             Typed::Pairs(pairs) => {
-                let schema = schema(client, &call.name).await?;
+                let schema = schema(client, &listed).await?;
                 arguments::typed(pairs, schema.as_ref())?
             }
         };
-        ask(client, &call.name, &arguments).await
+        let answer = ask(client, &name, &arguments).await;
+        answer.map_err(|failure| match meant {
+            Err(unread @ Failure::Usage(_)) if is_unknown(&failure) => unread,
+            Ok(_) | Err(_) => failure,
+        })
     })?;
     show(context, call, &answer)
 }
 
-/// The `inputSchema` of the tool that is meant; none when it is not certain which one.
+/// The tool that is meant: its server, and that one's own name for it.
+async fn meant(client: &mut Client, typed: &str) -> Result<(ServerId, String), Failure> {
+    let asked = Read {
+        tool: Some(typed.to_owned()),
+        ..Read::default()
+    };
+    let Meant {
+        server_id,
+        tool_name,
+        ..
+    } = names::there(client, &asked).await?;
+    let meant = server_id.map(ServerId::new).zip(tool_name);
+    let whole = || format!("{typed} is a server; a tool is written SERVER:TOOL");
+    meant.ok_or_else(|| Failure::Usage(whole()))
+}
+
+/// The kernel knows no such tool.
+fn is_unknown(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused { code, message, .. }
+        if *code == INVALID_PARAMS && message.starts_with("Unknown tool: "))
+}
+
+/// The `inputSchema` of the tool that is shown under this name; none when none is.
 async fn schema(client: &mut Client, name: &str) -> Result<Option<Value>, Failure> {
     let tools: Vec<Tool> = all(client)
         .await?
         .iter()
         .map(|t| read(t))
         .collect::<Result<_, _>>()?;
-    let mut meant = tools.into_iter().filter(|tool| is_meant(&tool.name, name));
-    Ok(match (meant.next(), meant.next()) {
-        (Some(tool), None) => Some(tool.input_schema),
-        _ => None,
-    })
+    let meant = tools.into_iter().find(|tool| tool.name == name);
+    Ok(meant.map(|tool| tool.input_schema))
 }
 
 async fn ask(

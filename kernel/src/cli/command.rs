@@ -340,7 +340,7 @@ fn span(text: &str) -> Result<u64, String> {
 /// `mgp tools …`.
 #[derive(Debug, Subcommand)]
 pub enum Tools {
-    /// Show every tool there is, or what one agent sees.
+    /// Show every tool there is, by the names that every command prints and reads, or what one agent sees.
     List(ListTools),
     /// Call a tool and show its answer.
     Call(Call),
@@ -399,7 +399,8 @@ or through a pipe into @/dev/stdin.
 Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
 Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
 pub struct Call {
-    /// The tool: as listed, as `server:tool`, or its bare name when only one server has it.
+    /// The tool: as listed, SERVER:TOOL; as agents are shown it, as SERVER/TOOL, or its bare name when
+    /// only one server has it.
     pub name: String,
     /// KEY=VALUE; or all arguments as a JSON object, or as @FILE with one.
     #[arg(value_name = "KEY=VALUE|JSON|@FILE")]
@@ -498,18 +499,34 @@ pub struct Deny {
     pub later: bool,
 }
 
+/// Whom and what a rule is about.
+#[derive(Debug, Args)]
+pub struct About {
+    /// The agent, with or without `agent.`.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER:TOOL; SERVER/TOOL and what agents are shown,
+    /// SERVER__TOOL, are read, too.
+    #[arg(value_name = "SERVER[:TOOL]")]
+    pub place: String,
+    /// All of a server, although a tool of another one is shown under its name.
+    #[arg(long)]
+    pub whole_server: bool,
+    /// For an agent, a server or a tool that is still to come: nobody looks whether the names are right.
+    #[arg(long)]
+    pub yet_unknown: bool,
+}
+
 /// `mgp grant`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp grant agent.local files
-  mgp grant agent.local files/delete --deny --because 'only by hand'
-  mgp grant agent.local files/write --expires 1h")]
+  mgp grant agent.local files:delete --deny --because 'only by hand'
+  mgp grant agent.local files:write --expires 1h
+  mgp grant agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
 pub struct Grant {
-    /// The agent.
-    pub agent: String,
-    /// A server, or one of its tools as SERVER/TOOL, by the server's own name for it.
-    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
-    pub place: super::access::Place,
+    /// Whom and what.
+    #[command(flatten)]
+    pub about: About,
     /// Deny instead.
     #[arg(long)]
     pub deny: bool,
@@ -525,13 +542,11 @@ pub struct Grant {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp revoke agent.local files
-  mgp revoke agent.local files/delete")]
+  mgp revoke agent.local files:delete")]
 pub struct Revoke {
-    /// The agent.
-    pub agent: String,
-    /// A server, or one of its tools as SERVER/TOOL: exactly as it was granted or denied.
-    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
-    pub place: super::access::Place,
+    /// Whom and what: as it was granted or denied, a server or a tool.
+    #[command(flatten)]
+    pub about: About,
 }
 
 /// `mgp grants`.
@@ -548,14 +563,12 @@ pub struct Grants {
 /// `mgp explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp explain agent.local files/delete
+  mgp explain agent.local files:delete
   mgp explain agent.local files")]
 pub struct Explain {
-    /// The agent.
-    pub agent: String,
-    /// A server, or one of its tools as SERVER/TOOL.
-    #[arg(value_name = "SERVER[/TOOL]", value_parser = super::access::place)]
-    pub place: super::access::Place,
+    /// Whom and what.
+    #[command(flatten)]
+    pub about: About,
 }
 
 /// `mgp __demo-server`.

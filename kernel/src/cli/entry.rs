@@ -14,6 +14,7 @@ use super::command::Add;
 use super::context::Context;
 use super::detach;
 use super::failure::Failure;
+use super::names;
 use super::output::{report, say};
 use super::progress::Progress;
 use super::secrets::{self, Given};
@@ -203,6 +204,11 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(file) = removed else {
+        if status.is_some() {
+            context.with_kernel(Opening::default(), async |client| {
+                names::server(client, id).await
+            })?;
+        }
         let read: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
         return Err(Failure::Other(format!(
             "there is no server `{id}` in {}",

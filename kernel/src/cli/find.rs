@@ -7,13 +7,14 @@ use super::client::{Opening, read};
 use super::command::Find;
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::progress::Progress;
 use super::table::table;
 use super::words::{one_line, plain};
 
 pub(super) fn find(context: &Context, find: &Find) -> Result<(), Failure> {
-    let params = Search {
+    let mut params = Search {
         query: find.query.clone(),
         strategy: Some(find.strategy.clone()),
         max_results: Some(find.max),
@@ -22,6 +23,9 @@ pub(super) fn find(context: &Context, find: &Find) -> Result<(), Failure> {
         risk_level_max: None,
     };
     let answer = context.with_kernel(Opening::default(), async |client| {
+        if let Some(agent) = &find.agent {
+            params.agent = names::agent(client, agent).await?;
+        }
         let mut progress = Progress::of("looking for tools");
         client.request(Search::METHOD, &params, &mut progress).await
     })?;

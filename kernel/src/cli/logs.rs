@@ -7,6 +7,7 @@ use super::client::{Listener, Opening, read};
 use super::command;
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::words::plain;
 use mgp_engine::calendar::rfc3339;
@@ -19,6 +20,7 @@ pub(super) fn show(context: &Context, logs: command::Logs) -> Result<(), Failure
     };
     let mut tail = Tail { json: context.json };
     let answer = context.with_kernel(Opening::default(), async |client| {
+        names::server(client, &params.id).await?;
         client.request(Logs::METHOD, &params, &mut tail).await
     })?;
     if params.follow {

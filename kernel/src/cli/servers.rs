@@ -10,6 +10,7 @@ use serde_json::json;
 use super::client::{Opening, read};
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::progress::Progress;
 use super::table::table;
@@ -96,6 +97,7 @@ fn act(
     let params = json!({"id": id, "_meta": {"progressToken": 1}});
     let mut progress = Progress::of(format!("{doing} {id}"));
     let server: Server = context.with_kernel(Opening::default(), async |client| {
+        names::server(client, id).await?;
         read(&client.request(method, &params, &mut progress).await?)
     })?;
     drop(progress);

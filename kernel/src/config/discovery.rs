@@ -10,8 +10,9 @@ use mgp_actors::registrar::{Interpreters, Licence};
 use mgp_actors::relay::Showing;
 use mgp_engine::env::resolve_secret;
 use mgp_engine::exposure::Exposure;
+use mgp_engine::names::{canonical, is_qualified};
 use mgp_engine::tool_cache::{self, MAX_TOKENS};
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;
 
 use super::Env;
@@ -110,13 +111,7 @@ impl Discovery {
         let (general, agents) = (&self.general, &mut self.agents);
         section.each("agents", "discovery.agents.*", |name, section| {
             let showing = read_showing(section, general);
-            // Those that the kernel names itself can be meant, too.
-            let own = [AgentId::LOCAL, AgentId::ANONYMOUS].contains(&name);
-            let agent = match own {
-                true => Ok(AgentId::new(name)),
-                false => AgentId::parse(name),
-            };
-            match agent {
+            match agent(name) {
                 Ok(agent) => drop(agents.insert(agent, showing)),
                 // Nothing is there.
                 Err(_) if name.is_empty() => {}
@@ -139,11 +134,14 @@ impl Discovery {
                 }
             }
         });
-        let mut agents = Vec::new();
-        section.strings("may_register", &mut agents);
-        self.licence
-            .agents
-            .extend(agents.into_iter().map(AgentId::new));
+        for name in section.texts("may_register").into_iter().flatten() {
+            match agent(name.get_ref()) {
+                Ok(agent) => drop(self.licence.agents.insert(agent)),
+                Err(why) => {
+                    section.refuse(name.span(), format!("`may_register` in [discovery]: {why}"))
+                }
+            }
+        }
         section.flag("creating", &mut self.licence.creating);
         section.count("registered_max", 1..=256, &mut self.licence.most);
         let registered = section.inner("registered", "discovery.registered");
@@ -157,6 +155,18 @@ impl Discovery {
     }
 }
 
+/// An agent, with or without `agent.`; those that the kernel names itself can be meant, too.
+fn agent(name: &str) -> Result<AgentId, BadAgentName> {
+    let own = [AgentId::LOCAL, AgentId::ANONYMOUS];
+    match own
+        .into_iter()
+        .find(|own| *own == name || own.strip_prefix(AgentId::PREFIX) == Some(name))
+    {
+        Some(own) => Ok(AgentId::new(own)),
+        None => AgentId::parse(name),
+    }
+}
+
 /// What is said here goes before what is said for all, and what is pinned for all is pinned here.
 fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing {
     let mut showing = general.clone();
@@ -164,19 +174,22 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing
     let (mut pinned, span) = (Vec::new(), section.span("pinned"));
     section.strings("pinned", &mut pinned);
     for place in &pinned {
-        match place.split_once('/') {
+        let pin = match place.split_once(['/', ':']) {
             Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
-                let pin = (ServerId::new(server), tool.to_owned());
-                showing.pinned.insert(pin);
+                Some(canonical(&ServerId::new(server), tool))
             }
-            Some(_) | None => {
-                let words = format!(
-                    "`pinned` in {} wants \"server/tool\", not {place:?}",
-                    section.name()
-                );
-                section.refuse(span.clone().unwrap_or_default(), words);
-            }
+            None if is_qualified(place) => Some(place.clone()),
+            Some(_) | None => None,
+        };
+        if let Some(pin) = pin {
+            showing.pinned.insert(pin);
+            continue;
         }
+        let words = format!(
+            "`pinned` in {} wants \"server:tool\", not {place:?}",
+            section.name()
+        );
+        section.refuse(span.clone().unwrap_or_default(), words);
     }
     showing
 }

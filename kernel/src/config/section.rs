@@ -163,7 +163,7 @@ impl<'l, 's, 't> Section<'l, 's, 't> {
     }
 
     fn judge(&self, span: Range<usize>, key: &str) -> Problem {
-        let near = nearest(key, &self.known);
+        let near = nearest(key, self.known.iter().copied());
         let problem = |weight, message| self.ledger.source.problem(weight, span, message);
         let unknown = format!("unknown key `{key}` in {}", self.name);
         match (near, self.unknown) {

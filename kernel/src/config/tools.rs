@@ -85,7 +85,7 @@ fn read_validators(section: &mut Section<'_, '_, '_>) -> Option<Vec<String>> {
     for name in &names {
         let word = *name.get_ref();
         if Validator::named(word).is_none() && word != "none" {
-            let near = nearest(word, &VALIDATORS).map(|near| format!("; is `{near}` meant?"));
+            let near = nearest(word, VALIDATORS).map(|near| format!("; is `{near}` meant?"));
             let message = format!(
                 "unknown validator `{word}` in {}; known are {}{}",
                 section.name(),

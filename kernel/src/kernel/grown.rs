@@ -15,6 +15,7 @@ use mgp_actors::directory::Directory;
 use mgp_actors::finder::{FinderHandle, Opening};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
+use mgp_actors::naming::Naming;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
@@ -39,6 +40,7 @@ use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
 use mgp_engine::sandbox;
 use mgp_engine::seal::SealKey;
+use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
@@ -48,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{DRAIN, Kept, hold};
 use crate::cli::UpOptions;
-use crate::config::KernelConfig;
+use crate::config::{Auth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
@@ -261,8 +263,23 @@ impl Pillars {
             data_dir: options.data_dir.clone(),
             source: source.clone(),
             roster: self.roster.clone(),
+            naming: self.naming(&options.loaded.kernel),
             closing: closing.clone(),
         })
+    }
+
+    /// Who and what there is, by name: of the kernel's own agents, those that can come in.
+    fn naming(&self, kernel: &KernelConfig) -> Naming {
+        let open = kernel.http.enabled && kernel.http.auth == Auth::None;
+        let anonymous = open.then(|| AgentId::new(AgentId::ANONYMOUS));
+        let configured = kernel.socket.users.values().cloned().chain(anonymous);
+        Naming {
+            servers: self.servers.clone(),
+            rostered: self.roster.rostered.clone(),
+            directory: self.directory.clone(),
+            access: self.access.clone(),
+            configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),
+        }
     }
 
     fn pulse(&self, connector: Arc<Connector>, closing: &CancellationToken) -> Arc<Pulse> {
@@ -280,6 +297,7 @@ impl Pillars {
             shown: self.shown.clone(),
             servers: self.servers.clone(),
             access: self.access.clone(),
+            naming: self.naming(kernel),
             sifted: SiftedLists::default(),
             approvals: self.approvals.clone(),
             permissions: self.permissions.clone(),

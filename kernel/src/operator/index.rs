@@ -1,12 +1,12 @@
 //! `mgp/index/*`: the index of all tools.
 
 use mgp_actors::finder::{Found, Hit, Status, Wanted};
+use mgp_actors::naming;
 use mgp_actors::request::{Outcome, Request};
 use mgp_engine::access::Principal;
 use mgp_engine::catalog::View;
 use mgp_engine::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_engine::names::canonical;
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
@@ -25,7 +25,10 @@ impl Operator {
     pub async fn search(&self, request: &Request) -> Outcome {
         let search: Search = read(request)?;
         let who = match &search.agent {
-            Some(name) => Principal::Agent(agent(name)?),
+            Some(name) => {
+                let agent = naming::read(self.naming.known().agent(name), false)?;
+                Principal::Agent(agent.it)
+            }
             None => request.caller.identity(),
         };
         let found = self.finder.search(&who, wanted(search)?).await?;
@@ -52,10 +55,6 @@ impl Operator {
             embedded: coverage.embedded,
         }
     }
-}
-
-fn agent(name: &str) -> Result<AgentId, Refusal> {
-    AgentId::parse(name).map_err(|why| Refusal::BadParams(why.to_string()))
 }
 
 fn wanted(search: Search) -> Result<Wanted, Refusal> {

@@ -45,7 +45,7 @@ async fn a_demo_works_as_printed_and_leaves_nothing() {
 
     let listed = typed(line("tools list")).await;
     assert!(listed.status.success(), "{}", err(&listed));
-    assert!(out(&listed).contains("demo__time"), "{}", out(&listed));
+    assert!(out(&listed).contains("demo:time"), "{}", out(&listed));
     let time = typed(line("demo:time utc_offset")).await;
     assert!(
         time.status.success() && out(&time).contains("+02:00"),
@@ -153,13 +153,14 @@ async fn status_shows_doors_and_servers() {
     assert_eq!(status["servers"][0]["state"], "connected");
 }
 
-/// `mgp tools list|call`: text for people, JSON for programs, the same names as agents use.
+/// `mgp tools list|call`: text for people, JSON for programs; every spelling of a name is read, one is
+/// printed.
 #[tokio::test]
 async fn tools_are_listed_and_called() {
     let kernel = scene::kernel().await;
     let listed = out(&kernel.mgp(&["tools", "list"]).await);
     assert!(
-        listed.lines().any(|line| line.starts_with("it__echo ")),
+        listed.lines().any(|line| line.starts_with("it:echo ")),
         "{listed}"
     );
     let own = out(&kernel.mgp(&["tools", "list", "--server", "it"]).await);
@@ -172,7 +173,7 @@ async fn tools_are_listed_and_called() {
     let list = agent.request("tools/list", json!({})).await.result();
     assert_eq!(as_json["tools"], list["tools"]);
 
-    for name in ["it:echo", "it__echo", "echo"] {
+    for name in ["it:echo", "it__echo", "it/echo", "echo"] {
         let called = kernel.mgp(&["tools", "call", name, "text=a = b"]).await;
         assert_eq!(
             (called.status.code(), out(&called)),
@@ -222,7 +223,9 @@ async fn exit_codes_say_what_became_of_a_call() {
             4,
             "intentionally returns an error",
         ),
-        (&["it:no_such"], 1, "Unknown tool: it:no_such"),
+        (&["it:no_such"], 2, "server it has no tool no_such"),
+        (&["it/ecko"], 2, "did you mean it:echo?"),
+        (&["ecko"], 2, "did you mean it:echo?"),
         (&["it:protocol_error_job"], 1, "Internal error"),
         (&["it:echo", "text"], 2, "text"),
         (&["it:echo", "--json-args", "{"], 2, ""),
@@ -308,7 +311,7 @@ async fn servers_are_added_and_removed_with_all_comments_kept() {
         .collect();
     assert_eq!(ids, ["it"]);
     let again = kernel.mgp(&["servers", "remove", "two"]).await;
-    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(again.status.code(), Some(2));
     assert!(err(&again).contains("two"));
 }
 
@@ -357,7 +360,7 @@ async fn servers_are_stopped_started_and_looked_into() {
     assert_eq!(last.lines().count(), 1);
     assert!(log.ends_with(&last), "{last}");
     let unknown = kernel.mgp(&["servers", "logs", "nobody"]).await;
-    assert_eq!(unknown.status.code(), Some(1));
+    assert_eq!(unknown.status.code(), Some(2));
     assert!(err(&unknown).contains("nobody"));
 }
 

@@ -490,17 +490,17 @@ async fn the_command_line_grants_shows_and_explains() {
     ])
     .await;
     assert!(
-        denied.starts_with("agent.anonymous is denied one/echo ("),
+        denied.starts_with("agent.anonymous is denied one:echo ("),
         "{denied}"
     );
     let grants = said(&["grants"]).await;
     assert!(
-        grants.contains("one/echo") && grants.contains("too loud"),
+        grants.contains("one:echo") && grants.contains("too loud"),
         "{grants}"
     );
     let why = said(&["explain", ANYBODY, "one/echo"]).await;
     assert!(
-        why.contains("may not use one/echo") && why.contains("operator"),
+        why.contains("may not use one:echo") && why.contains("operator"),
         "{why}"
     );
     let back = said(&["revoke", ANYBODY, "one/echo"]).await;

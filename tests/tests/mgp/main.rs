@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod access_story;
 mod approvals;
 mod audit;
 mod code_safety;
@@ -25,6 +26,7 @@ mod kills;
 mod lifecycle;
 mod made;
 mod mtls;
+mod naming;
 mod negotiation;
 mod oauth;
 mod permissions;

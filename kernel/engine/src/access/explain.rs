@@ -31,6 +31,7 @@ pub fn explain(
                 principal.name()
             ),
             considered: Vec::new(),
+            notes: Vec::new(),
         };
     };
     let subject = Subject::Agent(agent.clone());
@@ -68,6 +69,7 @@ pub fn explain(
         source,
         rule,
         considered: bounded(considered),
+        notes: Vec::new(),
     }
 }
 

@@ -105,6 +105,10 @@ request! {
         /// When it ends, RFC 3339; never when absent.
         #[serde(default)]
         expires_at: Option<String>,
+        /// `false`: only for an agent, a server and a tool that are there. Else, as in the document,
+        /// also for those that are still to come.
+        #[serde(default)]
+        yet_unknown: Option<bool>,
     }
 }
 
@@ -124,8 +128,7 @@ request! {
 }
 
 request! {
-    /// `mgp/access/list`: the entries in force; answers `{"entries": [`[`Entry`]`, …]}`. For the
-    /// operator.
+    /// `mgp/access/list`: the entries in force; answers [`Listed`]. For the operator.
     List {
         /// Only of this agent.
         #[serde(default)]
@@ -172,6 +175,9 @@ pub struct Granted {
     pub grant_id: String,
     /// The entries it took the place of.
     pub replaced: Vec<String>,
+    /// What it names and is not there, or cannot be looked up now; in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Answer of `mgp/access/revoke`; `revoked` is empty when there was nothing to take back.
@@ -179,6 +185,16 @@ pub struct Granted {
 pub struct Revoked {
     /// The entries that ended.
     pub revoked: Vec<String>,
+}
+
+/// Answer of `mgp/access/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The entries in force.
+    pub entries: Vec<Entry>,
+    /// Which of them name a server or a tool that is not there; in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One entry, as shown.
@@ -217,6 +233,9 @@ pub struct Explanation {
     pub rule: String,
     /// Everything that was looked at, the most important first, a sentence each.
     pub considered: Vec<String>,
+    /// What was asked about and is not there, or cannot be looked up now; in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// `tool_name` does not go with `entry_type`.

@@ -528,7 +528,10 @@ mod tests {
             (Refusal::Forbidden("no".into()), Denied, None),
             (Refusal::UnknownTool("x".into()), Blocked, None),
             (
-                denied(Denial::NotGranted { tool: "x".into() }),
+                denied(Denial::NotGranted {
+                    tool: "x".into(),
+                    rule: "r".into(),
+                }),
                 Denied,
                 None,
             ),

@@ -31,6 +31,8 @@ pub enum Denial {
     NotGranted {
         /// As the caller named it.
         tool: String,
+        /// What denies it, for the log: no caller reads it.
+        rule: String,
     },
     /// Nobody in particular asks, and this is not for everybody.
     #[error("Authentication is required: {0}")]

@@ -261,7 +261,7 @@ impl Refusal {
         let mut message = self.to_string();
         // An MGP caller is told by the code that it is denied; the words shall not say otherwise.
         if let Self::Denied(denial) = self
-            && let Denial::NotGranted { tool } = denial.as_ref()
+            && let Denial::NotGranted { tool, .. } = denial.as_ref()
         {
             message = format!("Access denied: {tool}");
         }

@@ -161,7 +161,7 @@ impl<'t> Section<'_, '_, 't> {
             None => {
                 let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
                 let message = format!("`{key}` in {} is one of {}", self.name, listed(&words));
-                let nearest = nearest(text.get_ref(), &words).map(str::to_owned);
+                let nearest = nearest(text.get_ref(), words.iter().copied()).map(str::to_owned);
                 self.ledger.note(self.weight, text.span(), message).nearest = nearest;
             }
         }

@@ -46,7 +46,13 @@ fn one_of_each() -> Vec<(i64, Refusal)> {
                 why: text("nobody answered"),
             }),
         ),
-        (1001, denied(Denial::NotGranted { tool: text("t") })),
+        (
+            1001,
+            denied(Denial::NotGranted {
+                tool: text("t"),
+                rule: text("r"),
+            }),
+        ),
         (1002, denied(Denial::NoCredentials(text("send a token")))),
         (1003, denied(Denial::CredentialsExpired(text("yesterday")))),
         (
@@ -294,7 +300,10 @@ fn a_plain_caller_sees_no_mgp() {
 #[test]
 fn a_denied_tool_reads_like_an_unknown_one_to_a_plain_caller() {
     for version in [Version::V2024_11_05, Version::V2025_11_25, Version::MODERN] {
-        let hidden = denied(Denial::NotGranted { tool: "x".into() });
+        let hidden = denied(Denial::NotGranted {
+            tool: "x".into(),
+            rule: "r".into(),
+        });
         assert_eq!(
             hidden.answer("7", version),
             Refusal::UnknownTool("x".into()).answer("7", version)

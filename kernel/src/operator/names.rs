@@ -1,0 +1,88 @@
+//! `mgp/names/*`: what people type for agents, servers and tools.
+
+use mgp_actors::naming;
+use mgp_actors::request::{Outcome, Request};
+use mgp_engine::known::{Known, Meant as Read, NotRead, Place, Unknown};
+use mgp_protocol::mgp::names::{self, Meant, Named};
+use mgp_protocol::refusal::Refusal;
+use serde_json::json;
+
+use super::{Operator, read};
+use crate::config::Mention;
+
+impl Operator {
+    /// `mgp/names/read`.
+    ///
+    /// # Errors
+    /// What cannot be read, or could be two things.
+    pub fn read_names(&self, request: &Request) -> Outcome {
+        let asked: names::Read = read(request)?;
+        let known = self.naming.known();
+        let mut meant = Meant::default();
+        if let Some(agent) = &asked.agent {
+            let agent = naming::read(known.agent(agent), false)?;
+            tell(&mut meant, agent.unknown);
+            meant.agent_id = Some(agent.it.to_string());
+        }
+        if let Some(place) = place(&known, &asked)? {
+            let place = naming::read(place, false)?;
+            tell(&mut meant, place.unknown);
+            meant.server_id = Some(place.it.server.to_string());
+            meant.tool_name = place.it.tool;
+        }
+        super::json(&meant)
+    }
+
+    /// Names in the configuration that mean nothing, in words.
+    pub(super) fn misspelt(&self, mentions: &[Mention]) -> Vec<String> {
+        if mentions.is_empty() {
+            return Vec::new();
+        }
+        let known = self.naming.known();
+        let unknown = mentions
+            .iter()
+            .filter_map(|mention| mention.unknown(&known));
+        unknown.collect()
+    }
+
+    /// `mgp/names/list`.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub fn list_names(&self) -> Outcome {
+        let shown = self.shown.load();
+        let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
+        let tools = tools.map(|tool| Named {
+            shown: tool.shown.to_string(),
+            tool_id: tool.canonical.to_string(),
+            server_id: tool.server.to_string(),
+        });
+        super::json(&json!({ "tools": tools.collect::<Vec<_>>() }))
+    }
+}
+
+fn tell(meant: &mut Meant, unknown: Option<Unknown>) {
+    let Some(unknown) = unknown else { return };
+    let told = match unknown.is_doubt() {
+        true => &mut meant.doubts,
+        false => &mut meant.unknown,
+    };
+    told.push(unknown.to_string());
+}
+
+/// The server or tool that is asked about, where one is.
+fn place(
+    known: &Known,
+    asked: &names::Read,
+) -> Result<Option<Result<Read<Place>, NotRead>>, Refusal> {
+    Ok(match (&asked.server, &asked.place, &asked.tool) {
+        (None, None, None) => None,
+        (Some(server), None, None) => Some(known.place(server, None)),
+        (None, Some(place), None) => Some(known.typed(place)),
+        (None, None, Some(tool)) => Some(known.tool(tool)),
+        _ => {
+            let several = "one of `server`, `place` and `tool` is read at a time";
+            return Err(Refusal::BadParams(several.into()));
+        }
+    })
+}
