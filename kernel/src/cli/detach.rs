@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::client::{LATE, Looks, Opening, read};
 use super::context::Context;
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
 use super::log::KernelLog;
 use super::output::say;
 use super::progress::Progress;
@@ -25,6 +25,7 @@ use super::words::plain;
 use crate::config;
 use crate::paths::private_folder;
 use crate::process::{Process, Standing};
+use crate::record::Record;
 
 /// How long a kernel may take to answer. Its servers start after that.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,7 +55,7 @@ pub(super) fn up(context: &Context) -> Result<(), Failure> {
 /// Ends the running kernel, and waits until it is gone.
 pub(super) fn down(context: &Context) -> Result<(), Failure> {
     let Some(running) = status(context)? else {
-        return Err(Failure::NotRunning(context.socket.clone()));
+        return Err(Failure::NotRunning(Absence::At(context.socket())));
     };
     let process = Process::of(running.pid.cast_signed());
     context.with_kernel(Opening::default(), async |client| {
@@ -135,6 +136,9 @@ pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
         return Ok(status);
     }
     released(context);
+    if let Some(running) = context.running() {
+        return awaited(context, &running, &mut wait);
+    }
     let mut log = KernelLog::open(&folder)
         .map_err(|e| Failure::Other(explained(&folder.join("kernel.log"), &e)))?;
     let mut child = spawn(context, &log)?;
@@ -143,12 +147,36 @@ pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
             return Ok(status);
         }
         if let Some(exit) = child.try_wait()? {
-            return Err(did_not_start(exit, &mut log, &folder));
+            // Somebody with another environment may have been first.
+            return match context.running() {
+                Some(running) => awaited(context, &running, &mut wait),
+                None => Err(did_not_start(exit, &mut log, &folder)),
+            };
         }
         if !wait.a_little() {
             return Err(given_up(&mut child, &folder));
         }
     }
+}
+
+/// How long a kernel that runs may take to open its socket.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// The status of a kernel that somebody else has started, once it answers. One that listens elsewhere
+/// than was named is not waited for.
+fn awaited(
+    context: &Context,
+    running: &Record,
+    wait: &mut Wait<'_>,
+) -> Result<KernelStatus, Failure> {
+    let begun = Instant::now();
+    while running.socket == context.socket() && begun.elapsed() < OPENING {
+        if let Some(status) = status(context)? {
+            return Ok(status);
+        }
+        wait.a_little();
+    }
+    Err(Failure::NotRunning(Absence::At(context.socket())))
 }
 
 /// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its

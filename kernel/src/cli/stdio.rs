@@ -84,7 +84,7 @@ fn user(name: &str) -> Result<u32, Failure> {
 
 /// The connection, and the number of the user at its other end: this one, root, or the one named.
 fn connect(context: &Context, of: Option<u32>) -> Result<(UnixStream, u32, Silence), Failure> {
-    let path = &context.socket;
+    let path = &context.socket();
     let stream = match knock(path) {
         Err(e) if is_crowded(&e) => {
             let mut silence = Silence::of(path, context.holder());
