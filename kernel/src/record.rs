@@ -45,9 +45,15 @@ impl Record {
     /// The kernel that is recorded in a folder, while it runs.
     #[must_use]
     pub fn live(folder: &Path) -> Option<Self> {
-        let record: Self = read(folder, RECORD)?;
+        let record = Self::left(folder)?;
         let pid = holder(&record.data_dir)?;
         (i64::from(record.pid) == i64::from(pid)).then_some(record)
+    }
+
+    /// What is recorded in a folder, whether that kernel runs or not.
+    #[must_use]
+    pub fn left(folder: &Path) -> Option<Self> {
+        read(folder, RECORD)
     }
 
     /// Writes it into a folder, whole or not at all.
@@ -60,7 +66,7 @@ impl Record {
 
     /// Takes it out of a folder, unless another kernel's is there.
     pub fn forget(&self, folder: &Path) {
-        if read(folder, RECORD).as_ref() == Some(self) {
+        if Self::left(folder).as_ref() == Some(self) {
             // One that stays says nothing once its kernel has ended.
             let _ = fs::remove_file(folder.join(RECORD));
         }

@@ -55,6 +55,8 @@ pub enum Failure {
 pub enum Absence {
     /// Nobody answers at this socket.
     At(PathBuf),
+    /// The kernel that was joined has stopped, and none has come to its socket.
+    Stopped(PathBuf),
     /// Nobody answers at the usual socket, and no kernel is recorded in these folders.
     Nowhere(PathBuf, Vec<PathBuf>),
     /// This kernel runs, and its socket (the second) does not answer.
@@ -74,6 +76,11 @@ impl fmt::Display for Absence {
         const UP: &str = "start one with `mgp up`";
         match self {
             Self::At(socket) => write!(f, "no kernel is running at {}: {UP}", socket.display()),
+            Self::Stopped(socket) => write!(
+                f,
+                "the kernel was stopped, and no other one has come to {}: {UP}, and connect again",
+                socket.display()
+            ),
             Self::Nowhere(socket, folders) => {
                 let folders: Vec<_> = folders
                     .iter()
