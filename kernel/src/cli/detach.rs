@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use mgp_actors::time::unix_ms;
 use mgp_actors::trouble::explained;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status, Stop};
@@ -159,8 +160,8 @@ pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
     }
 }
 
-/// How long a kernel that runs may take to open its socket.
-const OPENING: Duration = Duration::from_secs(10);
+/// How long after its start a kernel may take to open its socket.
+const OPENING: Duration = Duration::from_secs(5);
 
 /// The status of a kernel that somebody else has started, once it answers. One that listens elsewhere
 /// than was named is not waited for.
@@ -169,8 +170,8 @@ fn awaited(
     running: &Record,
     wait: &mut Wait<'_>,
 ) -> Result<KernelStatus, Failure> {
-    let begun = Instant::now();
-    while running.socket == context.socket() && begun.elapsed() < OPENING {
+    let opening = || unix_ms() / 1000 <= running.since.saturating_add(OPENING.as_secs());
+    while running.socket == context.socket() && opening() {
         if let Some(status) = status(context)? {
             return Ok(status);
         }

@@ -9,6 +9,7 @@ mod changes;
 mod cli;
 mod crowd;
 mod errors;
+mod found;
 mod half_sent;
 mod headers;
 mod logging;

@@ -65,6 +65,7 @@ impl Checkout {
             .env("XDG_CONFIG_HOME", within("home/.config"))
             .env("XDG_RUNTIME_DIR", within("run"))
             .env("MGP_DATA_DIR", within("data"))
+            .env("MGP_SOCKET", within("run/mgp.sock"))
             .env("MGP_CONFIG_PATH", "")
     }
 
