@@ -18,7 +18,8 @@ pub const SOCKET: &str = "mgp.sock";
 /// What the places depend on when nobody names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bases {
-    /// `$XDG_RUNTIME_DIR` when it is a folder, or the folder that the system has at its usual place.
+    /// `$XDG_RUNTIME_DIR` when it is this user's folder, or the one that the system has at its usual
+    /// place.
     pub runtime: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
@@ -55,7 +56,7 @@ impl Bases {
         // Another user's home, as `sudo` may leave it, is no place for what is ours.
         let home = folder("HOME").filter(|home| account.is_none() || !is_of_others(home));
         let usual = || Some(PathBuf::from(format!("/run/user/{user}")));
-        let given = folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir());
+        let given = folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir() && !is_of_others(p));
         let bases = Self {
             runtime: given.or_else(|| usual().filter(|p| is_own(p))),
             data_home: folder("XDG_DATA_HOME"),
