@@ -213,10 +213,8 @@ async fn a_kernel_that_fell_is_started_again() {
         json!({"name": "it:slow", "arguments": {"ms": 60_000}}),
     );
     let under_way = under_way.await;
-    agent
-        .call("it:echo", json!({"text": "it was read"}))
-        .await
-        .text();
+    let read = agent.call("it:echo", json!({"text": "it was read"})).await;
+    assert_eq!(read.text(), "it was read");
     kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
     let lost = agent.answer_to(&under_way).await.frame;
     let lost: Value = serde_json::from_str(&lost).unwrap();

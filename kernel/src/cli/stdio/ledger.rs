@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::{self, Method};
+use serde_json::value::RawValue;
 
 use super::greeting::Greeting;
 
@@ -15,9 +16,9 @@ const MOST: usize = 4096;
 const LONGEST_ID: usize = 256;
 /// How much of a longer line is looked at from its start, in bytes. What clients write before the
 /// arguments is shorter.
-const HEAD: usize = 512;
+const HEAD: usize = 256;
 /// How much is looked at from its end, in bytes: some clients write the id last.
-const TAIL: usize = 320;
+const TAIL: usize = 96;
 
 /// What is under way, and how the conversation was opened.
 #[derive(Default)]
@@ -175,7 +176,7 @@ fn glance(line: &[u8]) -> Glance {
 fn cancelled(line: &[u8]) -> Option<RequestId> {
     match jsonrpc::parse(line).ok()? {
         Message::Notification { params, .. } => {
-            let cancelled: mcp::Cancelled<'_> = mcp::read(params.map(|p| p.get())).ok()?;
+            let cancelled: mcp::Cancelled<'_> = mcp::read(params.map(RawValue::get)).ok()?;
             RequestId::from_json(cancelled.request_id.get())
         }
         Message::Request { .. } | Message::Response { .. } => None,

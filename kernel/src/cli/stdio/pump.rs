@@ -254,10 +254,12 @@ impl Pump {
     /// Writes to the client.
     pub(super) fn tell(&self, text: &[u8]) -> Result<(), Ended> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        output.write_all(text).map_err(|e| match e.kind() {
-            ErrorKind::BrokenPipe => Ended::Client,
-            _ => Ended::Kernel(e.into()),
-        })
+        output
+            .write_all(text)
+            .map_err(|e| match e.kind() == ErrorKind::BrokenPipe {
+                true => Ended::Client,
+                false => Ended::Kernel(e.into()),
+            })
     }
 
     /// The next kernel, which knows the conversation.
