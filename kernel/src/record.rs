@@ -56,6 +56,13 @@ impl Record {
         read(folder, RECORD)
     }
 
+    /// Whether this kernel fell: it holds its folder no more, and has not taken its record back, as one
+    /// does that is told to stop.
+    #[must_use]
+    pub fn has_fallen(&self) -> bool {
+        holder(&self.data_dir).is_none() && Self::left(&self.data_dir).as_ref() == Some(self)
+    }
+
     /// Writes it into a folder, whole or not at all.
     ///
     /// # Errors
@@ -185,7 +192,9 @@ mod tests {
         assert_eq!(Record::live(root.path()), None);
         record.write(root.path()).unwrap();
         assert_eq!(Record::live(root.path()).as_ref(), Some(&record));
+        assert!(!record.has_fallen(), "it may be ending");
         drop(lock);
+        assert!(record.has_fallen());
         assert_eq!(Record::live(root.path()), None, "its kernel has ended");
         let other = Record {
             since: 8,
@@ -195,6 +204,7 @@ mod tests {
         assert!(root.path().join(RECORD).exists(), "it is not the other's");
         record.forget(root.path());
         assert!(!root.path().join(RECORD).exists());
+        assert!(!record.has_fallen(), "it was told to stop");
     }
 
     /// Point 1: a file that somebody else may have written leads nobody anywhere.

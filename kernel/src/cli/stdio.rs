@@ -104,12 +104,6 @@ impl Ways {
         detach::settled(&self.context);
         Ok(())
     }
-
-    /// Whether the kernel fell, and was not told to stop: that one takes its record back.
-    fn has_fallen(&self) -> bool {
-        let left = |joined: &Record| Record::left(&joined.data_dir).as_ref() == Some(joined);
-        self.joined.as_ref().is_some_and(left)
-    }
 }
 
 impl Kernels for Ways {
@@ -117,7 +111,7 @@ impl Kernels for Ways {
     /// that was stopped is not.
     fn next(&mut self, waiting: &Waiting<'_>) -> Result<UnixStream, Failure> {
         let begun = Instant::now();
-        let mut may_start = self.of.is_none() && self.has_fallen();
+        let mut may_start = self.of.is_none();
         loop {
             match self.enter() {
                 Ok(socket) => {
@@ -135,7 +129,8 @@ impl Kernels for Ways {
             if waiting.is_vain() || asked_for || begun.elapsed() > IDLE {
                 return Err(Failure::NotRunning(Absence::Stopped(self.context.socket())));
             }
-            if may_start && begun.elapsed() > GRACE {
+            let fallen = || self.joined.as_ref().is_some_and(Record::has_fallen);
+            if may_start && begun.elapsed() > GRACE && fallen() {
                 may_start = false;
                 self.start()?;
             }
