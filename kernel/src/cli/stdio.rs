@@ -86,7 +86,8 @@ struct Ways {
 impl Ways {
     fn enter(&mut self) -> Result<UnixStream, Failure> {
         let socket = enter(&self.context, self.of, &self.asked)?;
-        self.joined = self.context.running();
+        let here = self.context.socket();
+        self.joined = self.context.running().filter(|it| it.socket == here);
         Ok(socket)
     }
 

@@ -177,7 +177,7 @@ impl Pump {
     fn kernel(&self, lines_that_wait: &[u8]) -> MutexGuard<'_, Road> {
         let mut road = self.road();
         if road.life.is_none() {
-            road.waits = Some(Instant::now());
+            road.waits.get_or_insert_with(Instant::now);
             road.waiting = Ledger::requests_in(lines(lines_that_wait)).collect();
         }
         while road.life.is_none() {
@@ -229,6 +229,7 @@ impl Pump {
             }
             road.socket = socket;
             road.life = Some(life);
+            road.waits = None;
             self.changed.notify_all();
         }
     }
@@ -306,7 +307,13 @@ impl Pump {
 
     /// Answers what was under way, and takes the kernel's own questions back.
     fn tell_lost(&self) -> Result<(), Ended> {
-        let lost = self.ledger().lose();
+        let mut ledger = self.ledger();
+        let lost = ledger.lose();
+        let waits = ledger.greeting().is_some_and(|it| it.waits_for().is_some());
+        drop(ledger);
+        if waits {
+            self.road().waits.get_or_insert_with(Instant::now);
+        }
         let why = "the kernel went away; whether this was carried out is not known";
         for id in lost.asked {
             self.tell_message(failed(&id, why, "unknown"))?;
