@@ -42,7 +42,7 @@ mod words;
 use std::process::ExitCode;
 
 pub use command::Cli;
-pub use failure::Failure;
+pub use failure::{Absence, Failure};
 pub use up::{Doors, HttpDoor, Parts, UpOptions};
 
 use command::reading::{Prompts, Resources};
@@ -80,9 +80,10 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
         | Command::Grant(_)
         | Command::Revoke(_)
         | Command::Grants(_)
-        | Command::Explain(_)) => {
-            Context::new(cli.options).and_then(|context| dispatch(&context, command, parts))
-        }
+        | Command::Explain(_)) => Context::new(cli.options).and_then(|context| {
+            let done = dispatch(&context, command, parts);
+            done.map_err(|failure| context.explained(failure))
+        }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

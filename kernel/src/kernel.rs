@@ -1,5 +1,6 @@
 //! A whole kernel: one lock, two doors, one tree; from its start to its end.
 
+mod announce;
 mod auditing;
 mod doors;
 mod grown;
@@ -31,6 +32,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Doors, UpOptions};
 use crate::source;
+use announce::Announced;
 use marks::Marks;
 
 /// How long calls under way may take when their server is to stop.
@@ -52,7 +54,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     close_fds::set_fds_cloexec(3, &[]);
     hold::raise_file_limit();
     log_to_stderr(&options);
-    let lock = hold::lock(&options.data_dir)?;
+    let announced = Announced::hold(&options)?;
     hold::has_room(&options.data_dir)?;
     let found = hold::missing(&options);
     let mut kept = Kept {
@@ -82,7 +84,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         .map_err(|e| format!("no runtime: {e}"))?;
     let outcome = runtime.block_on(live(options, kept));
     runtime.shutdown_timeout(Duration::from_secs(1));
-    drop(lock);
+    drop(announced);
     outcome
 }
 

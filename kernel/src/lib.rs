@@ -9,6 +9,7 @@ pub mod operator;
 pub mod paths;
 mod process;
 pub mod pulse;
+pub mod record;
 pub mod routes;
 pub mod source;
 pub mod tree;

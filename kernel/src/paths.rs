@@ -6,18 +6,29 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{User, geteuid};
+
+use crate::record::Kept;
+
 /// Longest path of a Unix socket on Linux, in bytes (`sun_path` without its NUL).
 pub const LONGEST_SOCKET_PATH: usize = 107;
+/// The socket's name in its folder.
+pub const SOCKET: &str = "mgp.sock";
 
 /// What the places depend on when nobody names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bases {
-    /// `$XDG_RUNTIME_DIR`, when it is a folder.
+    /// `$XDG_RUNTIME_DIR` when it is this user's folder, or the one that the system has at its usual
+    /// place.
     pub runtime: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
-    /// `$HOME`.
+    /// `$HOME`; that of the password database where it is not set or belongs to somebody else.
     pub home: Option<PathBuf>,
+    /// The home in the password database.
+    pub account: Option<PathBuf>,
+    /// What the last kernel that was started without names leaves to those who know less.
+    pub kept: Kept,
     /// The user's number.
     pub uid: u32,
 }
@@ -30,8 +41,8 @@ pub struct Bases {
 pub struct NoHome;
 
 impl Bases {
-    /// Reads the environment of this process. Relative folders do not count, as the XDG
-    /// specification demands.
+    /// Reads the environment of this process and the password database. Relative folders do not
+    /// count, as the XDG specification demands.
     #[must_use]
     pub fn from_env() -> Self {
         let folder = |name| {
@@ -39,21 +50,38 @@ impl Bases {
                 .map(PathBuf::from)
                 .filter(|p| p.is_absolute())
         };
-        Self {
-            runtime: folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir()),
+        let user = geteuid();
+        let account = User::from_uid(user).ok().flatten().map(|user| user.dir);
+        let account = account.filter(|home| home.is_dir());
+        // Another user's home, as `sudo` may leave it, is no place for what is ours.
+        let home = folder("HOME").filter(|home| account.is_none() || !is_of_others(home));
+        let usual = || Some(PathBuf::from(format!("/run/user/{user}")));
+        let given = folder("XDG_RUNTIME_DIR").filter(|p| p.is_dir() && !is_of_others(p));
+        let bases = Self {
+            runtime: given.or_else(|| usual().filter(|p| is_own(p))),
             data_home: folder("XDG_DATA_HOME"),
-            home: folder("HOME"),
-            uid: nix::unistd::geteuid().as_raw(),
+            home: home.or_else(|| account.clone()),
+            account,
+            kept: Kept::default(),
+            uid: user.as_raw(),
+        };
+        let kept = bases.home_folder().map(|home| Kept::read(&home));
+        Self {
+            kept: kept.unwrap_or_default(),
+            ..bases
         }
     }
 
-    /// The socket: as configured, or in the runtime folder.
+    /// Where a kernel listens: as configured, or in the runtime folder, or below the home where that
+    /// folder in /tmp is somebody else's.
     #[must_use]
     pub fn socket(&self, configured: Option<&Path>) -> PathBuf {
-        match configured {
-            Some(path) => path.to_owned(),
-            None => self.runtime_folder().join("mgp.sock"),
+        if let Some(path) = configured {
+            return path.to_owned();
         }
+        let runtime = self.runtime_folder();
+        let home = self.home_folder().filter(|_| is_taken(&runtime));
+        home.unwrap_or(runtime).join(SOCKET)
     }
 
     /// The owner's folder for what lives as long as the session.
@@ -65,18 +93,71 @@ impl Bases {
         }
     }
 
-    /// The folder for what lasts, chosen like the socket.
+    /// What keeps the socket from its usual place, and what to do; in words.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let folder = self.runtime_folder();
+        is_taken(&folder).then(|| {
+            let folder = folder.display();
+            format!(
+                "{folder} belongs to another user and is left alone, so the socket is elsewhere; \
+                 have {folder} removed, or set XDG_RUNTIME_DIR to a folder of your own"
+            )
+        })
+    }
+
+    /// The folder for what lasts, chosen like the socket; without a name it is where the last kernel
+    /// had it, while that is there.
     ///
     /// # Errors
     /// When none is configured and there is no home.
     pub fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHome> {
-        if let Some(path) = configured {
+        if let Some(path) = configured.or(self.kept.data_dir.as_deref()) {
             return Ok(path.to_owned());
         }
-        let below_home = || self.home.as_ref().map(|home| home.join(".local/share"));
-        let base = self.data_home.clone().or_else(below_home);
-        base.map(|base| base.join("mgp")).ok_or(NoHome)
+        let data_home = self.data_home.as_ref().map(|base| base.join("mgp"));
+        data_home.or_else(|| self.home_folder()).ok_or(NoHome)
     }
+
+    /// The folder below the home that depends on no other variable.
+    #[must_use]
+    pub fn home_folder(&self) -> Option<PathBuf> {
+        self.home.as_deref().map(below)
+    }
+
+    /// Where a kernel of this user is recorded, in the order of looking: below the home of the
+    /// password database, which all clients know, and below `HOME` where that is another one.
+    #[must_use]
+    pub fn record_folders(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<_> = self.account.as_deref().map(below).into_iter().collect();
+        folders.extend(self.home_folder().filter(|home| !folders.contains(home)));
+        folders
+    }
+}
+
+fn below(home: &Path) -> PathBuf {
+    home.join(".local/share/mgp")
+}
+
+/// Whether a folder is there and is another user's.
+fn is_of_others(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.uid() != geteuid().as_raw())
+}
+
+/// Whether something is there that another user made, or leads elsewhere.
+fn is_taken(path: &Path) -> bool {
+    let taken = |found: fs::Metadata| found.uid() != geteuid().as_raw() || !found.is_dir();
+    fs::symlink_metadata(path).is_ok_and(taken)
+}
+
+/// Whether this is a folder that only this user changes.
+#[must_use]
+pub fn is_own(path: &Path) -> bool {
+    let own = |found: fs::Metadata| {
+        let others = found.permissions().mode() & 0o022;
+        found.is_dir() && found.uid() == geteuid().as_raw() && others == 0
+    };
+    fs::symlink_metadata(path).is_ok_and(own)
 }
 
 /// Makes sure that a folder is there and nobody but its owner can look into it.
@@ -100,7 +181,7 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     if !found.is_dir() {
         return refused("is not a folder");
     }
-    if found.uid() != nix::unistd::geteuid().as_raw() {
+    if found.uid() != geteuid().as_raw() {
         return refused("belongs to another user");
     }
     match found.permissions().mode() & 0o077 {
@@ -113,10 +194,13 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// A number that no folder in /tmp is named after.
+    const UID: u32 = 4_000_000_001;
+
     fn bases() -> Bases {
         Bases {
             home: Some("/home/ada".into()),
-            uid: 1000,
+            uid: UID,
             ..Bases::default()
         }
     }
@@ -125,7 +209,10 @@ mod tests {
     fn the_socket_is_as_configured_or_in_the_runtime_folder() {
         let bases = bases();
         assert_eq!(bases.socket(Some(Path::new("/c"))), Path::new("/c"));
-        assert_eq!(bases.socket(None), Path::new("/tmp/mgp-1000/mgp.sock"));
+        assert_eq!(
+            bases.socket(None),
+            Path::new("/tmp/mgp-4000000001/mgp.sock")
+        );
         let session = Bases {
             runtime: Some("/run/user/1000".into()),
             ..bases
@@ -134,6 +221,37 @@ mod tests {
             session.socket(None),
             Path::new("/run/user/1000/mgp/mgp.sock")
         );
+    }
+
+    /// Somebody else's folder is left alone, and what to do about it is said.
+    #[test]
+    fn a_runtime_folder_of_somebody_else_is_passed_over() {
+        let root = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/usr", root.path().join("mgp")).unwrap();
+        let bases = Bases {
+            runtime: Some(root.path().into()),
+            ..bases()
+        };
+        let elsewhere = Path::new("/home/ada/.local/share/mgp/mgp.sock");
+        assert_eq!(bases.socket(None), elsewhere);
+        assert!(bases.trouble().unwrap().contains("belongs to another user"));
+        fs::remove_file(root.path().join("mgp")).unwrap();
+        assert_eq!(bases.socket(None), root.path().join("mgp/mgp.sock"));
+        assert_eq!(bases.trouble(), None);
+    }
+
+    /// All look below the home of the password database first.
+    #[test]
+    fn records_lie_below_the_account_and_below_home() {
+        let folder = |home: &str| PathBuf::from(home).join(".local/share/mgp");
+        assert_eq!(bases().record_folders(), [folder("/home/ada")]);
+        let account = |home: &str| Bases {
+            account: Some(home.into()),
+            ..bases()
+        };
+        let both = [folder("/root"), folder("/home/ada")];
+        assert_eq!(account("/root").record_folders(), both);
+        assert_eq!(account("/home/ada").record_folders(), both[1..]);
     }
 
     #[test]
@@ -146,6 +264,15 @@ mod tests {
             ..bases()
         };
         assert_eq!(dir(&with_data_home), Some("/data/mgp".into()));
+        let kept = Kept {
+            data_dir: Some("/before/mgp".into()),
+            ..Kept::default()
+        };
+        let after = Bases {
+            kept,
+            ..with_data_home
+        };
+        assert_eq!(dir(&after), Some("/before/mgp".into()));
         assert_eq!(dir(&Bases::default()), None);
         let configured = Bases::default().data_dir(Some(Path::new("/c")));
         assert_eq!(configured.ok(), Some("/c".into()));

@@ -3,6 +3,7 @@
 //! Nothing here shares code with the kernel. Waiting is always on a condition with a deadline, and
 //! what a test starts ends with it, by its process id.
 
+pub mod account;
 pub mod agent;
 pub mod answer;
 pub mod client;
@@ -19,6 +20,7 @@ pub mod program;
 pub mod upstream;
 pub mod wait;
 
+pub use account::Account;
 pub use agent::Agent;
 pub use answer::Answer;
 pub use client::Client;

@@ -147,7 +147,8 @@ pub struct Up {
 /// `mgp stdio`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts the kernel when none runs. Everything on stdout is JSON-RPC; messages go to stderr.
+Finds the running kernel of this user whatever the environment, and starts one when none runs.
+It stays when the kernel is restarted. Everything on stdout is JSON-RPC; messages go to stderr.
 
 Example, in a client's configuration:
   \"mcpServers\": { \"mgp\": { \"command\": \"mgp\", \"args\": [\"stdio\"] } }")]

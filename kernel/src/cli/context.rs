@@ -1,26 +1,23 @@
 //! What every command needs to know: where the kernel is and how to print.
 
-use std::fs::{File, TryLockError};
-use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::LookUp;
 
 use super::client::{Client, Opening};
 use super::command::Options;
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
 use super::output::report;
 use super::words::plain;
 use crate::config::{self, KernelConfig, Loaded};
-use crate::paths::Bases;
+use crate::paths::{Bases, LONGEST_SOCKET_PATH, SOCKET};
+use crate::record::{self, Record};
 
 /// Where the kernel is and how to print.
 #[derive(Clone)]
 pub(super) struct Context {
     /// Print JSON.
     pub(super) json: bool,
-    /// The kernel's socket.
-    pub(super) socket: PathBuf,
     /// As named with `--socket`, to be passed on.
     pub(super) named_socket: Option<PathBuf>,
     /// As named with `--data-dir`, to be passed on.
@@ -33,11 +30,15 @@ pub(super) struct Context {
     untrusted: Option<String>,
     /// `[data] dir`.
     configured_data: Option<PathBuf>,
+    /// `[socket] path`.
+    configured_socket: Option<PathBuf>,
 }
 
 impl Context {
     pub(super) fn new(options: Options) -> Result<Self, Failure> {
-        let (look_up, bases) = (LookUp::from_env(options.config)?, Bases::from_env());
+        let (mut look_up, bases) = (LookUp::from_env(options.config)?, Bases::from_env());
+        look_up.home.clone_from(&bases.home);
+        look_up.config_home = look_up.config_home.or(bases.kept.config_home.clone());
         let from_here = |path| look_up.folder.join::<PathBuf>(path);
         let named_socket = options.socket.map(from_here);
         let named_data_dir = options.data_dir.map(from_here);
@@ -45,21 +46,99 @@ impl Context {
         // needs it.
         let loaded = config::load(&look_up, &|_| None, None).ok();
         let kernel = loaded.as_ref().map(|loaded| &loaded.kernel);
-        let socket = match &named_socket {
-            Some(path) => path.clone(),
-            None => bases.socket(kernel.and_then(|kernel| kernel.socket.path.as_deref())),
-        };
         let untrusted = |loaded: &Loaded| Some(loaded.project.untrusted.as_ref()?.to_string());
         Ok(Self {
             json: options.json,
-            socket,
             named_socket,
             named_data_dir,
             configured_data: kernel.and_then(|kernel| kernel.data.dir.clone()),
+            configured_socket: kernel.and_then(|kernel| kernel.socket.path.clone()),
             untrusted: loaded.as_ref().and_then(untrusted),
             look_up,
             bases,
         })
+    }
+
+    /// The kernel's socket: as named, or that of the kernel that runs, or where the next one listens.
+    pub(super) fn socket(&self) -> PathBuf {
+        let running = || self.running().map(|running| running.socket);
+        let named = self.named_socket.clone();
+        named.or_else(running).unwrap_or_else(|| self.own_socket())
+    }
+
+    /// Where a kernel that is started with these names listens: in its data folder, where that was
+    /// named, so that two of them are never in each other's way.
+    pub(super) fn own_socket(&self) -> PathBuf {
+        let told = self
+            .named_socket
+            .as_ref()
+            .or(self.configured_socket.as_ref());
+        let beside = || self.told_data_dir().map(|folder| folder.join(SOCKET));
+        let fits = |path: &PathBuf| path.as_os_str().len() <= LONGEST_SOCKET_PATH;
+        match told {
+            Some(path) => path.clone(),
+            None => (beside().filter(fits)).unwrap_or_else(|| self.bases.socket(None)),
+        }
+    }
+
+    /// What keeps a kernel that is started with these names from its usual socket; in words.
+    pub(super) fn socket_trouble(&self) -> Option<String> {
+        let usual = self.own_socket() == self.bases.socket(None);
+        self.bases.trouble().filter(|_| usual)
+    }
+
+    /// The kernel that runs for who names nothing more than this context does.
+    pub(super) fn running(&self) -> Option<Record> {
+        let folders = self.folders();
+        folders.iter().find_map(|folder| Record::live(folder))
+    }
+
+    /// Where a running kernel is looked for: in the data folder that was named; else where all look.
+    fn folders(&self) -> Vec<PathBuf> {
+        if let Some(told) = self.told_data_dir() {
+            return vec![told.to_owned()];
+        }
+        let mut folders = self.bases.record_folders();
+        let usual = self.bases.data_dir(None).ok();
+        folders.extend(usual.filter(|usual| !folders.contains(usual)));
+        folders
+    }
+
+    /// Where a kernel that is started with these names is recorded beside its data folder. One whose
+    /// folder and socket are both told is one's own: whoever wants it tells them, too.
+    pub(super) fn record_folders(&self) -> Vec<PathBuf> {
+        let socket = self
+            .named_socket
+            .as_ref()
+            .or(self.configured_socket.as_ref());
+        match (self.told_data_dir(), socket) {
+            (Some(_), Some(_)) => Vec::new(),
+            _ => self.bases.record_folders(),
+        }
+    }
+
+    /// The data folder, where somebody told it.
+    pub(super) fn told_data_dir(&self) -> Option<&Path> {
+        let told = self
+            .named_data_dir
+            .as_ref()
+            .or(self.configured_data.as_ref());
+        told.map(PathBuf::as_path)
+    }
+
+    /// Tells of a kernel that is not there, or not to be reached, what is known of it.
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
+        let Failure::NotRunning(Absence::At(socket)) = failure else {
+            return failure;
+        };
+        let folders = self.folders();
+        let told = match (self.running(), self.holder()) {
+            (Some(running), _) => Absence::Deaf(running, socket),
+            (None, Some(pid)) => Absence::Mute(pid, folders.last().cloned().unwrap_or_default()),
+            (None, None) if self.named_socket.is_some() => Absence::At(socket),
+            (None, None) => Absence::Nowhere(socket, folders),
+        };
+        Failure::NotRunning(told)
     }
 
     /// Says on stderr that the project's file in this folder does not count, and what to type.
@@ -71,23 +150,14 @@ impl Context {
 
     /// The process that holds the data folder, while one does.
     pub(super) fn holder(&self) -> Option<i32> {
-        let folder = match &self.named_data_dir {
-            Some(named) => named.clone(),
-            None => self.bases.data_dir(self.configured_data.as_deref()).ok()?,
-        };
-        let mut lock = File::open(folder.join("kernel.lock")).ok()?;
-        let mut pid = String::new();
-        lock.read_to_string(&mut pid).ok()?;
-        match lock.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => pid.trim().parse().ok(),
-            Err(TryLockError::Error(_)) | Ok(()) => None,
-        }
+        let usual = self.bases.data_dir(self.told_data_dir());
+        record::holder(&usual.ok()?)
     }
 
     /// The same for the kernel at another socket.
     pub(super) fn at(&self, socket: PathBuf) -> Self {
         Self {
-            socket,
+            named_socket: Some(socket),
             ..self.clone()
         }
     }
@@ -112,7 +182,7 @@ impl Context {
             .build()?;
         let outcome = runtime.block_on(async {
             let holder = || self.holder();
-            let mut client = Client::connect(&self.socket, holder, opening).await?;
+            let mut client = Client::connect(&self.socket(), holder, opening).await?;
             work(&mut client).await
         });
         // A thread may still wait for a line from the terminal; nobody waits for it.

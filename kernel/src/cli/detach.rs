@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use mgp_actors::time::unix_ms;
 use mgp_actors::trouble::explained;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status, Stop};
@@ -17,7 +18,7 @@ use serde_json::json;
 
 use super::client::{LATE, Looks, Opening, read};
 use super::context::Context;
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
 use super::log::KernelLog;
 use super::output::say;
 use super::progress::Progress;
@@ -25,6 +26,7 @@ use super::words::plain;
 use crate::config;
 use crate::paths::private_folder;
 use crate::process::{Process, Standing};
+use crate::record::Record;
 
 /// How long a kernel may take to answer. Its servers start after that.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,7 +56,7 @@ pub(super) fn up(context: &Context) -> Result<(), Failure> {
 /// Ends the running kernel, and waits until it is gone.
 pub(super) fn down(context: &Context) -> Result<(), Failure> {
     let Some(running) = status(context)? else {
-        return Err(Failure::NotRunning(context.socket.clone()));
+        return Err(Failure::NotRunning(Absence::At(context.socket())));
     };
     let process = Process::of(running.pid.cast_signed());
     context.with_kernel(Opening::default(), async |client| {
@@ -135,6 +137,9 @@ pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
         return Ok(status);
     }
     released(context);
+    if let Some(running) = context.running() {
+        return awaited(context, &running, &mut wait);
+    }
     let mut log = KernelLog::open(&folder)
         .map_err(|e| Failure::Other(explained(&folder.join("kernel.log"), &e)))?;
     let mut child = spawn(context, &log)?;
@@ -143,12 +148,36 @@ pub(super) fn start(context: &Context) -> Result<KernelStatus, Failure> {
             return Ok(status);
         }
         if let Some(exit) = child.try_wait()? {
-            return Err(did_not_start(exit, &mut log, &folder));
+            // Somebody with another environment may have been first.
+            return match context.running() {
+                Some(running) => awaited(context, &running, &mut wait),
+                None => Err(did_not_start(exit, &mut log, &folder)),
+            };
         }
         if !wait.a_little() {
             return Err(given_up(&mut child, &folder));
         }
     }
+}
+
+/// How long after its start a kernel may take to open its socket.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// The status of a kernel that somebody else has started, once it answers. One that listens elsewhere
+/// than was named is not waited for.
+fn awaited(
+    context: &Context,
+    running: &Record,
+    wait: &mut Wait<'_>,
+) -> Result<KernelStatus, Failure> {
+    let opening = || unix_ms() / 1000 <= running.since.saturating_add(OPENING.as_secs());
+    while running.socket == context.socket() && opening() {
+        if let Some(status) = status(context)? {
+            return Ok(status);
+        }
+        wait.a_little();
+    }
+    Err(Failure::NotRunning(Absence::At(context.socket())))
 }
 
 /// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its

@@ -1,17 +1,22 @@
 //! Why a command was not carried out: what is printed, and the exit code.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use mgp_actors::time::unix_ms;
+
 use super::output::report;
+use super::words::time;
+use crate::record::Record;
 use serde_json::{Value, json};
 
 /// Why a command was not carried out. Its text says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Nobody answers at the socket.
-    #[error("no kernel is running at {}: start one with `mgp up`", .0.display())]
-    NotRunning(PathBuf),
+    #[error("{0}")]
+    NotRunning(Absence),
     /// The command line, or the arguments of a tool, are wrong.
     #[error("{0}")]
     Usage(String),
@@ -43,6 +48,76 @@ pub enum Failure {
     /// Anything else.
     #[error("{0}")]
     Other(String),
+}
+
+/// A kernel that is not there, or cannot be reached.
+#[derive(Debug)]
+pub enum Absence {
+    /// Nobody answers at this socket.
+    At(PathBuf),
+    /// The kernel that was joined has stopped, and none has come to its socket.
+    Stopped(PathBuf),
+    /// Nobody answers at the usual socket, and no kernel is recorded in these folders.
+    Nowhere(PathBuf, Vec<PathBuf>),
+    /// This kernel runs, and its socket (the second) does not answer.
+    Deaf(Record, PathBuf),
+    /// This process holds the data folder, and has not recorded where it listens.
+    Mute(i32, PathBuf),
+}
+
+impl From<&str> for Absence {
+    fn from(socket: &str) -> Self {
+        Self::At(socket.into())
+    }
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UP: &str = "start one with `mgp up`";
+        match self {
+            Self::At(socket) => write!(f, "no kernel is running at {}: {UP}", socket.display()),
+            Self::Stopped(socket) => write!(
+                f,
+                "the kernel was stopped, and no other one has come to {}: {UP}, and connect again",
+                socket.display()
+            ),
+            Self::Nowhere(socket, folders) => {
+                let folders: Vec<_> = folders
+                    .iter()
+                    .map(|dir| dir.display().to_string())
+                    .collect();
+                let (socket, folders) = (socket.display(), folders.join(", "));
+                write!(
+                    f,
+                    "no kernel is running at {socket}, and none is recorded in {folders}: {UP}"
+                )
+            }
+            Self::Deaf(kernel, socket) => {
+                let (pid, data) = (kernel.pid, kernel.data_dir.display());
+                let ago = unix_ms().saturating_sub(kernel.since.saturating_mul(1000));
+                write!(
+                    f,
+                    "the kernel (process {pid}) has held {data} for {}, and nobody answers at {}",
+                    time(ago),
+                    socket.display()
+                )?;
+                match *socket == kernel.socket {
+                    true => write!(f, ", where it listens: `kill {pid}` ends it, then {UP}"),
+                    false => write!(
+                        f,
+                        ": it listens at {}; leave --socket and MGP_SOCKET out to get there",
+                        kernel.socket.display()
+                    ),
+                }
+            }
+            Self::Mute(pid, folder) => write!(
+                f,
+                "a process ({pid}) holds {} and has not said where it listens: it is starting, or of \
+                 an earlier version; name its socket with --socket, or end it with `kill {pid}`, then {UP}",
+                folder.display()
+            ),
+        }
+    }
 }
 
 impl Failure {

@@ -1,15 +1,19 @@
-//! `mgp stdio`: bytes from stdin to the kernel and back. Nothing is parsed on the way, and nothing
-//! but the kernel's own lines reaches stdout (MCP-069).
+//! `mgp stdio`: lines from stdin to the kernel and back, as they are, from one kernel to the next. Nothing
+//! but protocol reaches stdout (MCP-069).
+
+mod greeting;
+mod ledger;
+mod lines;
+mod pump;
+mod resume;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{self, Message};
@@ -27,12 +31,23 @@ use super::client::{LOOK, Looks, Silence, is_crowded, no_connection, refused, tr
 use super::command;
 use super::context::Context;
 use super::detach;
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
+use super::output::report;
+use super::words::plain;
+use crate::record::Record;
+use pump::{Kernels, Waiting};
 
 /// Longest answer to `mgp/door/open`, in bytes.
 const LONGEST_HELLO: usize = 64 << 10;
-/// How long the kernel may go on answering after stdin has ended.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// How long a request may wait for a kernel to come back: a restart with its servers takes a few
+/// seconds, and clients wait a minute for most answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one is waited for while nobody asks for anything: an upgrade.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long others have to start a kernel that fell, before it is started here: a service manager.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time between two looks.
+const PACE: Duration = Duration::from_millis(100);
 
 pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failure> {
     let of = stdio.of.as_deref().map(user).transpose()?;
@@ -41,17 +56,88 @@ pub(super) fn join(context: &Context, stdio: command::Stdio) -> Result<(), Failu
         server: stdio.server,
         agent: stdio.agent,
     };
-    let socket = match enter(context, of, &asked) {
+    let mut ways = Ways {
+        context: context.clone(),
+        of,
+        asked,
+        joined: None,
+    };
+    let socket = match ways.enter() {
         Err(Failure::NotRunning(_)) if of.is_none() => {
-            detach::start(context)?;
-            detach::settled(context);
-            enter(context, of, &asked)?
+            ways.start()?;
+            ways.enter()?
         }
         entered => entered?,
     };
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    pump(&socket, input, output)
+    pump::run(socket, input, output, ways)
+}
+
+/// How kernels are got to.
+struct Ways {
+    context: Context,
+    of: Option<u32>,
+    asked: door::Open,
+    /// The kernel that was got to last.
+    joined: Option<Record>,
+}
+
+impl Ways {
+    fn enter(&mut self) -> Result<UnixStream, Failure> {
+        let socket = enter(&self.context, self.of, &self.asked)?;
+        let here = self.context.socket();
+        self.joined = self.context.running().filter(|it| it.socket == here);
+        Ok(socket)
+    }
+
+    /// Starts a kernel, says what it runs on, and waits for its servers.
+    fn start(&self) -> Result<(), Failure> {
+        let status = detach::start(&self.context)?;
+        let files = match status.config_files.as_slice() {
+            [] => "without a configuration".to_owned(),
+            files => format!("with {}", files.join(" and ")),
+        };
+        report(plain(&format!(
+            "mgp: a kernel was started (process {}) {files}; its data is in {}",
+            status.pid, status.data_dir
+        )));
+        detach::settled(&self.context);
+        Ok(())
+    }
+}
+
+impl Kernels for Ways {
+    /// Waits for a kernel that somebody starts. One that fell is started here, as the first one was; one
+    /// that was stopped is not.
+    fn next(&mut self, waiting: &Waiting<'_>) -> Result<UnixStream, Failure> {
+        let begun = Instant::now();
+        let mut may_start = self.of.is_none();
+        loop {
+            match self.enter() {
+                Ok(socket) => {
+                    if self.of.is_none() {
+                        detach::settled(&self.context);
+                    }
+                    return Ok(socket);
+                }
+                Err(Failure::NotRunning(_) | Failure::Gone) => {}
+                Err(failure) => return Err(failure),
+            }
+            let asked_for = waiting
+                .since()
+                .is_some_and(|since| since.elapsed() > PATIENCE);
+            if waiting.is_vain() || asked_for || begun.elapsed() > IDLE {
+                return Err(Failure::NotRunning(Absence::Stopped(self.context.socket())));
+            }
+            let fallen = || self.joined.as_ref().is_some_and(Record::has_fallen);
+            if may_start && begun.elapsed() > GRACE && fallen() {
+                may_start = false;
+                self.start()?;
+            }
+            thread::sleep(PACE);
+        }
+    }
 }
 
 /// A connection whose door is open. A kernel that closes it without a word is looked at again.
@@ -84,7 +170,7 @@ fn user(name: &str) -> Result<u32, Failure> {
 
 /// The connection, and the number of the user at its other end: this one, root, or the one named.
 fn connect(context: &Context, of: Option<u32>) -> Result<(UnixStream, u32, Silence), Failure> {
-    let path = &context.socket;
+    let path = &context.socket();
     let stream = match knock(path) {
         Err(e) if is_crowded(&e) => {
             let mut silence = Silence::of(path, context.holder());
@@ -179,122 +265,10 @@ fn read_line(socket: &mut UnixStream, silence: &mut Silence) -> Result<Vec<u8>, 
     ))
 }
 
-/// Which side ended.
-enum Ended {
-    /// The client: no more input, or nobody reads the output.
-    Client,
-    Kernel,
-}
-
-/// Copies both ways until one side ends. The client's end is a good one (MCP-021).
-fn pump(socket: &UnixStream, mut input: File, mut output: File) -> Result<(), Failure> {
-    let (ended, ends) = mpsc::channel();
-    let (mut writer, mut reader) = (socket.try_clone()?, socket.try_clone()?);
-    let ended_too = ended.clone();
-    thread::spawn(move || {
-        let side = match copy(&mut input, &mut writer) {
-            Ok(()) => Ended::Client,
-            Err(_) => Ended::Kernel,
-        };
-        // The receiver is gone when the other side ended first.
-        let _ = ended.send(side);
-    });
-    thread::spawn(move || {
-        let side = match copy(&mut reader, &mut output) {
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ended::Client,
-            Ok(()) | Err(_) => Ended::Kernel,
-        };
-        let _ = ended_too.send(side);
-    });
-    match ends.recv().expect("a copier tells its end") {
-        Ended::Kernel => Err(Failure::Gone),
-        Ended::Client => {
-            // The kernel may have closed it already.
-            let _ = socket.shutdown(Shutdown::Write);
-            let _ = ends.recv_timeout(LAST_WORDS);
-            Ok(())
-        }
-    }
-}
-
-/// Copies until the end. Behind `dyn`, so that nothing is spliced: a splice that waits for more holds
-/// the pipe, and the client at its other end is stuck in a read or write that must not block.
-fn copy(reader: &mut dyn Read, writer: &mut dyn Write) -> io::Result<()> {
-    io::copy(reader, writer).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::BufRead;
-    use std::os::fd::OwnedFd;
-
-    fn pipe() -> (File, File) {
-        let (reader, writer) = io::pipe().unwrap();
-        (
-            File::from(OwnedFd::from(reader)),
-            File::from(OwnedFd::from(writer)),
-        )
-    }
-
-    struct Joined {
-        kernel: UnixStream,
-        input: File,
-        output: io::BufReader<File>,
-        done: mpsc::Receiver<Result<(), Failure>>,
-    }
-
-    fn joined() -> Joined {
-        let (kernel, ours) = UnixStream::pair().unwrap();
-        let ((stdin, input), (output, stdout)) = (pipe(), pipe());
-        let (tell, done) = mpsc::channel();
-        thread::spawn(move || tell.send(pump(&ours, stdin, stdout)));
-        Joined {
-            kernel,
-            input,
-            output: io::BufReader::new(output),
-            done,
-        }
-    }
-
-    /// How long anything may take before it counts as broken.
-    const PATIENCE: Duration = Duration::from_secs(10);
-
-    /// MCP-021, MCP-069: bytes pass as they are, and the end of stdin is a good end, after the last
-    /// answer.
-    #[test]
-    fn bytes_pass_both_ways_until_stdin_ends() {
-        let mut joined = joined();
-        joined.input.write_all(b"{\"a\":1}\n{\"b\"").unwrap();
-        let mut asked = [0; 12];
-        joined.kernel.read_exact(&mut asked).unwrap();
-        assert_eq!(&asked, b"{\"a\":1}\n{\"b\"");
-        drop(joined.input);
-        assert_eq!(joined.kernel.read(&mut asked).unwrap(), 0);
-        joined.kernel.write_all(b"{\"last\":1}\n").unwrap();
-        drop(joined.kernel);
-        let mut line = String::new();
-        joined.output.read_line(&mut line).unwrap();
-        assert_eq!(line, "{\"last\":1}\n");
-        assert!(joined.done.recv_timeout(PATIENCE).unwrap().is_ok());
-    }
-
-    #[test]
-    fn a_kernel_that_goes_away_is_a_failure() {
-        let joined = joined();
-        drop(joined.kernel);
-        assert!(joined.done.recv_timeout(PATIENCE).unwrap().is_err());
-    }
-
-    #[test]
-    fn a_client_that_goes_away_is_a_good_end() {
-        let mut joined = joined();
-        drop(joined.output);
-        drop(joined.input);
-        let _ = joined.kernel.write_all(b"{}\n");
-        drop(joined.kernel);
-        assert!(joined.done.recv_timeout(PATIENCE).unwrap().is_ok());
-    }
 
     #[test]
     fn the_door_is_opened_before_the_client_is_heard() {

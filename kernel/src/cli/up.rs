@@ -38,6 +38,11 @@ pub struct UpOptions {
     pub socket: PathBuf,
     /// The folder for what lasts; it may not exist yet.
     pub data_dir: PathBuf,
+    /// Whether somebody told that folder.
+    pub named: bool,
+    /// Where the running kernel is recorded beside that folder, in the order of looking; the last is
+    /// below the home. Empty for a kernel that only those find who know where it is.
+    pub record_folders: Vec<PathBuf>,
     /// To be called once, when every door is open.
     pub opened: Box<dyn FnOnce(&Doors) + Send>,
 }
@@ -100,9 +105,14 @@ pub(super) fn up(context: &Context, parts: &Parts) -> Result<(), Failure> {
     if loaded.servers.is_empty() {
         report("no servers yet: `mgp servers add --help` shows how to add one");
     }
+    if let Some(trouble) = context.socket_trouble() {
+        report(format_args!("mgp: {trouble}"));
+    }
     let options = UpOptions {
-        socket: context.socket.clone(),
+        socket: context.own_socket(),
         data_dir: context.data_dir(&loaded.kernel)?,
+        named: context.told_data_dir().is_some(),
+        record_folders: context.record_folders(),
         look_up: Some(context.look_up.clone()),
         loaded,
         opened: Box::new(|doors| report(told(doors))),
@@ -145,6 +155,8 @@ pub(super) fn demo(context: &Context, parts: &Parts) -> Result<(), Failure> {
         look_up: None,
         socket,
         data_dir,
+        named: true,
+        record_folders: Vec::new(),
         opened: Box::new(opened),
     };
     let outcome = (parts.up)(options).map_err(Failure::Other);

@@ -410,6 +410,7 @@ fn sandboxes(options: &UpOptions) -> Sandboxes {
     let secrets = look_up.and_then(LookUp::secrets_folder);
     let kernels = [options.data_dir.clone(), options.socket.clone()];
     let kernels = kernels.into_iter().chain(trust).chain(secrets);
+    let kernels = kernels.chain(options.record_folders.iter().cloned());
     let written = options.loaded.servers.iter().flatten();
     let written = written.flat_map(|server| &server.sandbox.write);
     let written = written.chain(&options.loaded.kernel.discovery.registered.write);

@@ -23,6 +23,7 @@ use crate::cli::UpOptions;
 use crate::config::Auth;
 use crate::paths::private_folder;
 use crate::process::{Process, Standing};
+use crate::record::LOCK;
 
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
@@ -43,7 +44,7 @@ const TOKEN_MIN: usize = 32;
 /// In words, who holds it or why it cannot be had.
 pub(super) fn lock(data_dir: &Path) -> Result<File, String> {
     private_folder(data_dir).map_err(|e| format!("the data folder: {e}"))?;
-    let path = data_dir.join("kernel.lock");
+    let path = data_dir.join(LOCK);
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)

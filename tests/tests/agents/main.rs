@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod across_eras;
+mod default_environment;
 mod inspector;
 mod mcp_remote;
 mod python_sdk;

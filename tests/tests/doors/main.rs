@@ -10,6 +10,7 @@ mod cli;
 mod consents;
 mod crowd;
 mod errors;
+mod found;
 mod half_sent;
 mod handshakes;
 mod headers;

@@ -81,31 +81,6 @@ async fn every_line_is_one_message_however_many_write_at_once() {
     assert!(agent.close().await.unwrap().success());
 }
 
-/// A kernel that went away is told on stderr, and is no success.
-#[tokio::test]
-async fn the_end_of_the_kernel_is_told() {
-    let kernel = scene::kernel().await;
-    let mut process = joined(&kernel);
-    let mut stdin = process.take_stdin().unwrap();
-    writeln!(stdin, "{}", initialize(NEWEST, "{}")).unwrap();
-    process
-        .says("its welcome", DEADLINE, |out| {
-            out.contains("protocolVersion").then_some(())
-        })
-        .await;
-    let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
-    assert_eq!(process.end(DEADLINE).await.code(), Some(1));
-    assert!(
-        process
-            .stderr()
-            .contains("the kernel closed the connection"),
-        "{}",
-        process.stderr()
-    );
-    lines(&process);
-    drop(folder);
-}
-
 /// A place without a kernel. Dropping it ends the kernel that was started there, by its process id.
 struct Place(TempDir);
 
@@ -179,6 +154,75 @@ async fn it_starts_a_kernel_when_none_runs_and_only_one() {
         String::from_utf8_lossy(&down.stderr)
     );
     assert_eq!(place.status().await, Value::Null);
+}
+
+/// Who hears everything there is, over `mgp stdio` of a place, and is at its server.
+async fn subscribed(place: &Place) -> Agent {
+    let mut agent = Agent::over_stdio(&place.program(&["stdio"]));
+    agent.initialize(NEWEST, "{}").await.result();
+    let level = json!({"level": "error"});
+    agent.request("logging/setLevel", level).await.result();
+    let hi = agent.call("it:echo", json!({"text": "hi"})).await;
+    assert_eq!(hi.text(), "hi");
+    agent
+}
+
+/// Point 4: a kernel that is stopped and started again is a pause for the client of `mgp stdio`: it need
+/// not open its conversation again, and what it asks meanwhile waits.
+#[tokio::test]
+async fn a_restart_is_a_pause() {
+    let place = Place::new();
+    let mut agent = subscribed(&place).await;
+    let first = place.pid();
+    assert!(
+        place
+            .program(&["down"])
+            .output(DEADLINE)
+            .await
+            .status
+            .success()
+    );
+    let waits = agent.start(
+        "tools/call",
+        json!({"name": "it:echo", "arguments": {"text": "on"}}),
+    );
+    let waits = waits.await;
+    assert_eq!(
+        place.pid(),
+        first,
+        "who was stopped on purpose is not started by a client"
+    );
+    assert_eq!(place.status().await, Value::Null);
+    let up = place.program(&["up", "--detach"]).output(DEADLINE).await;
+    assert!(up.status.success());
+    assert_eq!(agent.answer_to(&waits).await.text(), "on");
+    assert_ne!(place.pid(), first);
+    agent.hears("notifications/tools/list_changed").await;
+    assert!(agent.close().await.unwrap().success());
+}
+
+/// Point 4: a kernel that fell is started again, what was under way is answered with what is known of it,
+/// and nothing of it is done twice.
+#[tokio::test]
+async fn a_kernel_that_fell_is_started_again() {
+    let place = Place::new();
+    let mut agent = subscribed(&place).await;
+    let first = place.pid().unwrap();
+    let under_way = agent.start(
+        "tools/call",
+        json!({"name": "it:slow", "arguments": {"ms": 60_000}}),
+    );
+    let under_way = under_way.await;
+    let read = agent.call("it:echo", json!({"text": "it was read"})).await;
+    assert_eq!(read.text(), "it was read");
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    let lost = agent.answer_to(&under_way).await.frame;
+    let lost: Value = serde_json::from_str(&lost).unwrap();
+    assert_eq!(lost["error"]["data"]["outcome"], "unknown", "{lost:#}");
+    let hi = agent.call("it:echo", json!({"text": "again"})).await;
+    assert_eq!(hi.text(), "again");
+    assert_ne!(place.pid(), Some(first));
+    assert!(agent.close().await.unwrap().success());
 }
 
 /// A configuration the kernel cannot start with is told on stderr, with its place; stdout stays

@@ -20,6 +20,7 @@ pub struct Glance {
     /// It stands twice, differently.
     disputed: bool,
     asks: bool,
+    method: Option<Box<str>>,
     answers: bool,
 }
 
@@ -53,7 +54,12 @@ impl Glance {
             self.disputed |= self.id.is_some() && self.id != id;
             self.id = id;
         }
-        self.asks |= is("method") || is("params");
+        let is_method = is("method");
+        if is_method && whole {
+            let method = serde_json::from_slice::<Cow<'_, str>>(value).ok();
+            self.method = method.map(Into::into);
+        }
+        self.asks |= is_method || is("params");
         self.answers |= is("result") || is("error");
     }
 
@@ -61,6 +67,19 @@ impl Glance {
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         self.id.clone().filter(|_| !self.disputed)
+    }
+
+    /// The same message, whose id was found elsewhere.
+    #[must_use]
+    pub fn with_id(mut self, id: RequestId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// The method, where it could be read.
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
     }
 
     /// True of a request or a notification, as far as can be seen.
@@ -195,6 +214,14 @@ mod tests {
         assert_eq!(of(br#"{"id":7,"id":8,"result":{}}"#).0, None);
         assert_eq!(of(br#"{"id":7,"id":null,"id":7,"result":{}}"#).0, None);
         assert_eq!(of(br#"[{"id":7,"result":{}}]"#).0, None);
+        let method = |text: &str| Glance::at(text.as_bytes()).method().map(str::to_owned);
+        assert_eq!(
+            method(r#"{"method" : "a/b" ,"id":7}"#).as_deref(),
+            Some("a/b")
+        );
+        assert_eq!(method(r#"{"method":"a\u002fb"}"#).as_deref(), Some("a/b"));
+        assert_eq!(method(r#"{"params":{"method":"x"},"method":7}"#), None);
+        assert_eq!(method(r#"{"method":"it may go"#), None);
         for end in 0..40 {
             let _ = of(&br#"{"\"id":"\\","id":7,"result":{"x":["\""]}}"#[..end]);
         }

@@ -9,7 +9,7 @@ use mgp_protocol::framing::{Frame, Framer};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Absence, Failure};
 
 /// Longest message taken from the kernel, in bytes: eight results of the size a server may send.
 const MAX_FRAME: usize = 64 << 20;
@@ -20,7 +20,7 @@ pub(in crate::cli) fn no_connection(error: &io::Error, socket: &Path) -> Failure
         error.kind(),
         ErrorKind::NotFound | ErrorKind::ConnectionRefused
     ) {
-        return Failure::NotRunning(socket.to_owned());
+        return Failure::NotRunning(Absence::At(socket.to_owned()));
     }
     Failure::Other(format!("{}: {error}", socket.display()))
 }

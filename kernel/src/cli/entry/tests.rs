@@ -17,7 +17,7 @@ impl Desk {
         let here = folder.path().to_owned();
         let options = Cli::parse_from(["mgp", "status"]).options;
         let mut context = Context::new(options).unwrap();
-        context.socket = here.join("none.sock");
+        context.named_socket = Some(here.join("none.sock"));
         context.look_up = mgp_discovery::config::LookUp {
             home: Some(here.join("home")),
             folder: here.join("work"),

@@ -1,0 +1,262 @@
+//! What has to be known of a conversation to take it up at another kernel: what is under way, and how it
+//! was opened.
+
+use std::collections::{HashMap, HashSet};
+
+use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::mcp::{self, Method};
+use serde_json::value::RawValue;
+
+use super::greeting::Greeting;
+
+/// Requests each way that are remembered: four times what the kernel lets one client have under way.
+const MOST: usize = 4096;
+/// Longest id that is remembered, in bytes: a UUID in quotes has 38.
+const LONGEST_ID: usize = 256;
+/// How much of a longer line is looked at from its start, in bytes. What clients write before the
+/// arguments is shorter.
+const HEAD: usize = 256;
+/// How much is looked at from its end, in bytes: some clients write the id last.
+const TAIL: usize = 96;
+
+/// What is under way, and how the conversation was opened.
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// Requests of the client without an answer.
+    asked: HashSet<RequestId>,
+    /// Requests of the kernel without an answer; true of those whose kernel has gone.
+    questions: HashMap<RequestId, bool>,
+    greeting: Greeting,
+    /// More than is remembered: the conversation cannot be taken up.
+    overflown: bool,
+}
+
+/// What a kernel that went away leaves open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// Requests of the client, of which nobody knows whether they were carried out.
+    pub(super) asked: Vec<RequestId>,
+    /// Requests of the kernel, whose answers nobody waits for.
+    pub(super) questions: Vec<RequestId>,
+}
+
+impl Ledger {
+    /// Notes a line of the client that is about to be written. False of an answer that nobody waits for
+    /// any more: it is not to be written.
+    pub(super) fn says(&mut self, line: &[u8]) -> bool {
+        let seen = glance(line);
+        let id = seen.id();
+        if seen.answers() {
+            let stale = id.and_then(|id| self.questions.remove(&id));
+            return stale != Some(true);
+        }
+        match (seen.method(), id) {
+            (Some(mcp::Cancelled::METHOD), None) => {
+                if let Some(id) = cancelled(line) {
+                    self.asked.remove(&id);
+                }
+            }
+            (method, Some(id)) => self.asks(method, id, line),
+            (Some(method), None) => self.overflown |= !self.greeting.says(method, None, line),
+            (None, None) => self.says_many(line),
+        }
+        true
+    }
+
+    fn asks(&mut self, method: Option<&str>, id: RequestId, line: &[u8]) {
+        if let Some(method) = method {
+            self.overflown |= !self.greeting.says(method, Some(&id), line);
+        }
+        self.overflown |= self.asked.len() >= MOST || id.as_json().len() > LONGEST_ID;
+        if !self.overflown {
+            self.asked.insert(id);
+        }
+    }
+
+    /// A batch (2025-03-26).
+    fn says_many(&mut self, line: &[u8]) {
+        if line.trim_ascii_start().first() == Some(&b'[') {
+            for one in jsonrpc::batch(line).unwrap_or_default() {
+                self.says(one.get().as_bytes());
+            }
+        }
+    }
+
+    /// A line that was noted could not be written, and will be again.
+    pub(super) fn unsaid(&mut self, line: &[u8]) {
+        let seen = glance(line);
+        if let Some(id) = seen.id().filter(|_| seen.asks()) {
+            self.asked.remove(&id);
+            self.greeting.unsaid(&id);
+        }
+    }
+
+    /// Notes a line of the kernel.
+    pub(super) fn hears(&mut self, line: &[u8]) {
+        let seen = glance(line);
+        match (seen.id(), seen.answers()) {
+            (Some(id), true) => {
+                self.asked.remove(&id);
+                self.greeting.answered(&id, line);
+            }
+            (Some(id), false) => {
+                self.overflown |= self.questions.len() >= MOST;
+                if !self.overflown {
+                    self.questions.insert(id, false);
+                }
+            }
+            (None, _) if seen.method() == Some(mcp::Cancelled::METHOD) => {
+                if let Some(id) = cancelled(line) {
+                    self.questions.remove(&id);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// The kernel has gone: what stays open. An `initialize` without an answer does not: it is said
+    /// again.
+    pub(super) fn lose(&mut self) -> Lost {
+        let waits = self.greeting.waits_for().cloned();
+        let asked = std::mem::take(&mut self.asked);
+        let mut lost = Lost::default();
+        for id in asked {
+            match Some(&id) == waits.as_ref() {
+                true => drop(self.asked.insert(id)),
+                false => lost.asked.push(id),
+            }
+        }
+        for (id, stale) in &mut self.questions {
+            if !std::mem::replace(stale, true) {
+                lost.questions.push(id.clone());
+            }
+        }
+        lost
+    }
+
+    /// No kernel is looked for any more: the requests that still wait for one.
+    pub(super) fn give_up(&mut self) -> Vec<RequestId> {
+        self.asked.drain().collect()
+    }
+
+    /// How the conversation was opened; `None` when not enough of it is remembered.
+    pub(super) fn greeting(&self) -> Option<Greeting> {
+        (!self.overflown).then(|| self.greeting.clone())
+    }
+
+    /// The ids of the requests in some lines.
+    pub(super) fn requests_in<'a>(
+        lines: impl Iterator<Item = &'a [u8]>,
+    ) -> impl Iterator<Item = RequestId> {
+        lines.filter_map(|line| {
+            let seen = glance(line);
+            seen.id().filter(|_| seen.asks())
+        })
+    }
+}
+
+/// What a line is. One that is long is looked at from both ends, and as a whole only where neither tells
+/// whose it is.
+fn glance(line: &[u8]) -> Glance {
+    if line.len() <= HEAD + TAIL {
+        return Glance::at(line);
+    }
+    let seen = Glance::at(&line[..HEAD]);
+    if seen.id().is_some() {
+        return seen;
+    }
+    match torn::id_at_end(&line[line.len() - TAIL..]) {
+        Some(id) => seen.with_id(id),
+        None => Glance::at(line),
+    }
+}
+
+/// The request that a `notifications/cancelled` takes back.
+fn cancelled(line: &[u8]) -> Option<RequestId> {
+    match jsonrpc::parse(line).ok()? {
+        Message::Notification { params, .. } => {
+            let cancelled: mcp::Cancelled<'_> = mcp::read(params.map(RawValue::get)).ok()?;
+            RequestId::from_json(cancelled.request_id.get())
+        }
+        Message::Request { .. } | Message::Response { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[RequestId]) -> Vec<&str> {
+        let mut ids: Vec<_> = ids.iter().map(RequestId::as_json).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Point 4: what has no answer is lost, wherever its id stands; what has one, or was taken back, is
+    /// not.
+    #[test]
+    fn requests_without_an_answer_are_known() {
+        let mut ledger = Ledger::default();
+        let long = "x".repeat(4000);
+        for line in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#.to_owned(),
+            format!(
+                r#"{{"method":"tools/call","params":{{"a":"{long}"}},"jsonrpc":"2.0","id":"b"}}"#
+            ),
+            format!(r#"{{"method":"a","params":["{long}"],"id":3,"z":"{long}"}}"#),
+            r#"{"jsonrpc":"2.0","id":4,"method":"tools/call"}"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":5,"method":"tools/call"}"#.to_owned(),
+            format!(r#"{{"method":"n","params":{{"a":"{long}","id":6}}}}"#),
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#
+                .to_owned(),
+            r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#.to_owned(),
+            r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#.to_owned(),
+        ] {
+            assert!(ledger.says(line.as_bytes()), "{line}");
+        }
+        ledger.hears(
+            format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{"id":1,"t":"{long}"}}}}"#).as_bytes(),
+        );
+        ledger.unsaid(br#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#);
+        let lost = ledger.lose();
+        assert_eq!(ids(&lost.asked), [r#""b""#, "1", "3", "7"]);
+        assert_eq!(ledger.lose(), Lost::default());
+    }
+
+    /// Point 4: an answer to a question of a kernel that has gone reaches no other kernel.
+    #[test]
+    fn answers_to_a_kernel_that_has_gone_are_dropped() {
+        let mut ledger = Ledger::default();
+        let ask = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#);
+        let answer = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+        for id in 1..=4 {
+            ledger.hears(ask(id).as_bytes());
+        }
+        assert!(ledger.says(answer(1).as_bytes()));
+        ledger.hears(
+            br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#,
+        );
+        assert_eq!(ids(&ledger.lose().questions), ["2", "3"]);
+        assert!(!ledger.says(answer(2).as_bytes()));
+        ledger.hears(ask(3).as_bytes());
+        assert!(
+            ledger.says(answer(3).as_bytes()),
+            "the new kernel asked, too"
+        );
+        assert!(
+            ledger.says(answer(9).as_bytes()),
+            "an unknown one is the kernel's to judge"
+        );
+    }
+
+    #[test]
+    fn more_than_is_remembered_is_not_taken_up() {
+        let mut ledger = Ledger::default();
+        for id in 0..=MOST {
+            assert!(ledger.greeting().is_some(), "{id}");
+            ledger.says(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
+        }
+        assert!(ledger.greeting().is_none());
+    }
+}

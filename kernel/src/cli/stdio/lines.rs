@@ -1,0 +1,175 @@
+//! Whole lines out of a byte stream, as many at a time as have come, and as they are.
+
+use std::io::{self, ErrorKind, Read};
+
+use memchr::{memchr_iter, memrchr};
+
+/// How much is asked for at a time, in bytes: what a pipe holds.
+const CHUNK: usize = 64 << 10;
+/// Longest line that is waited for whole, in bytes: twice what the kernel takes by default. The parts of
+/// a longer one are passed on as they come.
+const HELD: usize = 16 << 20;
+/// A larger buffer than this is not kept for later lines, in bytes.
+const KEPT: usize = 1 << 20;
+
+/// What a stream held next.
+pub(super) struct Batch<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The first line began in an earlier batch.
+    pub(super) goes_on: bool,
+    /// The last line ends in a later batch, or never.
+    pub(super) open: bool,
+}
+
+impl<'a> Batch<'a> {
+    /// Its lines, each with its newline.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        lines(self.bytes)
+    }
+}
+
+/// The lines of a text, each with its newline where there is one.
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr_iter(b'\n', bytes).map(|end| end + 1);
+    let last = Some(bytes.len()).filter(|_| bytes.last() != Some(&b'\n'));
+    let mut begin = 0;
+    let ends = ends.chain(last.filter(|end| *end > 0));
+    ends.map(move |end| &bytes[std::mem::replace(&mut begin, end)..end])
+}
+
+/// Reads lines.
+pub(super) struct Lines<R> {
+    from: R,
+    buffer: Vec<u8>,
+    /// What was given out, of it.
+    taken: usize,
+    /// What has come.
+    filled: usize,
+    /// The line that goes on was given out in part.
+    torn: bool,
+}
+
+impl<R: Read> Lines<R> {
+    pub(super) fn of(from: R) -> Self {
+        Self {
+            from,
+            buffer: Vec::new(),
+            taken: 0,
+            filled: 0,
+            torn: false,
+        }
+    }
+
+    /// The next lines; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub(super) fn next(&mut self) -> io::Result<Option<Batch<'_>>> {
+        self.drop_taken();
+        let mut searched = 0;
+        loop {
+            if let Some(end) = memrchr(b'\n', &self.buffer[searched..self.filled]) {
+                return Ok(Some(self.give(searched + end + 1, false)));
+            }
+            searched = self.filled;
+            if self.filled >= HELD {
+                return Ok(Some(self.give(self.filled, true)));
+            }
+            match (self.read()?, self.filled) {
+                (0, 0) => return Ok(None),
+                (0, filled) => return Ok(Some(self.give(filled, true))),
+                _ => {}
+            }
+        }
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
+        if self.buffer.len() < self.filled + CHUNK {
+            self.buffer.resize(self.filled + CHUNK, 0);
+        }
+        loop {
+            match self.from.read(&mut self.buffer[self.filled..]) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+                Ok(n) => {
+                    self.filled += n;
+                    return Ok(n);
+                }
+            }
+        }
+    }
+
+    fn give(&mut self, end: usize, open: bool) -> Batch<'_> {
+        self.taken = end;
+        Batch {
+            goes_on: std::mem::replace(&mut self.torn, open),
+            open,
+            bytes: &self.buffer[..end],
+        }
+    }
+
+    fn drop_taken(&mut self) {
+        self.buffer.copy_within(self.taken..self.filled, 0);
+        self.filled -= std::mem::take(&mut self.taken);
+        if self.filled == 0 && self.buffer.len() > KEPT {
+            self.buffer = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives out one piece at a time.
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            let mut piece = self.0.remove(0);
+            let n = piece.len().min(buffer.len());
+            buffer[..n].copy_from_slice(&piece[..n]);
+            piece.drain(..n);
+            if !piece.is_empty() {
+                self.0.insert(0, piece);
+            }
+            Ok(n)
+        }
+    }
+
+    fn batches(pieces: &[&[u8]]) -> Vec<(Vec<u8>, bool, bool)> {
+        let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
+        let mut lines = Lines::of(Pieces(pieces));
+        let mut out = Vec::new();
+        while let Some(batch) = lines.next().unwrap() {
+            out.push((batch.bytes.to_vec(), batch.goes_on, batch.open));
+        }
+        out
+    }
+
+    #[test]
+    fn lines_come_whole_and_as_they_are() {
+        let whole = |text: &str| (text.as_bytes().to_vec(), false, false);
+        assert_eq!(
+            batches(&[b"a\r\nb", b"c", b"\n\n", b"d\n"]),
+            [whole("a\r\n"), whole("bc\n\n"), whole("d\n")]
+        );
+        let last = (b"half".to_vec(), false, true);
+        assert_eq!(batches(&[b"a\nhalf"]), [whole("a\n"), last]);
+        let split: Vec<_> = lines(b"a\n\nb").collect();
+        assert_eq!(split, [&b"a\n"[..], b"\n", b"b"]);
+        assert_eq!(lines(b"").count(), 0);
+    }
+
+    /// A line that is too long to be held is passed on in parts, and is known as one.
+    #[test]
+    fn an_endless_line_is_not_held() {
+        let long = vec![b'x'; HELD];
+        let got = batches(&[&long, b"yz\nnext\n"]);
+        assert_eq!(got[0], (long, false, true));
+        assert_eq!(got[1], (b"yz\nnext\n".to_vec(), true, false));
+    }
+}

@@ -1,0 +1,374 @@
+//! Lines from the client to the kernel and back, as they are; and from one kernel to the next, when the
+//! first one goes away.
+//!
+//! One thread reads the client, one the kernel. Who reads the kernel sees its end, and finds the next.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, RequestId};
+use mgp_protocol::mcp::{self, Method};
+use serde_json::json;
+
+use super::ledger::Ledger;
+use super::lines::{Batch, Lines, lines};
+use super::resume;
+use crate::cli::failure::Failure;
+
+/// How long the kernel may go on answering after stdin has ended.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Finds the next kernel when one has gone.
+pub(super) trait Kernels: Send + 'static {
+    /// A connection whose door is open; looks for one as long as `waiting` lets it.
+    ///
+    /// # Errors
+    /// Why there is none, or none any more.
+    fn next(&mut self, waiting: &Waiting<'_>) -> Result<UnixStream, Failure>;
+}
+
+/// What a search for a kernel depends on.
+pub(super) struct Waiting<'p>(&'p Pump);
+
+impl Waiting<'_> {
+    /// Whether the client has gone.
+    pub(super) fn is_vain(&self) -> bool {
+        self.0.road().client_left
+    }
+
+    /// When the client said what has been waiting for longest.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.0.road().waits
+    }
+}
+
+/// What both threads share.
+pub(super) struct Pump {
+    road: Mutex<Road>,
+    changed: Condvar,
+    ledger: Mutex<Ledger>,
+    output: Mutex<File>,
+}
+
+/// The way to the kernel.
+struct Road {
+    socket: UnixStream,
+    /// The kernel that this leads to, counted; none while the next one is looked for.
+    life: Option<u64>,
+    client_left: bool,
+    /// Since when something waits for the next kernel, and the requests in it.
+    waits: Option<Instant>,
+    waiting: Vec<RequestId>,
+}
+
+/// Why it ends.
+pub(super) enum Ended {
+    /// The client has gone: no more input, or nobody reads the output.
+    Client,
+    Kernel(Failure),
+}
+
+/// Passes lines on until the client leaves, or no kernel is found. The client's end is a good one
+/// (MCP-021).
+pub(super) fn run(
+    socket: UnixStream,
+    input: File,
+    output: File,
+    kernels: impl Kernels,
+) -> Result<(), Failure> {
+    let reader = socket.try_clone()?;
+    let pump = Arc::new(Pump::new(socket, output));
+    let (ended, ends) = mpsc::channel();
+    let (asking, asking_ended) = (pump.clone(), ended.clone());
+    thread::spawn(move || {
+        asking.pass_on_what_is_said(input);
+        // The receiver is gone when the other side ended first.
+        let _ = asking_ended.send(Ended::Client);
+    });
+    let hearing = pump.clone();
+    thread::spawn(move || {
+        let _ = ended.send(hearing.pass_on_what_is_heard(reader, kernels));
+    });
+    match ends.recv().expect("a thread tells its end") {
+        Ended::Kernel(failure) => Err(failure),
+        Ended::Client => {
+            let _ = ends.recv_timeout(LAST_WORDS);
+            Ok(())
+        }
+    }
+}
+
+impl Pump {
+    fn new(socket: UnixStream, output: File) -> Self {
+        Self {
+            road: Mutex::new(Road {
+                socket,
+                life: Some(0),
+                client_left: false,
+                waits: None,
+                waiting: Vec::new(),
+            }),
+            changed: Condvar::new(),
+            ledger: Mutex::default(),
+            output: Mutex::new(output),
+        }
+    }
+
+    fn road(&self) -> MutexGuard<'_, Road> {
+        self.road.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From the client to the kernel, to the end of the input.
+    fn pass_on_what_is_said(&self, input: File) {
+        let mut input = Lines::of(input);
+        // The kernel that was given the start of a line that goes on.
+        let mut begun = None;
+        while let Ok(Some(batch)) = input.next() {
+            begun = self.write(&batch, begun);
+        }
+        let mut road = self.road();
+        road.client_left = true;
+        // The kernel may have closed it already.
+        let _ = road.socket.shutdown(Shutdown::Write);
+    }
+
+    /// Writes a batch whole; gives the kernel that the end of an open line belongs to.
+    fn write(&self, batch: &Batch<'_>, begun: Option<u64>) -> Option<u64> {
+        let mut rest = Cow::Borrowed(batch.bytes);
+        let mut torn = batch.goes_on;
+        loop {
+            let mut road = self.kernel(&rest);
+            if torn && road.life != begun {
+                // Its start is lost with the kernel that had it.
+                let end = first(&rest).len();
+                rest.to_mut().drain(..end);
+                torn = false;
+                if rest.is_empty() {
+                    return begun;
+                }
+            }
+            let text = self.note(&rest, torn);
+            let written = write_to(&road.socket, &text);
+            if written == text.len() {
+                return road.life.filter(|_| batch.open);
+            }
+            road.life = None;
+            let _ = road.socket.shutdown(Shutdown::Both);
+            // Another kernel gets what this one was not given whole.
+            let whole = memchr::memrchr(b'\n', &text[..written]).map_or(0, |end| end + 1);
+            torn &= whole == 0;
+            let unwritten = text[whole..].to_vec();
+            lines(&unwritten).for_each(|line| self.ledger().unsaid(line));
+            rest = Cow::Owned(unwritten);
+        }
+    }
+
+    /// The way to a kernel, once there is one.
+    fn kernel(&self, lines_that_wait: &[u8]) -> MutexGuard<'_, Road> {
+        let mut road = self.road();
+        if road.life.is_none() {
+            road.waits.get_or_insert_with(Instant::now);
+            road.waiting = Ledger::requests_in(lines(lines_that_wait)).collect();
+        }
+        while road.life.is_none() {
+            road = self
+                .changed
+                .wait(road)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        road.waits = None;
+        road.waiting.clear();
+        road
+    }
+
+    /// Notes lines that are about to be written, all but the end of a `torn` one; gives those that are
+    /// to be.
+    fn note<'t>(&self, text: &'t [u8], torn: bool) -> Cow<'t, [u8]> {
+        let mut ledger = self.ledger();
+        let mut kept = Cow::Borrowed(text);
+        let mut at = 0;
+        for (nth, line) in lines(text).enumerate() {
+            if (torn && nth == 0) || ledger.says(line) {
+                at += line.len();
+            } else {
+                kept.to_mut().drain(at..at + line.len());
+            }
+        }
+        kept
+    }
+
+    /// From the kernel to the client, through all kernels.
+    fn pass_on_what_is_heard(&self, mut reader: UnixStream, mut kernels: impl Kernels) -> Ended {
+        let mut life = 0;
+        loop {
+            if let Err(ended) = self.hear(&reader) {
+                return ended;
+            }
+            match self.find_next(&reader, &mut kernels) {
+                Err(ended) => return ended,
+                Ok(next) => reader = next,
+            }
+            life += 1;
+            let socket = match reader.try_clone() {
+                Ok(socket) => socket,
+                Err(e) => return Ended::Kernel(e.into()),
+            };
+            let mut road = self.road();
+            if road.client_left {
+                return Ended::Client;
+            }
+            road.socket = socket;
+            road.life = Some(life);
+            road.waits = None;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Passes on what one kernel says, to its end.
+    fn hear(&self, reader: &UnixStream) -> Result<(), Ended> {
+        let mut said = Lines::of(reader);
+        let mut torn = false;
+        while let Ok(Some(batch)) = said.next() {
+            {
+                let mut ledger = self.ledger();
+                batch.lines().for_each(|line| ledger.hears(line));
+            }
+            self.tell(batch.bytes)?;
+            torn = batch.open;
+        }
+        match torn {
+            true => self.tell(b"\n"),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes to the client.
+    pub(super) fn tell(&self, text: &[u8]) -> Result<(), Ended> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output
+            .write_all(text)
+            .map_err(|e| match e.kind() == ErrorKind::BrokenPipe {
+                true => Ended::Client,
+                false => Ended::Kernel(e.into()),
+            })
+    }
+
+    /// The next kernel, which knows the conversation.
+    fn find_next(
+        &self,
+        gone: &UnixStream,
+        kernels: &mut impl Kernels,
+    ) -> Result<UnixStream, Ended> {
+        let _ = gone.shutdown(Shutdown::Both);
+        let mut road = self.road();
+        road.life = None;
+        if road.client_left {
+            return Err(Ended::Client);
+        }
+        drop(road);
+        self.tell_lost()?;
+        let Some(greeting) = self.ledger().greeting() else {
+            return Err(Ended::Kernel(Failure::Gone));
+        };
+        let found = loop {
+            let socket = match kernels.next(&Waiting(self)) {
+                Ok(socket) => socket,
+                Err(failure) => return Err(self.give_up(failure)?),
+            };
+            match resume::greet(&socket, &greeting, self) {
+                Ok(()) => break socket,
+                // This one went away at once.
+                Err(Failure::Gone) => {}
+                Err(failure) => return Err(self.give_up(failure)?),
+            }
+        };
+        let lists = greeting.welcome().map(|welcome| welcome.lists.clone());
+        for list in lists.unwrap_or_default() {
+            let changed = format!("notifications/{list}/list_changed");
+            self.tell_message(jsonrpc::notification(&changed, None))?;
+        }
+        Ok(found)
+    }
+
+    fn tell_message(&self, mut message: Vec<u8>) -> Result<(), Ended> {
+        message.push(b'\n');
+        self.tell(&message)
+    }
+
+    /// Answers what was under way, and takes the kernel's own questions back.
+    fn tell_lost(&self) -> Result<(), Ended> {
+        let mut ledger = self.ledger();
+        let lost = ledger.lose();
+        let waits = ledger.greeting().is_some_and(|it| it.waits_for().is_some());
+        drop(ledger);
+        if waits {
+            self.road().waits.get_or_insert_with(Instant::now);
+        }
+        let why = "the kernel went away; whether this was carried out is not known";
+        for id in lost.asked {
+            self.tell_message(failed(&id, why, "unknown"))?;
+        }
+        for id in lost.questions {
+            let reason = "the kernel went away";
+            let params = format!(r#"{{"requestId":{},"reason":"{reason}"}}"#, id.as_json());
+            let method = mcp::Cancelled::METHOD;
+            self.tell_message(jsonrpc::notification(method, Some(&params)))?;
+        }
+        Ok(())
+    }
+
+    /// Tells what waits that nothing comes of it.
+    fn give_up(&self, failure: Failure) -> Result<Ended, Ended> {
+        let mut road = self.road();
+        if road.client_left {
+            return Ok(Ended::Client);
+        }
+        let waiting = std::mem::take(&mut road.waiting);
+        drop(road);
+        let why = format!("this was not carried out: {failure}");
+        let unanswered = self.ledger().give_up();
+        for id in waiting.into_iter().chain(unanswered) {
+            self.tell_message(failed(&id, &why, "not_sent"))?;
+        }
+        Ok(Ended::Kernel(failure))
+    }
+}
+
+/// The answer to a request that nobody answers.
+fn failed(id: &RequestId, why: &str, outcome: &str) -> Vec<u8> {
+    let error = ErrorObject::new(INTERNAL_ERROR, why).with_data(&json!({"outcome": outcome}));
+    let error = serde_json::to_string(&error).expect("an error object is always JSON");
+    jsonrpc::error(id.as_json(), &error)
+}
+
+/// The first line of a text.
+fn first(text: &[u8]) -> &[u8] {
+    lines(text).next().unwrap_or_default()
+}
+
+/// How much of it was written.
+fn write_to(mut socket: &UnixStream, text: &[u8]) -> usize {
+    let mut written = 0;
+    while written < text.len() {
+        match socket.write(&text[written..]) {
+            Ok(0) => break,
+            Ok(n) => written += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;
