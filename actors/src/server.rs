@@ -4,6 +4,7 @@
 mod audited;
 mod connect;
 mod farewell;
+mod fragile;
 mod handle;
 mod handshake;
 mod health;
@@ -13,6 +14,7 @@ mod remote;
 mod starts;
 mod steps;
 mod walls;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,7 @@ use crate::time::moment;
 pub use self::connect::Connector;
 pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::starts::Starts;
+pub use self::words::Start;
 
 /// What a server's supervisor is told and asked.
 #[derive(Debug)]
@@ -136,6 +139,8 @@ pub struct ServerState {
     turn: Turn,
     /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
     next_try: Option<AbortOnDropHandle<()>>,
+    /// Of the last life, where nobody asked for its end.
+    last_words: Option<Arc<str>>,
     _alive: Alive,
 }
 
@@ -168,6 +173,7 @@ impl Actor for ServerActor {
             start_again: false,
             turn: Turn::Free,
             next_try: None,
+            last_words: None,
             _alive: Alive::new(Kind::Server),
             spec,
         };
@@ -298,6 +304,7 @@ impl ServerActor {
         state.attempts += 1;
         state.next_try = None;
         state.changed.clear();
+        state.last_words = None;
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let life = Incarnation::begin(self, state.attempts, spec, offer, state.me.clone());
         state.current = Some(life);
@@ -403,7 +410,8 @@ impl ServerActor {
         if state.current.as_ref().is_none_or(|c| c.attempt != attempt) {
             return;
         }
-        state.current = None;
+        let life = state.current.take();
+        state.last_words = life.and_then(|life| life.start.last_words(self.log()));
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
@@ -511,6 +519,8 @@ impl ServerActor {
             waiting: false,
             due: state.is_due(),
             places: state.spec.limits.max_in_flight,
+            start: state.current.as_ref().map(|life| life.start.clone()),
+            last_words: state.last_words.clone().filter(|_| !state.asked_to_stop),
         }
     }
 

@@ -24,6 +24,7 @@ mod progress;
 mod question;
 mod secrets;
 mod servers;
+mod starting;
 mod status;
 mod stdio;
 mod table;

@@ -174,6 +174,7 @@ impl Table {
             "mgp/index/search" => Box::pin(async move { operator.search(&request).await }),
             "mgp/servers/list" => Box::pin(async move { operator.list().await }),
             "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
+            "mgp/servers/wait" => Box::pin(async move { operator.wait(&request).await }),
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
             "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),

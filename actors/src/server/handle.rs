@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use super::ServerMsg;
 use super::handshake::Spoken;
+use super::words::Start;
 use crate::link::{Link, List};
 use crate::mailbox::{AskError, Mailbox};
 use crate::time::moment;
@@ -90,6 +91,11 @@ pub struct Status {
     pub due: bool,
     /// How many calls may wait for it.
     pub places: usize,
+    /// The life that is under way.
+    pub start: Option<Start>,
+    /// What the last life wrote that tells most of its end, where nobody asked for that: for the operator
+    /// alone.
+    pub last_words: Option<Arc<str>>,
 }
 
 impl ServerHandle {
@@ -109,6 +115,8 @@ impl ServerHandle {
             waiting: false,
             due: false,
             places: ServerLimits::default().max_in_flight,
+            start: None,
+            last_words: None,
         };
         Arc::new(Self {
             id,
@@ -294,6 +302,7 @@ impl ServerHandle {
     #[must_use]
     pub fn report(&self, counts: Counts) -> Server {
         let status = self.status();
+        let (reason, said) = status.told(&self.log);
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
         let (noise_lines, oversized, dropped_notifications) =
@@ -301,7 +310,8 @@ impl ServerHandle {
         Server {
             id: self.id.to_string(),
             state: status.state.to_string(),
-            reason: Some(status.reason),
+            reason: Some(reason),
+            said,
             health: link
                 .as_ref()
                 .and(self.health())

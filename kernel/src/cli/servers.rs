@@ -10,6 +10,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
 use super::progress::Progress;
+use super::starting::watch;
 use super::table::table;
 use super::words::{one_line, plain, time};
 
@@ -17,6 +18,9 @@ use super::words::{one_line, plain, time};
 pub(super) const CONNECTED: &[&str] = &["connected"];
 /// The states of a server that was to stop; one that had failed stays in error.
 const STOPPED: &[&str] = &["disconnected", "registered", "error"];
+
+/// Most characters of a reason, and of what a server says of it, in a table.
+const CELL: usize = 120;
 
 /// Answer of `mgp/servers/list`.
 #[derive(Deserialize)]
@@ -72,32 +76,23 @@ fn walls(server: &Server) -> Option<String> {
 }
 
 pub(super) fn start(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Start::METHOD, "starting", id, CONNECTED)
+    let server = watch(context, Start::METHOD, "starting", id)?;
+    tell(context, &server, CONNECTED)
 }
 
 pub(super) fn stop(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Stop::METHOD, "stopping", id, STOPPED)
+    let params = json!({ "id": id });
+    let mut progress = Progress::of(format!("stopping {id}"));
+    let server: Server = context.with_kernel(Opening::default(), async |client| {
+        read(&client.request(Stop::METHOD, &params, &mut progress).await?)
+    })?;
+    drop(progress);
+    tell(context, &server, STOPPED)
 }
 
 pub(super) fn restart(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Restart::METHOD, "restarting", id, CONNECTED)
-}
-
-/// Has something done to a server and says whether it came to one of the `wanted` states.
-fn act(
-    context: &Context,
-    method: &str,
-    doing: &str,
-    id: &str,
-    wanted: &[&str],
-) -> Result<(), Failure> {
-    let params = json!({"id": id, "_meta": {"progressToken": 1}});
-    let mut progress = Progress::of(format!("{doing} {id}"));
-    let server: Server = context.with_kernel(Opening::default(), async |client| {
-        read(&client.request(method, &params, &mut progress).await?)
-    })?;
-    drop(progress);
-    tell(context, &server, wanted)
+    let server = watch(context, Restart::METHOD, "restarting", id)?;
+    tell(context, &server, CONNECTED)
 }
 
 /// Says where a server is now; a failure when that is not where it should be.
@@ -119,7 +114,7 @@ pub(super) fn tell(context: &Context, server: &Server, wanted: &[&str]) -> Resul
 
 fn told(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, server.state);
-    if let Some(reason) = why(server) {
+    if let Some(reason) = why(server, usize::MAX) {
         text += &format!(": {reason}");
     }
     if let Some(ms) = server.next_try_ms {
@@ -132,12 +127,18 @@ fn told(server: &Server) -> String {
     text
 }
 
-/// Why a server is where it is, unless it is where it should be.
-fn why(server: &Server) -> Option<&str> {
-    server
-        .reason
-        .as_deref()
-        .filter(|_| server.state != "connected")
+/// Why a server is where it is, unless it is where it should be, and what it wrote of that itself: each in
+/// so many characters.
+fn why(server: &Server, most: usize) -> Option<String> {
+    let reason = server.reason.as_deref()?;
+    if server.state == "connected" {
+        return None;
+    }
+    let reason = one_line(reason, most);
+    Some(match &server.said {
+        Some(said) => format!("{reason}: {}", one_line(said, most)),
+        None => reason,
+    })
 }
 
 /// Its state, and how it is unless that is well.
@@ -165,7 +166,7 @@ pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
             pid.unwrap_or_default(),
             server.restarts.to_string(),
             next.unwrap_or_default(),
-            one_line(why(server).unwrap_or_default(), 120),
+            why(server, CELL).unwrap_or_default(),
         ]);
     }
     table
@@ -180,6 +181,7 @@ mod tests {
             id: "files".into(),
             state: "restarting".into(),
             reason: Some("exited with 1\nsecond line".into()),
+            said: Some("Error: \u{1b}[31mno such folder".into()),
             since_ms: 3000,
             next_try_ms: Some(12_000),
             restarts: 2,
@@ -207,7 +209,7 @@ mod tests {
                 "0",
                 "2",
                 "in 12 s",
-                "exited with 1"
+                "exited with 1: Error: \\u{1b}[31mno such folder"
             ]
         );
         assert!(
