@@ -63,9 +63,7 @@ impl Routes for Table {
         }
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
-            (Era::Modern, "server/discover") => {
-                Box::pin(async move { relay.discover(&request.caller).await })
-            }
+            (Era::Modern, "server/discover") => ready(relay.discover(&request.caller)),
             (Era::Modern, "subscriptions/listen") => {
                 Box::pin(async move { relay.listen(&request).await })
             }
@@ -82,10 +80,10 @@ impl Routes for Table {
             (Era::Legacy, "tasks/list") => {
                 Box::pin(async move { relay.list_tasks(&request).await })
             }
-            (_, "tools/list") => ready(relay.list(&request, Kind::Tools)),
-            (_, "prompts/list") => ready(relay.list(&request, Kind::Prompts)),
-            (_, "resources/list") => ready(relay.list(&request, Kind::Resources)),
-            (_, "resources/templates/list") => ready(relay.list(&request, Kind::Templates)),
+            (_, "tools/list") => listed(relay, request, Kind::Tools),
+            (_, "prompts/list") => listed(relay, request, Kind::Prompts),
+            (_, "resources/list") => listed(relay, request, Kind::Resources),
+            (_, "resources/templates/list") => listed(relay, request, Kind::Templates),
             (_, "tools/call") => Box::pin(async move { relay.call_tool(&request).await }),
             (_, "prompts/get") => Box::pin(async move { relay.get_prompt(&request).await }),
             (_, "resources/read") => Box::pin(async move { relay.read_resource(&request).await }),
@@ -123,8 +121,7 @@ impl Routes for Table {
     }
 
     fn welcome(&self, caller: Arc<Caller>) -> Answering {
-        let relay = self.relay.clone();
-        Box::pin(async move { relay.welcome(&caller).await })
+        ready(self.relay.welcome(&caller))
     }
 
     fn knows(&self, view: &View, who: &Principal) -> bool {
@@ -194,6 +191,13 @@ impl Table {
             }
             unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
         }
+    }
+}
+
+fn listed(relay: Arc<Relay>, request: Request, kind: Kind) -> Answering {
+    match relay.awaits_newcomers(&request.caller) {
+        false => ready(relay.list(&request, kind)),
+        true => Box::pin(async move { relay.list_with_newcomers(&request, kind).await }),
     }
 }
 

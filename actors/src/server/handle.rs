@@ -275,6 +275,11 @@ impl ServerHandle {
         last.clone()
     }
 
+    fn has_offered(&self) -> bool {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some()
+    }
+
     pub(super) fn is_well(&self, health: Health) {
         self.set_health(Some(health));
     }

@@ -122,7 +122,9 @@ async fn walk(request: &Request, mut status: watch::Receiver<Status>) {
 /// It takes calls, has failed, or waits: for its next try or for a person.
 fn has_settled(now: &Status) -> bool {
     let parked = now.state == State::Restarting && now.pid.is_none();
-    parked || now.waiting || matches!(now.state, State::Connected | State::Error)
+    // One that is stopped before it was up passes through `error` on its way to the next start.
+    let failed = now.state == State::Error && !now.due;
+    parked || failed || now.waiting || now.state == State::Connected
 }
 
 fn progress(request: &Request, step: u64, message: &str) {

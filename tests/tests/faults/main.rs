@@ -23,3 +23,4 @@ mod restarts;
 mod scene;
 mod spawns;
 mod starts;
+mod waiting;
