@@ -95,6 +95,8 @@ pub struct Configured {
     pub problems: Vec<String>,
     /// Where agents come in.
     pub doors: Vec<String>,
+    /// What of them waits for the kernel's next start.
+    pub waiting: Vec<String>,
 }
 
 impl Operator {
@@ -119,6 +121,7 @@ impl Operator {
             untrusted: configured.untrusted,
             servers_file: configured.servers_file,
             config_problems: configured.problems,
+            restart: configured.waiting,
             doors: configured.doors,
             connections: self.directory.len() as u64,
             index: self.covered(),

@@ -60,7 +60,7 @@ async fn a_crash_loop_backs_off_and_is_parked() {
     .await;
     until(&mut agent, "loops", "is parked", parked).await;
     echoes(&mut agent, "calm").await;
-    assert_eq!(spawns.count(), 11, "five more and none beside them");
+    assert_eq!(spawns.count(), 10, "five more and none beside them");
 }
 
 /// A parked server is tried again by itself when its window has passed.
