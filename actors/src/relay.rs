@@ -16,6 +16,7 @@ mod granting;
 mod holding;
 mod listening;
 mod lists;
+mod newcomers;
 mod offered;
 mod own;
 mod permits;

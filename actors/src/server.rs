@@ -4,6 +4,7 @@
 mod audited;
 mod connect;
 mod farewell;
+mod fragile;
 mod gaps;
 mod handle;
 mod handshake;
@@ -14,6 +15,7 @@ mod remote;
 mod starts;
 mod steps;
 mod walls;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +50,7 @@ use crate::time::moment;
 pub use self::connect::Connector;
 pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::starts::Starts;
+pub use self::words::Start;
 
 /// What a server's supervisor is told and asked.
 #[derive(Debug)]
@@ -141,6 +144,8 @@ pub struct ServerState {
     next_try: Option<AbortOnDropHandle<()>>,
     /// It is elsewhere, and its last life ended because it was not reached or went away.
     unreachable: bool,
+    /// Of the last life, where nobody asked for its end.
+    last_words: Option<Arc<str>>,
     _alive: Alive,
 }
 
@@ -175,6 +180,7 @@ impl Actor for ServerActor {
             turn: Turn::Free,
             next_try: None,
             unreachable: false,
+            last_words: None,
             _alive: Alive::new(Kind::Server),
             spec,
         };
@@ -306,6 +312,7 @@ impl ServerActor {
         state.attempts += 1;
         state.next_try = None;
         state.changed.clear();
+        state.last_words = None;
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let life = Incarnation::begin(self, state.attempts, spec, offer, state.me.clone());
         state.current = Some(life);
@@ -412,7 +419,8 @@ impl ServerActor {
         if state.current.as_ref().is_none_or(|c| c.attempt != attempt) {
             return;
         }
-        state.current = None;
+        let life = state.current.take();
+        state.last_words = life.and_then(|life| life.start.last_words(self.log()));
         state.gaps.clear();
         self.handle.vacate();
         self.subscriptions.server_lost(&self.handle.id);
@@ -526,6 +534,8 @@ impl ServerActor {
             due: state.is_due(),
             places: state.spec.limits.max_in_flight,
             unreachable: state.unreachable,
+            start: state.current.as_ref().map(|life| life.start.clone()),
+            last_words: state.last_words.clone().filter(|_| !state.asked_to_stop),
         }
     }
 

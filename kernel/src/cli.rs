@@ -31,6 +31,7 @@ mod question;
 mod resources;
 mod secrets;
 mod servers;
+mod starting;
 mod status;
 mod stdio;
 mod table;

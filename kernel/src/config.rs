@@ -4,6 +4,7 @@
 //! wrong is told with its file, line and column.
 
 mod audit;
+mod changes;
 mod discovery;
 /// Edits of a file that keep its comments.
 pub mod edit;
@@ -35,6 +36,7 @@ use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
 pub use audit::Audit;
+pub use changes::{Written, waiting};
 pub use discovery::Discovery;
 pub use kernel::{
     Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
@@ -55,6 +57,8 @@ pub const MAX_FILE: u64 = 1 << 20;
 pub struct Loaded {
     /// The kernel's own sections.
     pub kernel: KernelConfig,
+    /// What stands in those sections, key by key.
+    pub written: Written,
     /// Every server, in the order of the files, the strongest file first.
     pub servers: Vec<Result<ServerSpec, BrokenServer>>,
     /// Everything that is wrong, in the order of the files and lines.
@@ -151,9 +155,18 @@ fn read_trusting(files: Vec<ConfigFile>, env: &Env<'_>, book: &Book, held: Optio
         project = trust::judge(path, book, held);
         texts.extend(project.held.clone().map(|held| (path, Ok(held))));
     }
+    let mut written = Written::default();
+    for text in texts
+        .iter()
+        .rev()
+        .filter_map(|(_, text)| text.as_ref().ok())
+    {
+        written.add(text);
+    }
     let (kernel, servers, problems) = merge(texts, env);
     Loaded {
         kernel,
+        written,
         servers,
         problems,
         files,

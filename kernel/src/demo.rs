@@ -91,6 +91,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
     };
     let loaded = Loaded {
         kernel,
+        written: crate::config::Written::default(),
         servers: vec![Ok(server)],
         problems: Vec::new(),
         files: Vec::new(),

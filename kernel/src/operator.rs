@@ -7,12 +7,14 @@ mod approvals;
 mod index;
 
 mod names;
+mod starts;
 
 pub mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_actors::approvals::ApprovalsHandle;
@@ -27,7 +29,7 @@ use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::registrar::Registrar;
 use mgp_actors::request::{Outcome, Request};
 use mgp_actors::roster::RosterHandle;
-use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable, Status};
+use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::time::moment;
 use mgp_actors::trouble::Troubles;
 use mgp_engine::lifecycle::{State, Why};
@@ -102,6 +104,8 @@ pub struct Configured {
     pub mentions: Vec<Mention>,
     /// Where agents come in.
     pub doors: Vec<String>,
+    /// What of them waits for the kernel's next start.
+    pub waiting: Vec<String>,
 }
 
 impl Operator {
@@ -131,6 +135,7 @@ impl Operator {
             untrusted: configured.untrusted,
             servers_file: configured.servers_file,
             config_problems: problems.collect(),
+            restart: configured.waiting,
             doors: configured.doors,
             connections,
             clients,
@@ -198,21 +203,6 @@ impl Operator {
         json(&json!({ "servers": servers }))
     }
 
-    /// `mgp/servers/start`: answered when the server is connected or has failed.
-    ///
-    /// # Errors
-    /// Unknown server.
-    pub async fn start(&self, request: &Request) -> Outcome {
-        let start: servers::Start = read(request)?;
-        let handle = self.find(&start.id)?;
-        if handle.state() == State::Connected {
-            return json(&self.report(&handle));
-        }
-        let status = handle.follow();
-        tell(&handle, ServerMsg::Start { by_operator: true })?;
-        self.settled(request, &handle, status).await
-    }
-
     /// `mgp/servers/stop`: answered when the server has stopped.
     ///
     /// # Errors
@@ -226,18 +216,6 @@ impl Operator {
         json(&self.report(&handle))
     }
 
-    /// `mgp/servers/restart`: answered when the server is connected again or has failed.
-    ///
-    /// # Errors
-    /// Unknown server.
-    pub async fn restart(&self, request: &Request) -> Outcome {
-        let restart: servers::Restart = read(request)?;
-        let handle = self.find(&restart.id)?;
-        let status = handle.follow();
-        tell(&handle, ServerMsg::Restart)?;
-        self.settled(request, &handle, status).await
-    }
-
     /// `mgp/servers/logs`.
     ///
     /// # Errors
@@ -246,26 +224,33 @@ impl Operator {
         let logs: servers::Logs = read(request)?;
         let handle = self.find(&logs.id)?;
         let lines = handle.log.tail(logs.lines.unwrap_or(LINES));
-        let mut seq = lines.last().map_or(0, |line| line.seq);
-        let answer = LogLines {
-            lines: lines.iter().map(line).collect(),
-        };
         if !logs.follow {
-            return json(&answer);
+            let lines = lines.iter().map(line).collect();
+            return json(&LogLines { lines });
         }
-        for line in answer.lines {
-            self.push(request, &logs.id, line);
+        let newest = *handle.log.follow().borrow();
+        let told = AtomicU64::new(lines.first().map_or(newest, |line| line.seq - 1));
+        tokio::select! {
+            () = self.follow(request, &handle, &told) => json(&LogLines::default()),
+            () = request.exchange.cancelled() => Err(Refusal::Cancelled),
         }
+    }
+
+    /// Passes on what a server writes, from the line after `told` on; resolves when there will be no more.
+    async fn follow(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
         let mut newest = handle.log.follow();
         loop {
-            for new in handle.log.after(seq) {
-                seq = new.seq;
-                self.push(request, &logs.id, line(&new));
+            self.catch_up(request, handle, told);
+            if newest.changed().await.is_err() {
+                return;
             }
-            tokio::select! {
-                changed = newest.changed() => if changed.is_err() { return json(&LogLines::default()) },
-                () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
-            }
+        }
+    }
+
+    fn catch_up(&self, request: &Request, handle: &ServerHandle, told: &AtomicU64) {
+        for new in handle.log.after(told.load(Ordering::Relaxed)) {
+            told.store(new.seq, Ordering::Relaxed);
+            self.push(request, handle.id.as_str(), line(&new));
         }
     }
 
@@ -278,34 +263,6 @@ impl Operator {
             let frame = jsonrpc::notification("notifications/mgp.servers.log", Some(&params));
             request.exchange.send(frame.into(), Class::Lossy);
         }
-    }
-
-    /// Waits until a server that was told to start has done so or failed, and tells the steps on
-    /// the way as progress.
-    async fn settled(
-        &self,
-        request: &Request,
-        handle: &Arc<ServerHandle>,
-        mut status: tokio::sync::watch::Receiver<Status>,
-    ) -> Outcome {
-        let mut steps = 0;
-        let walk = async {
-            while status.changed().await.is_ok() {
-                let now = status.borrow_and_update().clone();
-                steps += 1;
-                progress(request, steps, &format!("{}: {}", now.state, now.reason));
-                let parked = now.state == State::Restarting && now.pid.is_none();
-                if parked || now.waiting || matches!(now.state, State::Connected | State::Error) {
-                    return;
-                }
-            }
-        };
-        tokio::select! {
-            _ = tokio::time::timeout(SETTLE, walk) => {}
-            () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
-        }
-        // The lists are published a moment after the handshake.
-        json(&self.report(handle))
     }
 
     fn reports(&self) -> Vec<Server> {
@@ -342,22 +299,6 @@ fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
 
 fn broken(error: impl std::fmt::Display) -> Refusal {
     Refusal::Broken(error.to_string())
-}
-
-fn progress(request: &Request, step: u64, message: &str) {
-    let Some(params) = request.params.as_deref() else {
-        return;
-    };
-    let Ok(Some(token)) = mgp_actors::relay::progress_token(params) else {
-        return;
-    };
-    let params = format!(
-        r#"{{"progressToken":{},"progress":{step},"message":{}}}"#,
-        token.get(),
-        mgp_protocol::splice::quoted(message)
-    );
-    let frame = jsonrpc::notification("notifications/progress", Some(&params));
-    request.exchange.send(frame.into(), Class::Lossy);
 }
 
 fn line(line: &mgp_transports::log::LogLine) -> LogLine {

@@ -61,9 +61,7 @@ impl Routes for Table {
         }
         match (request.caller.version.era(), &*request.method) {
             (Era::Legacy, "ping") => ready(Ok(nothing())),
-            (Era::Modern, "server/discover") => {
-                Box::pin(async move { relay.discover(&request.caller).await })
-            }
+            (Era::Modern, "server/discover") => ready(relay.discover(&request.caller)),
             (Era::Modern, "subscriptions/listen") => {
                 Box::pin(async move { relay.listen(&request).await })
             }
@@ -80,10 +78,10 @@ impl Routes for Table {
             (Era::Legacy, "tasks/list") => {
                 Box::pin(async move { relay.list_tasks(&request).await })
             }
-            (_, "tools/list") => ready(relay.list(&request, Kind::Tools)),
-            (_, "prompts/list") => ready(relay.list(&request, Kind::Prompts)),
-            (_, "resources/list") => ready(relay.list(&request, Kind::Resources)),
-            (_, "resources/templates/list") => ready(relay.list(&request, Kind::Templates)),
+            (_, "tools/list") => listed(relay, request, Kind::Tools),
+            (_, "prompts/list") => listed(relay, request, Kind::Prompts),
+            (_, "resources/list") => listed(relay, request, Kind::Resources),
+            (_, "resources/templates/list") => listed(relay, request, Kind::Templates),
             (_, "tools/call") => match tools::meant(&request) {
                 Some(method) => {
                     let answer = self.of_mgp(method);
@@ -127,8 +125,7 @@ impl Routes for Table {
     }
 
     fn welcome(&self, caller: Arc<Caller>) -> Answering {
-        let relay = self.relay.clone();
-        Box::pin(async move { relay.welcome(&caller).await })
+        ready(self.relay.welcome(&caller))
     }
 
     fn knows(&self, view: &View, who: &Principal) -> bool {
@@ -209,6 +206,7 @@ impl Table {
             "mgp/index/search" => Box::pin(async move { operator.search(&request).await }),
             "mgp/servers/list" => Box::pin(async move { operator.list().await }),
             "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
+            "mgp/servers/wait" => Box::pin(async move { operator.wait(&request).await }),
             "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
             "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
             "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
@@ -235,6 +233,13 @@ impl Table {
 fn complete(result: &[u8]) -> Bytes {
     let result = String::from_utf8_lossy(result);
     to_modern_result(&result, Modern::default()).into()
+}
+
+fn listed(relay: Arc<Relay>, request: Request, kind: Kind) -> Answering {
+    match relay.awaits_newcomers(&request.caller) {
+        false => ready(relay.list(&request, kind)),
+        true => Box::pin(async move { relay.list_with_newcomers(&request, kind).await }),
+    }
 }
 
 fn ready(outcome: Outcome) -> Answering {

@@ -12,7 +12,7 @@ use mgp_transports::http::door_tls::DoorTls;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-use crate::config::{self, Loaded};
+use crate::config::{self, KernelConfig, Loaded, Written};
 use crate::operator::Configured;
 use crate::tree::TreeHandle;
 
@@ -20,13 +20,20 @@ use crate::tree::TreeHandle;
 const SETTLED: Duration = Duration::from_millis(150);
 
 /// The configuration of a running kernel.
-#[derive(Debug)]
 pub struct Source {
     look_up: Option<LookUp>,
+    /// What the kernel was started with.
+    running: (KernelConfig, Written),
     ids: Mutex<BTreeSet<ServerId>>,
     /// What the project's file said when it was last in force.
     held: Mutex<Option<String>>,
     said: RwLock<Configured>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
 }
 
 impl Source {
@@ -35,6 +42,7 @@ impl Source {
     pub fn new(look_up: Option<LookUp>, loaded: &Loaded) -> Self {
         let source = Self {
             look_up,
+            running: (loaded.kernel.clone(), loaded.written.clone()),
             ids: Mutex::default(),
             held: Mutex::default(),
             // Who starts the kernel has told it already.
@@ -89,7 +97,20 @@ impl Source {
         said.servers_file = self.look_up.as_ref().and_then(new_servers);
         said.problems.clone_from(&problems);
         said.mentions = loaded.mentions();
+        if loaded.is_usable() {
+            let waiting = self.waiting(loaded);
+            for news in waiting.iter().filter(|one| !said.waiting.contains(one)) {
+                tracing::warn!("{news}");
+            }
+            said.waiting = waiting;
+        }
         problems
+    }
+
+    /// What of it waits for the kernel's next start.
+    fn waiting(&self, loaded: &Loaded) -> Vec<String> {
+        let (kernel, written) = &self.running;
+        config::waiting((kernel, written), (&loaded.kernel, &loaded.written))
     }
 
     /// Where agents come in, for the operator.

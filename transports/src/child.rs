@@ -82,6 +82,12 @@ pub fn find(spec: &ChildSpec) -> Result<(PathBuf, Vec<PathBuf>), SpawnError> {
     Ok((program, folders.filter(|f| f.is_absolute()).collect()))
 }
 
+/// Bytes that were written into a pipe and that nobody has read: 0 where the system does not tell.
+#[must_use]
+pub fn unread(pipe: &impl AsFd) -> u64 {
+    rustix::io::ioctl_fionread(pipe).unwrap_or_default()
+}
+
 /// Starts a server; what it writes to stderr goes to `log`. Needs a tokio runtime.
 ///
 /// # Errors

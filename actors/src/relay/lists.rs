@@ -32,7 +32,7 @@ impl Relay {
     /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
     pub fn list(&self, request: &Request, kind: Kind) -> Outcome {
         let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
-        let Caller { view, version, .. } = &*request.caller;
+        let version = request.caller.version;
         let shown = self.shown.load();
         let cursor = listing.cursor.as_deref();
         let page = self
@@ -49,7 +49,9 @@ impl Relay {
         };
         match version.era() {
             Era::Legacy => Ok(page),
-            Era::Modern => Ok(self.complete_page(&page, self.freshness(&shown, view, kind))),
+            Era::Modern => {
+                Ok(self.complete_page(&page, self.freshness(&shown, &request.caller, kind)))
+            }
         }
     }
 
@@ -67,8 +69,10 @@ impl Relay {
 
     /// How long a list may be kept. What a server that says when it changes promised holds from now
     /// on, for the kernel would know better; what another promised holds from when it was fetched,
-    /// and is fetched again when that is over.
-    fn freshness(&self, shown: &Shown, view: &View, kind: Kind) -> Freshness {
+    /// and is fetched again when that is over. A list that lacks a server that is still starting is stale
+    /// at once.
+    fn freshness(&self, shown: &Shown, caller: &Caller, kind: Kind) -> Freshness {
+        let view = &caller.view;
         let mut freshness = shown.catalog.freshness(view, kind);
         if !self.access.table().is_uniform() {
             freshness.scope = Scope::Private;
@@ -90,6 +94,9 @@ impl Relay {
                 self.refetch(server, kind);
             }
             freshness = freshness.and(left);
+        }
+        if self.lacks_some(caller) {
+            freshness.ttl_ms = 0;
         }
         freshness
     }

@@ -29,10 +29,10 @@ impl Relay {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn welcome(&self, caller: &Caller) -> Outcome {
+    pub fn welcome(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
             View::All => self.everything(caller),
-            View::One(id) => self.one(id).await,
+            View::One(id) => self.one(id),
         };
         let capabilities = self.with_experiment(&capabilities, caller);
         let capabilities = self.with_mgp(capabilities, caller);
@@ -50,10 +50,10 @@ impl Relay {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub async fn discover(&self, caller: &Caller) -> Outcome {
+    pub fn discover(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
             View::All => self.everything(caller),
-            View::One(id) => self.one(id).await,
+            View::One(id) => self.one(id),
         };
         let capabilities = with_tasks(&capabilities, self.offers_tasks(caller));
         let capabilities = self.with_mgp(capabilities, caller);
@@ -98,11 +98,10 @@ impl Relay {
     }
 
     /// One server under its own name: what it said of itself, as far as the kernel relays it.
-    async fn one(&self, id: &ServerId) -> (String, String, Option<String>) {
-        let handle = self.servers.load().get(id).cloned();
-        if let Some(handle) = handle {
-            handle.settled().await;
-        }
+    ///
+    /// Nobody waits for one that is still starting: it goes by its name, and all it may turn out to offer
+    /// is announced.
+    fn one(&self, id: &ServerId) -> (String, String, Option<String>) {
         match self.shown.load().peers.get(id) {
             Some(peer) => (
                 relayed(peer),

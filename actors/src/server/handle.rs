@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use super::ServerMsg;
 use super::handshake::Spoken;
+use super::words::Start;
 use crate::link::{Link, List};
 use crate::mailbox::{AskError, Mailbox};
 use crate::time::moment;
@@ -96,6 +97,11 @@ pub struct Status {
     pub places: usize,
     /// It is elsewhere, and was not reached or went away.
     pub unreachable: bool,
+    /// The life that is under way.
+    pub start: Option<Start>,
+    /// What the last life wrote that tells most of its end, where nobody asked for that: for the operator
+    /// alone.
+    pub last_words: Option<Arc<str>>,
 }
 
 impl ServerHandle {
@@ -118,6 +124,8 @@ impl ServerHandle {
             due: false,
             places: ServerLimits::default().max_in_flight,
             unreachable: false,
+            start: None,
+            last_words: None,
         };
         Arc::new(Self {
             id,
@@ -276,6 +284,11 @@ impl ServerHandle {
         last.clone()
     }
 
+    fn has_offered(&self) -> bool {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some()
+    }
+
     pub(super) fn is_well(&self, health: Health) {
         self.set_health(Some(health));
     }
@@ -304,6 +317,7 @@ impl ServerHandle {
     #[must_use]
     pub fn report(&self, counts: Counts) -> Server {
         let status = self.status();
+        let (reason, said) = status.told(&self.log);
         let link = self.link();
         let peer = link.as_ref().and_then(|l| l.peer());
         let waiting_turn = link.as_ref().map_or(0, |l| l.waiting() as u64);
@@ -313,9 +327,10 @@ impl ServerHandle {
             id: self.id.to_string(),
             state: status.state.to_string(),
             reason: Some(match waiting_turn {
-                0 => status.reason,
+                0 => reason,
                 calls => waiting_words(calls),
             }),
+            said,
             health: link
                 .as_ref()
                 .and(self.health())

@@ -2,7 +2,7 @@
 //! backward compatibility).
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::consent::Consents;
@@ -16,6 +16,7 @@ use mgp_protocol::splice::quoted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::fragile::Fragile;
 use crate::link::{Link, Peer, Wire};
 use crate::negotiation::{self, OFFERED};
 use crate::request::Outcome;
@@ -58,21 +59,6 @@ pub(super) enum Trouble {
 impl From<String> for Trouble {
     fn from(why: String) -> Self {
         Self::Failed(why)
-    }
-}
-
-/// What a server is known to speak should it die while it is asked: old ones do at a question they
-/// do not know.
-#[derive(Debug, Default)]
-pub(super) struct Fragile(Mutex<Option<Spoken>>);
-
-impl Fragile {
-    fn set(&self, spoken: Option<Spoken>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
-    }
-
-    pub(super) fn get(&self) -> Option<Spoken> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

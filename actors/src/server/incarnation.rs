@@ -15,9 +15,11 @@ use mgp_transports::log::ServerLog;
 use tokio::task::JoinHandle;
 
 use super::farewell::StopOrder;
-use super::handshake::{Fragile, Spoken, Trouble};
+use super::fragile::Fragile;
+use super::handshake::{Spoken, Trouble};
 use super::lists::{Lists, Watch};
 use super::walls::Walls;
+use super::words::Start;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
@@ -44,6 +46,7 @@ const QUEUE: QueueLimits = QueueLimits {
 pub(super) struct Incarnation {
     pub(super) attempt: u64,
     pub(super) link: Option<Arc<Link>>,
+    pub(super) start: Start,
     orders: Arc<Orders>,
 }
 
@@ -69,6 +72,7 @@ impl Incarnation {
     ) -> Self {
         let orders = Arc::new(Orders::default());
         let watch = actor.watch(&spec);
+        let start = Start::of(&spec, actor.log());
         let life = Life {
             attempt,
             spec,
@@ -95,6 +99,7 @@ impl Incarnation {
         Self {
             attempt,
             link: None,
+            start,
             orders,
         }
     }
@@ -203,11 +208,12 @@ impl Life {
         self.orders.pid.store(pid, Ordering::Relaxed);
         self.guard.watch(pid);
         let (sink, writer) = lines::sink(QUEUE);
-        let link = self.link(Wire::Child(sink));
         let (stdin, stdout) = child
             .take_stdin()
             .zip(child.take_stdout())
             .expect("both are piped");
+        let fragile = Fragile::behind(&sink, &stdin);
+        let link = self.link(Wire::Child(sink));
         let mut writing = tokio::spawn(writer.run(stdin, STALL));
         let reader = link.clone();
         let max_frame = self.spec.limits.max_frame;
@@ -215,13 +221,13 @@ impl Life {
             reader.receive_frame(frame);
         });
         let mut reading = tokio::spawn(reading);
-        let fragile = Fragile::default();
         let version = &self.connector.version;
         let shake = Box::pin(handshake::with_child(&link, version, known, &fragile));
         let why = tokio::select! {
             why = self.serve(&link, shake) => why,
             why = self.fallen(&mut child, &mut reading, &mut writing) => why,
         };
+        let ended_at_question = fragile.ended();
         self.lose(&link, &why);
         let exit = child.stop(self.grace()).await;
         self.guard.unwatch(pid);
@@ -231,7 +237,7 @@ impl Life {
         }
         writing.abort();
         reading.abort();
-        match (why, fragile.get()) {
+        match (why, ended_at_question) {
             (End::ByItself | End::Failed(_), Some(spoken))
                 if exit.how == How::ByItself && self.handle.ended_at_question(spoken) =>
             {

@@ -47,6 +47,7 @@ pub mod sandbox;
 pub mod schema;
 pub mod seal;
 pub mod spec;
+pub mod starts;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tokens;

@@ -7,6 +7,7 @@ use mgp_discovery::config::Kind;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered, List, Servers};
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
+use mgp_protocol::mgp::servers::Wait;
 use serde_json::json;
 
 use super::client::{Opening, read};
@@ -18,7 +19,8 @@ use super::names;
 use super::output::{report, say};
 use super::progress::Progress;
 use super::secrets::{self, Given};
-use super::servers::{CONNECTED, start, tell};
+use super::servers::{CONNECTED, tell};
+use super::starting::watch;
 use super::words::plain;
 use crate::config;
 use crate::config::edit::{self, NewServer};
@@ -168,7 +170,25 @@ fn take_up(context: &Context, file: &Path, server: &NewServer) -> Result<(), Fai
     match (known.state.as_str(), server.autostart) {
         ("error", _) => tell(context, &known, CONNECTED),
         (_, Some(false)) => say_if_json(context, id, file),
-        _ => start(context, id),
+        _ => started(context, id),
+    }
+}
+
+/// Waits for the start that the kernel has begun. Who does not want to wait ends the wait, not the start:
+/// the entry is written, and the server is the kernel's.
+fn started(context: &Context, id: &str) -> Result<(), Failure> {
+    match watch(context, Wait::METHOD, "starting", id) {
+        Ok(server) => tell(context, &server, CONNECTED),
+        Err(Failure::Interrupted) => {
+            if !context.json {
+                report(format_args!(
+                    "{id} stays, and goes on starting: `mgp servers logs {id} -f` shows how, \
+                     `mgp servers remove {id}` takes it out"
+                ));
+            }
+            Err(Failure::Interrupted)
+        }
+        Err(other) => Err(other),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::client::{Opening, read};
 use super::context::Context;
 use super::failure::Failure;
+use super::names;
 use super::output::say;
 use super::progress::Progress;
 use super::servers::{Listed, standing, why};
@@ -14,18 +15,17 @@ use super::words::{one_line, plain, time};
 
 pub(super) fn show(context: &Context, id: &str) -> Result<(), Failure> {
     let answer = context.with_kernel(Opening::default(), async |client| {
+        names::server(client, id).await?;
         let mut progress = Progress::of("asking the kernel");
         client
             .request(List::METHOD, &json!({}), &mut progress)
             .await
     })?;
     let mut servers = read::<Listed>(&answer)?.servers.into_iter();
-    let server = servers.find(|server| server.id == id).ok_or_else(|| {
-        Failure::Usage(format!(
-            "no server {}; `mgp servers list` shows those there are",
-            plain(id)
-        ))
-    })?;
+    // It went while it was asked for.
+    let server = servers
+        .find(|server| server.id == id)
+        .ok_or_else(|| Failure::Usage(format!("there is no server {}", plain(id))))?;
     match context.json {
         true => say(serde_json::to_string(&server).expect("a server is always JSON")),
         false => say(plain(told(&server).trim_end())),
@@ -34,7 +34,7 @@ pub(super) fn show(context: &Context, id: &str) -> Result<(), Failure> {
 
 fn told(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, standing(server));
-    if let Some(why) = why(server) {
+    if let Some(why) = why(server, usize::MAX) {
         text += &format!(": {why}");
     }
     text += &format!(", for {}\n", time(server.since_ms));

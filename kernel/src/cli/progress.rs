@@ -58,6 +58,14 @@ impl Progress {
         self.shown = Some(bar);
     }
 
+    /// Says a line of its own, above what moves.
+    pub(super) fn above(&self, line: &str) {
+        match &self.shown {
+            Some(bar) => bar.println(line),
+            None => report(line),
+        }
+    }
+
     fn text(&self) -> String {
         match self
             .last

@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::names;
 use super::output::say;
 use super::progress::Progress;
+use super::starting::watch;
 use super::table::table;
 use super::words::{one_line, plain, time};
 
@@ -20,6 +21,9 @@ use super::words::{one_line, plain, time};
 pub(super) const CONNECTED: &[&str] = &["connected"];
 /// The states of a server that was to stop; one that had failed stays in error.
 const STOPPED: &[&str] = &["disconnected", "registered", "error"];
+
+/// Most characters of a reason, and of what a server says of it, in a table.
+const CELL: usize = 120;
 
 /// Answer of `mgp/servers/list`.
 #[derive(Deserialize)]
@@ -75,33 +79,24 @@ fn walls(server: &Server) -> Option<String> {
 }
 
 pub(super) fn start(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Start::METHOD, "starting", id, CONNECTED)
+    let server = watch(context, Start::METHOD, "starting", id)?;
+    tell(context, &server, CONNECTED)
 }
 
 pub(super) fn stop(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Stop::METHOD, "stopping", id, STOPPED)
+    let params = json!({ "id": id });
+    let mut progress = Progress::of(format!("stopping {id}"));
+    let server: Server = context.with_kernel(Opening::default(), async |client| {
+        names::server(client, id).await?;
+        read(&client.request(Stop::METHOD, &params, &mut progress).await?)
+    })?;
+    drop(progress);
+    tell(context, &server, STOPPED)
 }
 
 pub(super) fn restart(context: &Context, id: &str) -> Result<(), Failure> {
-    act(context, Restart::METHOD, "restarting", id, CONNECTED)
-}
-
-/// Has something done to a server and says whether it came to one of the `wanted` states.
-fn act(
-    context: &Context,
-    method: &str,
-    doing: &str,
-    id: &str,
-    wanted: &[&str],
-) -> Result<(), Failure> {
-    let params = json!({"id": id, "_meta": {"progressToken": 1}});
-    let mut progress = Progress::of(format!("{doing} {id}"));
-    let server: Server = context.with_kernel(Opening::default(), async |client| {
-        names::server(client, id).await?;
-        read(&client.request(method, &params, &mut progress).await?)
-    })?;
-    drop(progress);
-    tell(context, &server, wanted)
+    let server = watch(context, Restart::METHOD, "restarting", id)?;
+    tell(context, &server, CONNECTED)
 }
 
 /// Says where a server is now; a failure when that is not where it should be.
@@ -123,7 +118,7 @@ pub(super) fn tell(context: &Context, server: &Server, wanted: &[&str]) -> Resul
 
 fn told(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, server.state);
-    if let Some(reason) = why(server) {
+    if let Some(reason) = why(server, usize::MAX) {
         text += &format!(": {reason}");
     }
     if let Some(ms) = server.next_try_ms {
@@ -136,16 +131,21 @@ fn told(server: &Server) -> String {
     text
 }
 
-/// Why a server is where it is; of one that is where it should be, what is missing all the same, or who
-/// waits.
-pub(super) fn why(server: &Server) -> Option<Cow<'_, str>> {
+/// Why a server is where it is, and what it wrote of that itself, each in so many characters; of one that is
+/// where it should be, who waits or what is missing all the same.
+pub(super) fn why(server: &Server, most: usize) -> Option<String> {
     if server.state != "connected" || server.waiting_turn > 0 {
-        return server.reason.as_deref().map(Cow::Borrowed);
+        let reason = one_line(server.reason.as_deref()?, most);
+        return Some(match &server.said {
+            Some(said) => format!("{reason}: {}", one_line(said, most)),
+            None => reason,
+        });
     }
     let (first, more) = server.left_out.split_first()?;
+    let first = one_line(first, most);
     Some(match more.len() {
-        0 => format!("left out: {first}").into(),
-        more => format!("left out: {first} (and {more} more)").into(),
+        0 => format!("left out: {first}"),
+        more => format!("left out: {first} (and {more} more)"),
     })
 }
 
@@ -174,7 +174,7 @@ pub(super) fn server_table(servers: &[Server]) -> comfy_table::Table {
             pid.unwrap_or_default(),
             server.restarts.to_string(),
             next.unwrap_or_default(),
-            one_line(&why(server).unwrap_or_default(), 120),
+            why(server, CELL).unwrap_or_default(),
         ]);
     }
     table
@@ -189,6 +189,7 @@ mod tests {
             id: "files".into(),
             state: "restarting".into(),
             reason: Some("exited with 1\nsecond line".into()),
+            said: Some("Error: \u{1b}[31mno such folder".into()),
             since_ms: 3000,
             next_try_ms: Some(12_000),
             restarts: 2,
@@ -216,7 +217,7 @@ mod tests {
                 "0",
                 "2",
                 "in 12 s",
-                "exited with 1"
+                "exited with 1: Error: \\u{1b}[31mno such folder"
             ]
         );
         assert!(

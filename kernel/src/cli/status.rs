@@ -52,6 +52,7 @@ fn told(status: &KernelStatus) -> String {
     rows("agents", &[format!("{} connected", status.connections)]);
     rows("tools", &[tools(&status.index)]);
     rows("problems", &status.config_problems);
+    rows("restart", &status.restart);
     rows("trouble", &status.troubles);
     text
 }
@@ -93,6 +94,7 @@ mod tests {
             }],
             servers_file: None,
             config_problems: vec!["/a.toml:1:1: unknown key".into()],
+            restart: vec!["[http] listen changed".into()],
             doors: vec!["/run/mgp.sock".into()],
             connections: 2,
             clients: Vec::new(),
@@ -114,6 +116,7 @@ mod tests {
                     agents    2 connected\n\
                      tools     300, of which 100 can be found by meaning so far (401 texts wait)\n\
                      problems  /a.toml:1:1: unknown key\n\
+                     restart   [http] listen changed\n\
                      trouble   /data/audit: full\n";
         assert_eq!(told(&status), want);
         let done = Coverage {

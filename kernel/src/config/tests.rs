@@ -1,3 +1,4 @@
+mod changes;
 mod example;
 mod kernel;
 mod problems;

@@ -65,6 +65,35 @@ async fn a_broken_configuration_keeps_the_old_state_and_is_shown() {
     assert_eq!(pids(&mut agent, ["it"]).await, before);
 }
 
+/// Point 4: what takes effect only when the kernel is started again is told while it runs, until it is taken
+/// back.
+#[tokio::test]
+async fn what_waits_for_a_restart_is_told() {
+    let listing =
+        |size: u32| format!("[lists]\npage_size = {size}\n[discovery]\nembedding = \"off\"\n");
+    let kernel = Kernel::start(&listing(10)).await;
+    assert_eq!(kernel.mgp_json(&["status"]).await["restart"], json!([]));
+    let told = async |want: Value| {
+        wait_until("status tells what waits", DEADLINE, async || {
+            kernel.mgp_json(&["status"]).await["restart"] == want
+        })
+        .await;
+    };
+    kernel.rewrite(&listing(20));
+    told(json!([
+        "[lists] page_size changed: takes effect after `mgp down && mgp up`"
+    ]))
+    .await;
+    let status = kernel.mgp(&["status"]).await;
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(
+        status.contains("restart   [lists] page_size changed"),
+        "{status}"
+    );
+    kernel.rewrite(&listing(10));
+    told(json!([])).await;
+}
+
 /// One broken entry stops no other: its own server stays as it was, new ones start.
 #[tokio::test]
 async fn a_broken_entry_leaves_its_server_and_all_others_alone() {

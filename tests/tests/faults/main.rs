@@ -25,3 +25,4 @@ mod restarts;
 mod scene;
 mod spawns;
 mod starts;
+mod waiting;

@@ -89,6 +89,12 @@ impl LineSink {
         self.0.0.close();
     }
 
+    /// Frames that are queued or being written, and those a writer that ended did not write.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.0.lock().load.frames
+    }
+
     /// True when nothing more will be taken.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -12,6 +12,11 @@ use tokio::sync::watch;
 use super::{ServerHandle, Status};
 use crate::exchange::Exchange;
 use crate::link::Link;
+use crate::time::moment;
+
+/// How long after a server's first start began lists wait for it: long enough for a program that is there
+/// and only has to be started, far shorter than any client waits for an answer.
+const LIST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a call waits for a server that is being started.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -45,11 +50,10 @@ impl ServerHandle {
     /// What is to be expected of it while it publishes nothing.
     #[must_use]
     pub fn outlook(&self) -> Outlook {
-        let offered = self.last().is_some();
         let status = self.status.borrow();
         match status.state {
             _ if !comes(&status) => Outlook::Gone,
-            State::Registered | State::Connecting if !offered => Outlook::First,
+            _ if is_first(&status) && !self.has_offered() => Outlook::First,
             State::Registered
             | State::Connecting
             | State::Connected
@@ -60,11 +64,24 @@ impl ServerHandle {
         }
     }
 
-    /// Resolves when it has settled: it is connected, or does not come.
-    pub async fn settled(&self) {
+    /// Whether it starts for the first time and began so shortly ago that lists wait for it.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        !self.newness().is_zero() && self.outlook() == Outlook::First
+    }
+
+    /// Resolves when it is there for the first time, has failed or does not come, and when lists do not
+    /// wait for it any more.
+    pub async fn arrives(&self) {
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|now| now.state == State::Connected || !comes(now));
-        let _ = tokio::time::timeout(START_PATIENCE, settled).await;
+        let settled = status.wait_for(|now| now.state == State::Connected || !is_first(now));
+        let _ = tokio::time::timeout(self.newness(), settled).await;
+    }
+
+    /// How long lists still wait for it.
+    fn newness(&self) -> Duration {
+        let since = self.status.borrow().since;
+        LIST_PATIENCE.saturating_sub(moment().since(since))
     }
 
     fn waiter(&self) -> Result<Waiter<'_>, Refusal> {
@@ -90,6 +107,11 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// It comes, and its last start, if there was one, did not fail.
+fn is_first(status: &Status) -> bool {
+    comes(status) && matches!(status.state, State::Registered | State::Connecting)
 }
 
 fn comes(status: &Status) -> bool {

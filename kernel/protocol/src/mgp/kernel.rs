@@ -45,6 +45,10 @@ pub struct KernelStatus {
     pub servers_file: Option<String>,
     /// What is wrong with the configuration, one text for each problem.
     pub config_problems: Vec<String>,
+    /// What of the configuration takes effect only when the kernel is started again, one text for each
+    /// section.
+    #[serde(default)]
+    pub restart: Vec<String>,
     /// Where agents come in: the socket's path, the HTTP address.
     pub doors: Vec<String>,
     /// Clients that are there, without the one that asks.

@@ -7,6 +7,7 @@ use crate::mcp::methods;
 methods! {
     "mgp/servers/list" => List,
     "mgp/servers/start" => Start,
+    "mgp/servers/wait" => Wait,
     "mgp/servers/stop" => Stop,
     "mgp/servers/restart" => Restart,
     "mgp/servers/logs" => Logs,
@@ -24,6 +25,21 @@ pub struct List;
 pub struct Start {
     /// Which server.
     pub id: String,
+    /// What it writes meanwhile comes as [`Log`].
+    #[serde(default)]
+    pub log: bool,
+}
+
+/// `mgp/servers/wait`: waits until a server that is being started is connected or has failed, as
+/// [`Start`] does, and starts nothing itself. Answers the [`Server`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// Which server.
+    pub id: String,
+    /// What it has written since it was started, and writes meanwhile, comes as [`Log`].
+    #[serde(default)]
+    pub log: bool,
 }
 
 /// `mgp/servers/stop`: drains and stops a server. Answers the [`Server`].
@@ -40,6 +56,9 @@ pub struct Stop {
 pub struct Restart {
     /// Which server.
     pub id: String,
+    /// What it writes meanwhile comes as [`Log`].
+    #[serde(default)]
+    pub log: bool,
 }
 
 /// `mgp/servers/logs`: what a server wrote to stderr; answers [`LogLines`]. With `follow` the answer
@@ -75,7 +94,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// `notifications/mgp.servers.log`: a new line while following.
+/// `notifications/mgp.servers.log`: a new line while following, or while a start is waited for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Log {
     /// Which server.
@@ -94,6 +113,10 @@ pub struct Server {
     pub state: String,
     /// Why it is in this state.
     pub reason: Option<String>,
+    /// What it wrote to stderr that tells most of that: its newest line while it starts, the one that says
+    /// why after it ended. For the operator alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// How it was found when it was last asked: `healthy`, `degraded` or `unhealthy`.
     #[serde(default)]
     pub health: Option<String>,

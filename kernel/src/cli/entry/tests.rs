@@ -198,6 +198,7 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
         config_files: Vec::new(),
         untrusted: Vec::new(),
         servers_file: file.map(str::to_owned),
+        restart: Vec::new(),
         config_problems: Vec::new(),
         doors: Vec::new(),
         connections: 0,

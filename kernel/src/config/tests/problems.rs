@@ -153,6 +153,7 @@ fn secrets_are_never_shown() {
     let read = read_text(text);
     let loaded = Loaded {
         kernel: read.kernel,
+        written: Written::default(),
         servers: read.servers,
         problems: read.problems,
         files: Vec::new(),

@@ -1,0 +1,68 @@
+//! Servers that end when they are asked: old ones do at a question they do not know, and are started
+//! again and asked otherwise. One that ended before it had read the question had a reason of its own.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use mgp_transports::child::unread;
+use mgp_transports::lines::LineSink;
+use tokio::process::ChildStdin;
+
+use super::handshake::Spoken;
+
+/// What a server is known to speak should it die while it is asked, and whether it has read what it was
+/// asked.
+#[derive(Debug, Default)]
+pub(super) struct Fragile {
+    spoken: Mutex<Option<Spoken>>,
+    way: Mutex<Option<Way>>,
+}
+
+/// The way of a question to its server. While it is held, the server's stdin stays open.
+#[derive(Debug)]
+struct Way {
+    sink: LineSink,
+    pipe: OwnedFd,
+}
+
+impl Fragile {
+    /// For a server that is written to through `sink` and then `stdin`.
+    pub(super) fn behind(sink: &LineSink, stdin: &ChildStdin) -> Self {
+        let pipe = stdin.as_fd().try_clone_to_owned();
+        let way = pipe.ok().map(|pipe| Way {
+            sink: sink.clone(),
+            pipe,
+        });
+        Self {
+            spoken: Mutex::default(),
+            way: Mutex::new(way),
+        }
+    }
+
+    /// It is about to be asked, and speaks this should it end at that; `None` once it was met.
+    pub(super) fn set(&self, spoken: Option<Spoken>) {
+        *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
+        if spoken.is_none() {
+            self.let_go();
+        }
+    }
+
+    /// It has ended or is to end: what it speaks, where it ended at what it was asked.
+    pub(super) fn ended(&self) -> Option<Spoken> {
+        let heard = self.let_go().is_none_or(|way| way.has_passed());
+        let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
+        spoken.filter(|_| heard)
+    }
+
+    fn let_go(&self) -> Option<Way> {
+        let mut way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        way.take()
+    }
+}
+
+impl Way {
+    /// Whether all that was sent was read.
+    fn has_passed(&self) -> bool {
+        self.sink.waiting() == 0 && unread(&self.pipe) == 0
+    }
+}

@@ -1,0 +1,143 @@
+//! Which keys of the kernel's own sections changed since it was started, and which of them wait for its
+//! next start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::{Table, Value};
+
+use super::kernel::KernelConfig;
+
+/// What the kernel's own sections say, key by key: section, then key, then the value as TOML. It may hold
+/// secrets, and so shows none.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Written(BTreeMap<String, BTreeMap<String, String>>);
+
+impl Written {
+    /// Takes over what a file says, over what weaker files said. One that cannot be read says nothing here.
+    pub(super) fn add(&mut self, text: &str) {
+        let table: Table = text.parse().unwrap_or_default();
+        for (section, value) in &table {
+            if let Value::Table(keys) = value {
+                self.gather(section, keys);
+            }
+        }
+    }
+
+    fn gather(&mut self, section: &str, keys: &Table) {
+        for (key, value) in keys {
+            match value {
+                Value::Table(inner) => self.gather(&format!("{section}.{}", named(key)), inner),
+                value => {
+                    let keys = self.0.entry(section.to_owned()).or_default();
+                    keys.insert(key.clone(), value.to_string());
+                }
+            }
+        }
+    }
+
+    /// The keys that are not the same in both.
+    fn changed<'w>(&'w self, other: &'w Self) -> BTreeMap<&'w str, BTreeSet<&'w str>> {
+        let mut changed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (one, another) in [(self, other), (other, self)] {
+            for (section, keys) in &one.0 {
+                let theirs = another.0.get(section);
+                let differs =
+                    |key: &&String| theirs.and_then(|keys| keys.get(*key)) != keys.get(*key);
+                let keys = keys.keys().filter(differs).map(String::as_str);
+                changed.entry(section).or_default().extend(keys);
+            }
+        }
+        changed
+    }
+}
+
+/// A key as it stands in the head of a table.
+fn named(key: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !key.is_empty() && key.chars().all(bare) {
+        true => key.to_owned(),
+        false => format!("{key:?}"),
+    }
+}
+
+/// What a kernel that runs by `running` does not do yet of what is written now: a line for each section, with
+/// what to do. What is only written otherwise, or is what holds anyway, is no change.
+#[must_use]
+pub fn waiting(running: (&KernelConfig, &Written), now: (&KernelConfig, &Written)) -> Vec<String> {
+    let differing = differing(running.0, now.0);
+    let mut lines = Vec::new();
+    for (section, keys) in running.1.changed(now.1) {
+        let top = section.split('.').next().unwrap_or(section);
+        let waits = |key: &&str| differing.contains(&top) && !is_live(section, key);
+        let keys: Vec<&str> = keys.into_iter().filter(waits).collect();
+        if !keys.is_empty() {
+            let keys = keys.join(", ");
+            lines.push(format!(
+                "[{section}] {keys} changed: takes effect after `mgp down && mgp up`"
+            ));
+        }
+    }
+    lines
+}
+
+/// Keys that reach servers and agents with the next reading of the files.
+fn is_live(section: &str, key: &str) -> bool {
+    match section {
+        "validation" | "permissions" | "pins" | "sandbox" => true,
+        "access" => key == "default_policy",
+        "confirmation" => key == "enabled",
+        // What holds for an agent is counted from the kernel's start on.
+        "limits" => !key.starts_with("agent_"),
+        _ => false,
+    }
+}
+
+/// The sections that mean something else than before.
+fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
+    let KernelConfig {
+        http,
+        oauth,
+        socket,
+        data,
+        streams,
+        questions,
+        lists,
+        health,
+        audit,
+        access,
+        log,
+        limits,
+        rates,
+        tools,
+        confirmation,
+        permissions,
+        pin,
+        sandbox,
+        discovery,
+    } = one;
+    let all = [
+        ("http", *http != other.http),
+        ("oauth", *oauth != other.oauth),
+        ("socket", *socket != other.socket),
+        ("data", *data != other.data),
+        ("streams", *streams != other.streams),
+        ("questions", *questions != other.questions),
+        ("lists", *lists != other.lists),
+        ("health", *health != other.health),
+        ("audit", *audit != other.audit),
+        ("access", *access != other.access),
+        ("log", *log != other.log),
+        ("limits", *limits != other.limits || *rates != other.rates),
+        ("validation", *tools != other.tools),
+        (
+            "confirmation",
+            *tools != other.tools || *confirmation != other.confirmation,
+        ),
+        ("permissions", *permissions != other.permissions),
+        ("pins", *pin != other.pin),
+        ("sandbox", *sandbox != other.sandbox),
+        ("discovery", *discovery != other.discovery),
+    ];
+    let differ = all.into_iter().filter(|(_, differs)| *differs);
+    differ.map(|(section, _)| section).collect()
+}

@@ -1,0 +1,242 @@
+//! Every key of the kernel's own sections is taken up while the kernel runs, or told to wait for its next start.
+
+use std::collections::BTreeSet;
+
+use super::super::changes::waiting;
+use super::*;
+
+/// Every key: a value, another one, and whether a running kernel takes it up.
+const KEYS: &str = r#"
+[http]
+enabled = true #> false waits
+listen = "127.0.0.1:1" #> "127.0.0.1:2" waits
+auth = "token" #> "oauth" waits
+allowed_hosts = [] #> ["a"] waits
+allowed_origins = [] #> ["http://a"] waits
+max_sessions = 1 #> 2 waits
+session_idle_secs = 10 #> 11 waits
+max_bodies_bytes = 33554432 #> 33554433 waits
+[http.tls]
+cert = "/a" #> "/b" waits
+key = "/a" #> "/b" waits
+client_ca = "/a" #> "/b" waits
+client_auth = "required" #> "optional" waits
+[oauth]
+issuer = "https://a" #> "https://b" waits
+resource = "https://a" #> "https://b" waits
+audience = [] #> ["a"] waits
+jwks_file = "/a" #> "/b" waits
+jwks_url = "https://a" #> "https://b" waits
+agent_claim = "a" #> "b" waits
+scopes = [] #> ["a"] waits
+algorithms = ["RS256"] #> ["ES256"] waits
+accept_tokens = true #> false waits
+[socket]
+path = "/a" #> "/b" waits
+users = { a = "agent.a" } #> { a = "agent.b" } waits
+[data]
+dir = "/a" #> "/b" waits
+[streams]
+replay_events = 1 #> 2 waits
+stream_after_ms = 1 #> 2 waits
+poll_after_ms = 1 #> 2 waits
+[questions]
+answer_timeout_secs = 1 #> 2 waits
+[lists]
+page_size = 1 #> 2 waits
+[health]
+interval_secs = 1 #> 2 waits
+misses = 1 #> 2 waits
+[audit]
+enabled = true #> false waits
+calls = "window" #> "before_reply" waits
+window_ms = 1 #> 2 waits
+arguments = "digest" #> "whole" waits
+keep_days = 1 #> 2 waits
+keep_bytes = 1073741824 #> 1073741825 waits
+file_bytes = 16777216 #> 16777217 waits
+agent_bytes_per_day = 134217728 #> 134217729 waits
+[access]
+default_policy = "opt-out" #> "opt-in" live
+reveal = false #> true waits
+[log]
+level = "info" #> "debug" waits
+[limits]
+max_frame_bytes = 8388608 #> 8388609 live
+call_timeout_secs = 1 #> 2 live
+call_timeout_max_secs = 10 #> 11 live
+start_timeout_secs = 1 #> 2 live
+stop_grace_ms = 1 #> 2 live
+max_in_flight = 1 #> 2 live
+task_after_ms = 1 #> 2 live
+task_ttl_secs = 10 #> 11 live
+agent_calls_per_minute = 1 #> 2 waits
+agent_calls_per_day = 1 #> 2 waits
+agent_refusals_per_second = 1 #> 2 waits
+[validation]
+enabled = true #> false live
+roots = ["/a"] #> ["/b"] live
+[permissions]
+policy = "interactive" #> "deny_all" live
+always_ask = [] #> ["a"] live
+all_or_nothing = false #> true live
+[pins]
+mode = "warn" #> "block" live
+[sandbox]
+required = false #> true live
+memory_bytes = 2147483648 #> 2147483649 live
+processes = 10 #> 11 live
+open_files = 100 #> 101 live
+file_bytes = 1073741824 #> 1073741825 live
+[confirmation]
+enabled = true #> false live
+moderate = false #> true waits
+timeout_secs = 10 #> 11 waits
+operator_queue = true #> false waits
+[discovery]
+embedding = "off" #> "builtin" waits
+exposure = "all" #> "pinned" waits
+pinned = [] #> ["a/b"] waits
+may_register = [] #> ["agent.a"] waits
+creating = false #> true waits
+registered_max = 1 #> 2 waits
+[discovery.registered]
+python = "/a" #> "/b" waits
+node = "/a" #> "/b" waits
+read = [] #> ["/a"] waits
+write = [] #> ["/a"] waits
+[discovery.budget]
+max_tokens = 8000 #> 8001 waits
+pinned_reserve = 2000 #> 1999 waits
+discovery_reserve = 3000 #> 2999 waits
+cache_limit = 3000 #> 2999 waits
+[discovery.agents."agent.a"]
+exposure = "all" #> "pinned" waits
+pinned = [] #> ["a/c"] waits
+[discovery.provider]
+url = "https://a" #> "https://b" waits
+model = "a" #> "b" waits
+key = "a" #> "b" waits
+timeout_secs = 1 #> 2 waits
+batch = 1 #> 2 waits
+"#;
+
+/// A server, to see what reaches it.
+const SERVER: &str = "[[servers]]\nid = \"x\"\ncommand = \"c\"\n";
+
+/// The whole text with the other value at one place, and every place with what becomes of it.
+fn changes() -> Vec<(String, String, String, bool)> {
+    let lines: Vec<&str> = KEYS.lines().collect();
+    let first = |line: &str| line.split(" #> ").next().unwrap_or_default().to_owned();
+    let mut section = "";
+    let mut all = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if let Some(head) = line.strip_prefix('[') {
+            section = head.trim_end_matches(']');
+        }
+        let Some((before, after)) = line.split_once(" #> ") else {
+            continue;
+        };
+        let (key, (value, fate)) = (
+            before.split(' ').next().unwrap(),
+            after.rsplit_once(' ').unwrap(),
+        );
+        let with = |(n, line): (usize, &&str)| match n == at {
+            true => format!("{key} = {value}"),
+            false => first(line),
+        };
+        let text: Vec<String> = lines.iter().enumerate().map(with).collect();
+        all.push((
+            section.to_owned(),
+            key.to_owned(),
+            text.join("\n") + "\n" + SERVER,
+            fate == "live",
+        ));
+    }
+    all
+}
+
+/// What a text says, and the same read.
+fn said(text: &str) -> (Written, Read) {
+    let mut written = Written::default();
+    written.add(text);
+    let read = read_text(text);
+    let fatal = |p: &&Problem| p.weight == Weight::Fatal;
+    let wrong: Vec<_> = read
+        .problems
+        .iter()
+        .filter(fatal)
+        .map(Problem::to_string)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    (written, read)
+}
+
+/// Point 4: no change is silent. What is taken up reaches the servers or who may call them; all else is told,
+/// by its section and key.
+#[test]
+fn every_key_is_live_or_told() {
+    let first: String = KEYS
+        .lines()
+        .map(|line| line.split(" #> ").next().unwrap().to_owned() + "\n")
+        .collect();
+    let (before, running) = said(&(first + SERVER));
+    for (section, key, text, live) in changes() {
+        let (after, now) = said(&text);
+        assert!(
+            running.kernel != now.kernel,
+            "[{section}] {key} means nothing"
+        );
+        let told = waiting((&running.kernel, &before), (&now.kernel, &after));
+        let reaches = running.spec("x") != now.spec("x")
+            || running.kernel.access.default_policy != now.kernel.access.default_policy;
+        assert_eq!(reaches, live, "[{section}] {key}");
+        let section = match key.as_str() {
+            "users" => "socket.users".to_owned(),
+            _ => section,
+        };
+        let key = key.replace("users", "a");
+        let want = format!("[{section}] {key} changed: takes effect after `mgp down && mgp up`");
+        assert_eq!(told, Vec::from_iter((!live).then_some(want)));
+    }
+}
+
+/// The table has every key that is known.
+#[test]
+fn no_key_is_left_out() {
+    let mut listed: BTreeSet<String> = changes()
+        .into_iter()
+        .map(|(section, key, ..)| format!("{section}.{key}").replace("\"agent.a\"", "*"))
+        .collect();
+    // Its own keys are names of the user's choice.
+    for top in KEYS.lines().filter_map(|line| line.strip_prefix('[')) {
+        let mut path = String::new();
+        for part in top
+            .trim_end_matches(']')
+            .replace("\"agent.a\"", "*")
+            .split('.')
+        {
+            path = if path.is_empty() {
+                part.to_owned()
+            } else {
+                format!("{path}.{part}")
+            };
+            listed.insert(path.clone());
+        }
+    }
+    let known: Vec<String> = file::known_keys();
+    let kernels = known.iter().filter(|key| !key.starts_with("servers"));
+    let missing: Vec<_> = kernels.filter(|key| !listed.contains(*key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// What is only written down, and held before, is no change; nor is what is taken back.
+#[test]
+fn a_default_that_is_written_down_is_no_change() {
+    let ((before, running), (after, now)) =
+        (said(SERVER), said("[discovery]\nembedding = \"builtin\"\n"));
+    assert_eq!(
+        waiting((&running.kernel, &before), (&now.kernel, &after)),
+        [""; 0]
+    );
+}

@@ -1,0 +1,144 @@
+//! Servers that are started: waited for until they have settled, with what they write on the way.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use mgp_actors::exchange::Class;
+use mgp_actors::request::{Outcome, Request};
+use mgp_actors::server::{ServerHandle, ServerMsg, Start, Status};
+use mgp_engine::lifecycle::State;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mgp::servers;
+use mgp_protocol::refusal::Refusal;
+use tokio::sync::watch;
+
+use super::{Operator, SETTLE, json, read, tell};
+
+impl Operator {
+    /// `mgp/servers/start`: answered when the server is connected or has failed.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub async fn start(&self, request: &Request) -> Outcome {
+        let start: servers::Start = read(request)?;
+        let handle = self.find(&start.id)?;
+        if handle.state() == State::Connected {
+            return json(&self.report(&handle));
+        }
+        let waiting = Waiting::from_now(&handle, start.log);
+        tell(&handle, ServerMsg::Start { by_operator: true })?;
+        self.settled(request, &handle, waiting).await
+    }
+
+    /// `mgp/servers/restart`: answered when the server is connected again or has failed.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub async fn restart(&self, request: &Request) -> Outcome {
+        let restart: servers::Restart = read(request)?;
+        let handle = self.find(&restart.id)?;
+        let waiting = Waiting::from_now(&handle, restart.log);
+        tell(&handle, ServerMsg::Restart)?;
+        self.settled(request, &handle, waiting).await
+    }
+
+    /// `mgp/servers/wait`: answered when a server that is being started is connected or has failed.
+    ///
+    /// # Errors
+    /// Unknown server.
+    pub async fn wait(&self, request: &Request) -> Outcome {
+        let wait: servers::Wait = read(request)?;
+        let handle = self.find(&wait.id)?;
+        let status = handle.status();
+        if has_settled(&status) || !status.state.comes_up(status.due) {
+            return json(&self.report(&handle));
+        }
+        let before = status.start.as_ref().map_or(0, Start::after);
+        let waiting = Waiting {
+            told: wait.log.then(|| before.into()),
+            ..Waiting::from_now(&handle, false)
+        };
+        self.settled(request, &handle, waiting).await
+    }
+
+    /// Waits until a server that was told to start has done so or failed; what it writes is passed on
+    /// meanwhile, where that is wanted.
+    async fn settled(
+        &self,
+        request: &Request,
+        handle: &Arc<ServerHandle>,
+        waiting: Waiting,
+    ) -> Outcome {
+        let Waiting { status, told } = waiting;
+        let writing = async {
+            if let Some(told) = &told {
+                self.follow(request, handle, told).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(SETTLE, walk(request, status)) => {}
+            () = writing => {}
+            () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+        }
+        if let Some(told) = &told {
+            self.catch_up(request, handle, told);
+        }
+        // The lists are published a moment after the handshake.
+        json(&self.report(handle))
+    }
+}
+
+/// What is seen of a start from a moment on.
+struct Waiting {
+    status: watch::Receiver<Status>,
+    /// The last line of its log that the caller knows; `None` where it wants none.
+    told: Option<AtomicU64>,
+}
+
+impl Waiting {
+    fn from_now(handle: &ServerHandle, log: bool) -> Self {
+        let newest = || (*handle.log.follow().borrow()).into();
+        Self {
+            status: handle.follow(),
+            told: log.then(newest),
+        }
+    }
+}
+
+/// Resolves when the server has settled; tells the steps on the way as progress.
+async fn walk(request: &Request, mut status: watch::Receiver<Status>) {
+    let mut steps = 0;
+    while status.changed().await.is_ok() {
+        let now = status.borrow_and_update().clone();
+        steps += 1;
+        progress(request, steps, &format!("{}: {}", now.state, now.reason));
+        if has_settled(&now) {
+            return;
+        }
+    }
+}
+
+/// It takes calls, has failed, or waits: for its next try or for a person.
+fn has_settled(now: &Status) -> bool {
+    let parked = now.state == State::Restarting && now.pid.is_none();
+    // One that is stopped before it was up passes through `error` on its way to the next start.
+    let failed = now.state == State::Error && !now.due;
+    parked || failed || now.waiting || now.state == State::Connected
+}
+
+fn progress(request: &Request, step: u64, message: &str) {
+    let Some(params) = request.params.as_deref() else {
+        return;
+    };
+    let Ok(Some(token)) = mgp_actors::relay::progress_token(params) else {
+        return;
+    };
+    let params = format!(
+        r#"{{"progressToken":{},"progress":{step},"message":{}}}"#,
+        token.get(),
+        mgp_protocol::splice::quoted(message)
+    );
+    let frame = jsonrpc::notification("notifications/progress", Some(&params));
+    request.exchange.send(frame.into(), Class::Lossy);
+}
