@@ -4,12 +4,14 @@
 //! There is no socket for talking to other programs of the user, whatever is permitted: the kernel's
 //! own door and the agent that holds keys are such sockets.
 
+mod few;
 mod others;
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
 use nix::libc;
+pub(super) use few::only_compute;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter,
