@@ -56,7 +56,7 @@ pub enum Failed {
 }
 
 /// The model, ready to run. It takes 110 MiB of memory and a tenth of a second to make, so it is
-/// made when the first text comes, not when the program starts.
+/// made when the first text comes, in a process that ends when no more do.
 pub struct Embedder {
     model: Arc<Model>,
     threads: Arc<ThreadPool>,

@@ -18,8 +18,8 @@ use tokio::runtime::Handle;
 
 use super::provider::{Provider, Unanswered};
 use frames::Lane;
-use keeper::{Builtin, Keeper};
 pub use keeper::Running;
+use keeper::{Builtin, Keeper};
 pub use process::Program;
 pub use serve::serve;
 
@@ -105,9 +105,10 @@ impl Models {
     pub(super) fn both(&self) -> Option<[Model; 2]> {
         match &self.embedding {
             Embedding::Off => None,
-            Embedding::Builtin => Some(Lane::ALL.map(|lane| {
-                Model::Builtin(Builtin::new(self.keeper.clone(), lane), self.idle)
-            })),
+            Embedding::Builtin => Some(
+                Lane::ALL
+                    .map(|lane| Model::Builtin(Builtin::new(self.keeper.clone(), lane), self.idle)),
+            ),
             Embedding::Provider(provider) => Some(Lane::ALL.map(|_| {
                 Model::Provider(Box::new(Endpoint {
                     provider: provider.clone(),
@@ -189,7 +190,9 @@ pub(super) enum Failed {
     #[error("the process that runs the model was lost: {0}")]
     Died(String),
     /// It failed so often that none is started now.
-    #[error("the process that runs the model failed {0} times in a row, and is not started again yet")]
+    #[error(
+        "the process that runs the model failed {0} times in a row, and is not started again yet"
+    )]
     Resting(u32),
     /// The endpoint's fault.
     #[error(transparent)]

@@ -10,8 +10,8 @@ mod others;
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
-use nix::libc;
 pub(super) use few::only_compute;
+use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter,

@@ -33,6 +33,14 @@ pub(super) enum Lane {
 impl Lane {
     pub(super) const ALL: [Self; 2] = [Self::Requests, Self::Tools];
 
+    /// What its thread is called.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Tools => "tools",
+        }
+    }
+
     fn of(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
@@ -91,7 +99,11 @@ pub(super) enum Said {
 impl Said {
     /// As it is sent; words are cut to the room there is.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let words = |words: &str| words[..words.floor_char_boundary(ANSWER_MAX)].as_bytes().into();
+        let words = |words: &str| {
+            words[..words.floor_char_boundary(ANSWER_MAX)]
+                .as_bytes()
+                .into()
+        };
         let (kind, lane, body): (u8, u8, Vec<u8>) = match self {
             Self::Ready(less) => (READY, 0, words(less)),
             Self::Failed(why) => (FAILED, 0, words(why)),
@@ -136,7 +148,10 @@ fn words(body: &[u8]) -> String {
 
 fn numbers(vector: &[u8]) -> Vec<f32> {
     let (numbers, _) = vector.as_chunks();
-    numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
+    numbers
+        .iter()
+        .map(|number| f32::from_le_bytes(*number))
+        .collect()
 }
 
 /// The two bytes that begin a frame; `None` where nothing more comes.
@@ -209,7 +224,10 @@ mod tests {
         for (at, wrong) in [(0, 3), (0, 255), (1, 2), (2, 1)] {
             let mut bytes = good.clone();
             bytes[at] = wrong;
-            assert!(Said::read(&mut bytes.as_slice()).is_err(), "byte {at}: {wrong}");
+            assert!(
+                Said::read(&mut bytes.as_slice()).is_err(),
+                "byte {at}: {wrong}"
+            );
         }
         for bytes in [&[2, 0][..], &[0, 17], &[1, 1, 1, 0, 0, 0, 0xff]] {
             assert!(Request::read(&mut &*bytes).is_err(), "{bytes:?}");

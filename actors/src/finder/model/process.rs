@@ -192,7 +192,9 @@ impl Answers {
                     let _ = reply.send(vectors);
                 }
                 Ok(Some(Said::Failed(why))) => break Ended::Unfit(why),
-                Ok(Some(Said::Ready(_))) => break Ended::Died("it says twice that it is ready".into()),
+                Ok(Some(Said::Ready(_))) => {
+                    break Ended::Died("it says twice that it is ready".into());
+                }
                 Ok(None) => break Ended::Died(String::new()),
                 Err(error) => break Ended::Died(format!("it answers nonsense: {error}")),
             }
@@ -206,10 +208,14 @@ impl Answers {
         let _ = child.kill();
         let status = child.wait();
         // The next one may run already.
-        let _ = self.running.compare_exchange(child.id(), 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self
+            .running
+            .compare_exchange(child.id(), 0, Ordering::Relaxed, Ordering::Relaxed);
         drop(child);
         let ended = match (ended, status) {
-            (Ended::Died(why), Ok(status)) if why.is_empty() => Ended::Died(format!("it ended by itself: {status}")),
+            (Ended::Died(why), Ok(status)) if why.is_empty() => {
+                Ended::Died(format!("it ended by itself: {status}"))
+            }
             (ended, _) => ended,
         };
         let _ = self.ended.set(ended);
@@ -328,7 +334,10 @@ mod tests {
         let two = &["one", "two"];
         let told = [
             (Says(vec![9; 64]), "nonsense"),
-            (Says(vec![1, 0, 0xff, 0xff, 0xff, 0x7f]), "nonsense: 2147483647 where"),
+            (
+                Says(vec![1, 0, 0xff, 0xff, 0xff, 0x7f]),
+                "nonsense: 2147483647 where",
+            ),
             (Says(Said::Failed("damaged".into()).bytes()), "damaged"),
             (vectors(Lane::Tools, 3), "3 vectors to 2 texts"),
             (vectors(Lane::Requests, 2), "what nobody asked"),
@@ -340,7 +349,10 @@ mod tests {
             assert!(told.contains(why), "{told}");
         }
         let unasked = ended(LONG, &[ready(), vectors(Lane::Tools, 1), Hangs]);
-        assert!(unasked.contains("nobody asked") || unasked.contains("1 vectors"), "{unasked}");
+        assert!(
+            unasked.contains("nobody asked") || unasked.contains("1 vectors"),
+            "{unasked}"
+        );
     }
 
     /// Point 7: one that hangs holds up nobody for longer than it is given.

@@ -4,8 +4,8 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use mgp_embedding::Embedder;
@@ -51,7 +51,8 @@ fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
         let (ask, asked) = sync_channel::<Vec<String>>(1);
         let embedder = embedder.clone();
         let working = move || work(lane, &embedder, threads, &asked);
-        thread::Builder::new().spawn(working).map(|_| ask)
+        let named = thread::Builder::new().name(lane.name().into());
+        named.spawn(working).map(|_| ask)
     });
     let (requests, tools) = (requests?, tools?);
     while let Some(Request { lane, texts }) = Request::read(&mut stdin)? {

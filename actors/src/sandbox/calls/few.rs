@@ -56,7 +56,10 @@ fn rules() -> Result<Rules, String> {
     let mut rules = all(ALLOWED);
     let some = BTreeMap::from([
         // Threads, no processes.
-        (libc::SYS_clone, within(0, bits(libc::CLONE_THREAD), bits(libc::CLONE_THREAD))),
+        (
+            libc::SYS_clone,
+            within(0, bits(libc::CLONE_THREAD), bits(libc::CLONE_THREAD)),
+        ),
         // No memory that is written becomes a program.
         (libc::SYS_mmap, within(2, bits(libc::PROT_EXEC), 0)),
         (libc::SYS_mprotect, within(2, bits(libc::PROT_EXEC), 0)),
@@ -73,7 +76,39 @@ fn rules() -> Result<Rules, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    /// Point 7: the thread that shuts itself in cannot open, connect or start anything; it computes, starts
+    /// threads and writes to its pipe.
+    #[test]
+    fn what_is_refused_is_refused() {
+        let (read, mut write) = std::io::pipe().unwrap();
+        let inside = std::thread::spawn(move || {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            only_compute().unwrap();
+            let sum = std::thread::spawn(|| (0..1000).sum::<u32>())
+                .join()
+                .unwrap();
+            assert_eq!(sum, 499_500);
+            let tried = [
+                std::fs::read("/proc/self/status").map(drop),
+                std::fs::metadata("/").map(drop),
+                std::fs::write("/tmp/shut-in", "").map(drop),
+                std::net::TcpListener::bind("127.0.0.1:0").map(drop),
+                std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+                std::os::unix::net::UnixStream::pair().map(drop),
+                std::process::Command::new("/bin/true").status().map(drop),
+            ];
+            write.write_all(b"done").unwrap();
+            let opened: Vec<bool> = tried.iter().map(Result::is_ok).collect();
+            assert_eq!(opened, [false; 7]);
+            assert!(nix::sys::signal::kill(nix::unistd::getppid(), None).is_err());
+        });
+        inside.join().unwrap();
+        assert_eq!(std::io::read_to_string(read).unwrap(), "done");
+    }
 
     /// Point 7: nothing that opens, connects, starts or signals anything is among them.
     #[test]
