@@ -208,7 +208,7 @@ impl From<Ended> for Failed {
 mod tests {
     use super::*;
 
-    /// Point 7: the next one is started at once, further ones less and less often.
+    /// The next one is started at once, further ones less and less often.
     #[test]
     fn what_keeps_dying_is_started_less_and_less_often() {
         let mut row = Row::default();
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(row.not_before, begun + WELL);
     }
 
-    /// Point 7: a request that a dying process leaves behind is tried with one more, and not with the next.
+    /// A request that a dying process leaves behind is tried with one more, and not with the next.
     #[test]
     fn who_asked_a_dying_process_is_not_asked_to_wait() {
         let program = Program {

@@ -328,7 +328,7 @@ mod tests {
         gone(pid);
     }
 
-    /// Point 7: a process that answers nonsense, too much, the wrong lane or nobody is ended, and it is said why.
+    /// A process that answers nonsense, too much, the wrong lane or nobody is ended, and it is said why.
     #[test]
     fn a_process_that_answers_nonsense_is_ended() {
         let two = &["one", "two"];
@@ -355,7 +355,7 @@ mod tests {
         );
     }
 
-    /// Point 7: one that hangs holds up nobody for longer than it is given.
+    /// One that hangs holds up nobody for longer than it is given.
     #[test]
     fn a_process_that_hangs_is_ended() {
         let two = &["one", "two"];

@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// Point 7: the thread that shuts itself in cannot open, connect or start anything; it computes, starts
+    /// The thread that shuts itself in cannot open, connect or start anything; it computes, starts
     /// threads and writes to its pipe.
     #[test]
     fn what_is_refused_is_refused() {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(std::io::read_to_string(read).unwrap(), "done");
     }
 
-    /// Point 7: nothing that opens, connects, starts or signals anything is among them.
+    /// Nothing that opens, connects, starts or signals anything is among them.
     #[test]
     fn what_reaches_past_the_process_is_not_allowed() {
         let allowed = rules().unwrap();

@@ -1,4 +1,4 @@
-//! The model runs in a process of its own, which harms nobody however it ends (point 7).
+//! The model runs in a process of its own, which harms nobody however it ends.
 
 use mgp_tests::load::usage::below;
 use nix::sys::signal::kill;
@@ -70,7 +70,7 @@ async fn at_work(kernel: &Kernel) {
     .await;
 }
 
-/// Point 7: the memory that the model takes is there only while it has something to do, and a search
+/// The memory that the model takes is there only while it has something to do, and a search
 /// afterwards has its meaning all the same.
 #[tokio::test]
 async fn the_model_ends_when_it_has_nothing_to_do_and_comes_back_for_a_search() {
@@ -103,7 +103,7 @@ async fn the_model_ends_when_it_has_nothing_to_do_and_comes_back_for_a_search() 
     assert_eq!(process(&kernel), None, "what was asked lately is known");
 }
 
-/// Point 7: killed at work, it is replaced; a search meanwhile is answered by meaning, and no tool is
+/// Killed at work, it is replaced; a search meanwhile is answered by meaning, and no tool is
 /// left out.
 #[tokio::test]
 async fn a_model_that_is_killed_at_work_is_replaced() {
@@ -120,7 +120,7 @@ async fn a_model_that_is_killed_at_work_is_replaced() {
     embedded(&mut owner).await;
 }
 
-/// Point 7: one that is stopped in the middle holds up no call; a search goes by words and says so.
+/// One that is stopped in the middle holds up no call; a search goes by words and says so.
 #[tokio::test]
 async fn a_model_that_hangs_leaves_words() {
     let kernel = Kernel::start(&config(&many(), "")).await;
@@ -145,7 +145,7 @@ async fn a_model_that_hangs_leaves_words() {
     assert_eq!(process(&kernel), Some(pid), "it had only been stopped");
 }
 
-/// Point 7: a kernel that is killed takes it along, at work or stopped.
+/// A kernel that is killed takes it along, at work or stopped.
 #[tokio::test]
 async fn a_killed_kernel_takes_the_model_along() {
     for stopped in [false, true] {
@@ -161,7 +161,7 @@ async fn a_killed_kernel_takes_the_model_along() {
     }
 }
 
-/// Point 7: it has its pipes and nothing else: no rights, no other user's, no file, no descriptor, and
+/// It has its pipes and nothing else: no rights, no other user's, no file, no descriptor, and
 /// every call that opens, connects or starts anything is refused.
 #[tokio::test]
 async fn the_model_is_behind_walls() {
