@@ -32,7 +32,8 @@ use crate::mailbox::{Letter, Mailbox};
 use crate::server::ServerTable;
 
 use self::desk::Desk;
-pub use self::model::Embedding;
+use self::model::Models;
+pub use self::model::{Embedding, Meanings, Program, Running, serve};
 pub use self::provider::{Key, Provider};
 pub use self::search::{Coverage, Found, Hit, Status, Wanted};
 
@@ -53,6 +54,7 @@ pub struct FinderHandle {
 struct Parts {
     index: Arc<Snapshot<Index>>,
     desk: Arc<Desk>,
+    models: Arc<Models>,
     table: Arc<Snapshot<Table>>,
     servers: Arc<ServerTable>,
     kinds: kinds::Kinds,
@@ -70,7 +72,7 @@ pub struct Opening {
     /// In which state servers are.
     pub servers: Arc<ServerTable>,
     /// Where meanings come from.
-    pub embedding: Embedding,
+    pub meanings: Meanings,
     /// Where they are kept.
     pub file: PathBuf,
     /// The kernel's data folder, where it is recorded which tools were called.
@@ -84,24 +86,26 @@ impl Opening {
     /// When the actor cannot be started.
     pub async fn open(self) -> Result<(FinderHandle, ractor::ActorCell), SpawnErr> {
         let index = Arc::new(Snapshot::new(Index::default()));
-        let uses = match self.embedding {
+        let uses = match self.meanings.embedding {
             Embedding::Off => desk::Uses::new(),
             Embedding::Builtin | Embedding::Provider(_) => {
                 let reading = tokio::task::spawn_blocking(move || uses::uses(&self.data_dir));
                 reading.await.unwrap_or_default()
             }
         };
-        let desk = Arc::new(Desk::new(self.embedding.dimension(), uses));
+        let desk = Arc::new(Desk::new(self.meanings.embedding.dimension(), uses));
+        let models = Arc::new(Models::new(self.meanings));
         let actor = FinderActor {
             shown: self.shown,
             index: index.clone(),
             desk: desk.clone(),
         };
-        let (actor, _) = Actor::spawn(None, actor, (self.embedding, self.file)).await?;
+        let (actor, _) = Actor::spawn(None, actor, (models.clone(), self.file)).await?;
         let cell = actor.get_cell();
         let parts = Parts {
             index,
             desk,
+            models,
             table: self.table,
             servers: self.servers,
             kinds: kinds::Kinds::default(),
@@ -182,14 +186,14 @@ impl Stock {
 impl Actor for FinderActor {
     type Msg = Letter<FinderMsg>;
     type State = FinderState;
-    type Arguments = (Embedding, PathBuf);
+    type Arguments = (Arc<Models>, PathBuf);
 
     async fn pre_start(
         &self,
         myself: ActorRef<Self::Msg>,
-        (embedding, file): (Embedding, PathBuf),
+        (models, file): Self::Arguments,
     ) -> Result<FinderState, ActorProcessingErr> {
-        worker::start(&self.desk, embedding, file, Mailbox::new(myself))?;
+        worker::start(&self.desk, &models, file, Mailbox::new(myself))?;
         Ok(FinderState {
             stock: BTreeMap::new(),
         })

@@ -1,10 +1,11 @@
 //! Starts servers in a sandbox: finds out what this machine can do, prepares the server's own folder
 //! and has a launcher start it within walls.
-//! Asked by: server supervisors.
+//! Asked by: server supervisors, the process that runs the model.
 //!
 //! Nothing that runs in the kernel restricts anything: between fork and exec there is no safe code.
 //! The launcher is the kernel's own program, started again with a hidden argument.
 
+mod alone;
 mod calls;
 mod init;
 mod inside;
@@ -34,6 +35,7 @@ use tokio::sync::OnceCell;
 use crate::removal;
 use roads::{For, Roads, stays};
 
+pub(crate) use alone::alone;
 pub use launch::launch;
 pub use probe::probe;
 

@@ -7,7 +7,7 @@ mod tokens;
 
 use std::sync::Arc;
 
-use rten::{ModelOptions, NodeId, RunOptions, ThreadPool};
+use rten::{ModelOptions, NodeId, OpRegistry, RunOptions, ThreadPool, op_registry};
 use rten_tensor::NdTensor;
 use rten_tensor::prelude::*;
 
@@ -21,6 +21,8 @@ pub const DIMENSION: usize = 384;
 /// Most words or parts of words that are read of a text, as the model was trained; what follows is
 /// not read.
 pub const TOKENS_MAX: usize = 256;
+/// Bytes that are looked at of a text: texts without end are not read to it.
+pub const BYTES_MAX: usize = TOKENS_MAX * tokens::BYTES_PER_TOKEN;
 
 /// Most texts that go through the model together, which bounds its memory.
 const BATCH_MAX: usize = 16;
@@ -54,7 +56,7 @@ pub enum Failed {
 }
 
 /// The model, ready to run. It takes 110 MiB of memory and a tenth of a second to make, so it is
-/// made when the first text comes, not when the program starts.
+/// made when the first text comes, in a process that ends when no more do.
 pub struct Embedder {
     model: Arc<Model>,
     threads: Arc<ThreadPool>,
@@ -78,7 +80,7 @@ impl Embedder {
             return Err(Failed::Damaged);
         }
         let tokens = Tokens::read(TOKENIZER)?;
-        let model = ModelOptions::with_all_ops().load_static_slice(WEIGHTS)?;
+        let model = ModelOptions::with_ops(operators()).load_static_slice(WEIGHTS)?;
         let inputs = [
             model.node_id("input_ids")?,
             model.node_id("attention_mask")?,
@@ -177,6 +179,36 @@ impl Embedder {
             .map(|(row, count)| mean(&row[..count * DIMENSION]))
             .collect())
     }
+}
+
+/// What the model is made of; the program carries nothing else of what the runtime knows.
+fn operators() -> OpRegistry {
+    op_registry!(
+        Add,
+        And,
+        Cast,
+        Concat,
+        Div,
+        Erf,
+        Expand,
+        Gather,
+        GatherND,
+        GreaterOrEqual,
+        IsNaN,
+        LayerNormalization,
+        MatMul,
+        Max,
+        Mul,
+        Range,
+        Reshape,
+        Shape,
+        Slice,
+        Softmax,
+        Squeeze,
+        Transpose,
+        Unsqueeze,
+        Where
+    )
 }
 
 /// The middle of the words' vectors, stretched to length 1.

@@ -9,7 +9,7 @@ use unicode_normalization::char::is_combining_mark;
 /// A longer word is one unknown word, as in training.
 const WORD_MAX: usize = 100;
 /// Bytes looked at for each word that is wanted: texts without end are not read to it.
-const BYTES_PER_TOKEN: usize = 64;
+pub(crate) const BYTES_PER_TOKEN: usize = 64;
 
 const UNKNOWN: &str = "[UNK]";
 const START: &str = "[CLS]";

@@ -61,6 +61,7 @@ pub fn run(cli: Cli, parts: &Parts) -> ExitCode {
     let done = match cli.command {
         Command::Guard => return (parts.guard)(),
         Command::Sandbox { command } => return (parts.sandbox)(&command),
+        Command::Embed => return (parts.embed)(),
         Command::DemoServer(server) => crate::demo::run(&server.root).map_err(Failure::from),
         command @ (Command::Up(_)
         | Command::Demo
@@ -128,7 +129,7 @@ fn dispatch(context: &Context, command: Command, parts: &Parts) -> Result<(), Fa
         Command::Revoke(revoke) => access::revoke(context, &revoke),
         Command::Grants(grants) => access::grants(context, grants.agent.as_deref()),
         Command::Explain(explain) => access::explain(context, &explain),
-        Command::Guard | Command::Sandbox { .. } | Command::DemoServer(_) => {
+        Command::Guard | Command::Embed | Command::Sandbox { .. } | Command::DemoServer(_) => {
             unreachable!("these need no context")
         }
     }

@@ -332,6 +332,20 @@ impl Desk {
         }
     }
 
+    /// Lays texts behind all others of their server, unless they are stale.
+    pub(super) fn put_behind(&self, server: &ServerId, texts: Vec<(u64, Text)>) {
+        let mut work = self.work();
+        if work.current.as_ref() != Some(server) || texts.is_empty() {
+            return;
+        }
+        // What is called most comes first; these come last, whatever they are of.
+        let texts = texts.into_iter().map(|(_, text)| (0, text));
+        match work.servers.iter_mut().find(|(other, _)| other == server) {
+            Some((_, rest)) => rest.extend(texts),
+            None => work.servers.push_back((server.clone(), texts.collect())),
+        }
+    }
+
     fn work(&self) -> MutexGuard<'_, Work> {
         lock(&self.work)
     }

@@ -1,18 +1,27 @@
 //! What makes meanings: the model in the program, an endpoint, or nothing.
+//!
+//! The model is run by a process of its own, which ends when it has nothing to do: it takes more memory
+//! than all the rest of the kernel.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+mod frames;
+mod keeper;
+mod process;
+mod serve;
+
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use mgp_embedding::{DIMENSION, Embedder, NAME};
+use mgp_embedding::{DIMENSION, NAME};
 use mgp_engine::index::Vector;
 use mgp_transports::http::client::Client;
 use tokio::runtime::Handle;
 
 use super::provider::{Provider, Unanswered};
-
-/// How long the model in the program is kept loaded for nothing. Loading takes a tenth of a second, and
-/// a machine has other uses for 130 MiB.
-const IDLE: Duration = Duration::from_secs(600);
+use frames::Lane;
+pub use keeper::Running;
+use keeper::{Builtin, Keeper};
+pub use process::Program;
+pub use serve::serve;
 
 /// Where meanings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,30 +54,69 @@ impl Embedding {
     }
 }
 
-/// A model at work.
+/// Where meanings come from, and what it takes to run the model that is in the program.
+#[derive(Clone, Debug)]
+pub struct Meanings {
+    /// Where they come from.
+    pub embedding: Embedding,
+    /// Runs the model.
+    pub program: Program,
+    /// How long the model may have nothing to do before its process ends.
+    pub idle: Duration,
+}
+
+/// What the models of all threads are made of.
+#[derive(Debug)]
+pub(super) struct Models {
+    embedding: Embedding,
+    keeper: Arc<Keeper>,
+    idle: Duration,
+}
+
+/// A model at work for one thread.
 pub(super) enum Model {
-    /// In the program, loaded when the first text comes: it takes 130 MiB, and not everybody looks
-    /// for tools.
-    Builtin(Option<Arc<Embedder>>, Shared),
+    /// In the program, run by a process that is started when the first text comes.
+    Builtin(Builtin, Duration),
     /// Elsewhere.
     Provider(Box<Endpoint>),
 }
 
-/// The model in the program, when somebody has it loaded: it is in memory once.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<Mutex<Weak<Embedder>>>);
+impl Models {
+    pub(super) fn new(meanings: Meanings) -> Self {
+        Self {
+            embedding: meanings.embedding,
+            keeper: Arc::new(Keeper::new(meanings.program)),
+            idle: meanings.idle,
+        }
+    }
 
-impl Shared {
-    /// An embedder whose threads have the priority of this one.
-    fn load(&self) -> Result<Arc<Embedder>, Failed> {
-        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = match loaded.upgrade() {
-            Some(other) => other.beside(threads()),
-            None => Embedder::load(threads())?,
-        };
-        let mine = Arc::new(mine);
-        *loaded = Arc::downgrade(&mine);
-        Ok(mine)
+    /// What vectors are called where they are kept.
+    pub(super) fn name(&self) -> String {
+        self.embedding.name()
+    }
+
+    /// Where the model in the program runs.
+    pub(super) fn running(&self) -> Running {
+        self.keeper.running()
+    }
+
+    /// The model for requests, and the one for tools; `None` when there is none. Called on a thread of
+    /// the runtime.
+    pub(super) fn both(&self) -> Option<[Model; 2]> {
+        match &self.embedding {
+            Embedding::Off => None,
+            Embedding::Builtin => Some(
+                Lane::ALL
+                    .map(|lane| Model::Builtin(Builtin::new(self.keeper.clone(), lane), self.idle)),
+            ),
+            Embedding::Provider(provider) => Some(Lane::ALL.map(|_| {
+                Model::Provider(Box::new(Endpoint {
+                    provider: provider.clone(),
+                    client: Provider::client(),
+                    runtime: Handle::current(),
+                }))
+            })),
+        }
     }
 }
 
@@ -80,32 +128,19 @@ pub(super) struct Endpoint {
 }
 
 impl Model {
-    /// `None` when there is none. Called on a thread of the runtime.
-    pub(super) fn of(embedding: &Embedding, shared: &Shared) -> Option<Self> {
-        match embedding {
-            Embedding::Off => None,
-            Embedding::Builtin => Some(Self::Builtin(None, shared.clone())),
-            Embedding::Provider(provider) => {
-                let endpoint = Endpoint {
-                    provider: provider.clone(),
-                    client: Provider::client(),
-                    runtime: Handle::current(),
-                };
-                Some(Self::Provider(Box::new(endpoint)))
-            }
-        }
-    }
-
-    /// How long it may have nothing to do before it is let go, to be loaded again when the next text
+    /// How long it may have nothing to do before it is let go, to be started again when the next text
     /// comes; `None` when there is nothing to let go.
     pub(super) fn idle(&self) -> Option<Duration> {
-        matches!(self, Self::Builtin(Some(_), _)).then_some(IDLE)
+        match self {
+            Self::Builtin(builtin, idle) => builtin.holds().then_some(*idle),
+            Self::Provider(_) => None,
+        }
     }
 
     /// Lets go of what costs memory.
     pub(super) fn rest(&mut self) {
-        if let Self::Builtin(loaded, _) = self {
-            *loaded = None;
+        if let Self::Builtin(builtin, _) = self {
+            builtin.rest();
         }
     }
 
@@ -121,12 +156,8 @@ impl Model {
     /// The vectors of texts, in their order; none for a text that has no direction. Blocks.
     pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Option<Vector>>, Failed> {
         match self {
-            Self::Builtin(loaded, shared) => {
-                let model = match loaded {
-                    Some(model) => model,
-                    None => loaded.insert(shared.load()?),
-                };
-                let vectors = model.embed_all(texts)?;
+            Self::Builtin(builtin, _) => {
+                let vectors = builtin.embed(texts)?;
                 Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
             }
             Self::Provider(endpoint) => Ok(endpoint.ask(texts)?),
@@ -152,16 +183,18 @@ impl Endpoint {
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    /// The program is damaged; it will not get better.
-    #[error(transparent)]
-    Builtin(#[from] mgp_embedding::Failed),
+    /// The model cannot be run; it will not get better.
+    #[error("{0}")]
+    Unfit(String),
+    /// Its process ended while it worked on these texts; so did the next one.
+    #[error("the process that runs the model was lost: {0}")]
+    Died(String),
+    /// It failed so often that none is started now.
+    #[error(
+        "the process that runs the model failed {0} times in a row, and is not started again yet"
+    )]
+    Resting(u32),
     /// The endpoint's fault.
     #[error(transparent)]
     Provider(#[from] Unanswered),
-}
-
-/// Half of the cores: the other half carries calls.
-fn threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (cores / 2).max(1)
 }

@@ -11,7 +11,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
 
-use super::FinderHandle;
+use super::{FinderHandle, Running};
 use crate::time::{moment, unix_ms};
 
 /// How long a search waits for the meaning of what is looked for; then it goes by words. The model is
@@ -99,6 +99,8 @@ pub struct Coverage {
     pub waiting: usize,
     /// Texts of tools that were embedded since the start.
     pub embedded: u64,
+    /// Where the model in the program runs.
+    pub running: Running,
 }
 
 impl FinderHandle {
@@ -169,6 +171,7 @@ impl FinderHandle {
             by_meaning: index.shelves().map(|shelf| shelf.embedded()).sum(),
             waiting: self.parts.desk.waiting(),
             embedded: self.parts.desk.made(),
+            running: self.parts.models.running(),
         }
     }
 }

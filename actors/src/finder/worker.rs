@@ -1,6 +1,7 @@
-//! The threads that make meanings: one of requests, for which somebody waits, and one of tools, which
-//! takes what nobody else wants of the machine.
+//! The threads that ask for meanings: one of requests, for which somebody waits, and one of tools, for
+//! which nobody does.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use mgp_protocol::ids::ServerId;
 use super::FinderMsg;
 use super::desk::{Asked, Desk, Job};
 use super::kept::Kept;
-use super::model::{Embedding, Failed, Model, Shared};
+use super::model::{Failed, Model, Models};
 use super::provider::Unanswered;
 use crate::mailbox::Mailbox;
 use crate::time::moment;
@@ -24,8 +25,9 @@ const PUBLISH: Duration = Duration::from_millis(500);
 /// How long texts of tools wait after an endpoint failed: at first, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The least that a thread can be given. 10,000 tools take five minutes of a core.
-const NICE: i32 = 19;
+/// Processes that may end over the same text before it is left alone. It waits behind all others
+/// meanwhile, for the fault may be another's.
+const LOSSES: u32 = 8;
 
 /// Makes the meanings of requests.
 struct Answerer {
@@ -43,6 +45,8 @@ struct Worker {
     unpublished: Option<ServerId>,
     published: Moment,
     pause: Duration,
+    /// How often a process ended over a text; of those texts that it did.
+    losses: HashMap<[u8; 32], u32>,
 }
 
 /// Starts both, unless there is nothing to embed with.
@@ -51,16 +55,11 @@ struct Worker {
 /// When the system gives no thread.
 pub(super) fn start(
     desk: &Arc<Desk>,
-    embedding: Embedding,
+    models: &Models,
     file: PathBuf,
     finder: Mailbox<FinderMsg>,
 ) -> io::Result<()> {
-    let shared = Shared::default();
-    let models = (
-        Model::of(&embedding, &shared),
-        Model::of(&embedding, &shared),
-    );
-    let (Some(model), Some(answering)) = models else {
+    let Some([answering, model]) = models.both() else {
         desk.switch_off();
         return Ok(());
     };
@@ -70,15 +69,11 @@ pub(super) fn start(
         model: answering,
     };
     thread("requests").spawn(|| answerer.work()).map(drop)?;
-    let desk = desk.clone();
+    let (desk, name) = (desk.clone(), models.name());
     let run = move || {
-        // For this thread alone, and those that it starts. Without it, it works as others do.
-        if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-            tracing::warn!(%error, "meanings of tools are made at the priority of calls");
-        }
         let learning = desk.clone();
         let mut dimension = None;
-        let kept = Kept::open(file, &embedding.name(), |hash, vector| {
+        let kept = Kept::open(file, &name, |hash, vector| {
             dimension = Some(vector.dimension());
             learning.learn(hash, vector);
         });
@@ -90,6 +85,7 @@ pub(super) fn start(
             unpublished: None,
             published: moment(),
             pause: Duration::ZERO,
+            losses: HashMap::new(),
         };
         if let Some(dimension) = dimension {
             worker.measure(dimension);
@@ -163,12 +159,30 @@ impl Worker {
             }
             Err(why) => {
                 self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MAX);
-                self.desk.put_back(&server, texts);
+                match why {
+                    Failed::Died(_) => self.put_behind(&server, texts),
+                    _ => self.desk.put_back(&server, texts),
+                }
                 failed(&self.desk, &why);
                 return;
             }
         }
         self.publish(server, last);
+    }
+
+    /// Texts over which a process ended let the others go first, and after too many are left out.
+    fn put_behind(&mut self, server: &ServerId, texts: Vec<(u64, Text)>) {
+        let mut again = Vec::new();
+        for (uses, text) in texts {
+            let losses = self.losses.entry(text.hash).or_default();
+            *losses += 1;
+            if *losses < LOSSES {
+                again.push((uses, text));
+            } else {
+                tracing::warn!(%server, "a text of its tools ends the model each time; it is searched by its words");
+            }
+        }
+        self.desk.put_behind(server, again);
     }
 
     fn learn(&mut self, texts: &[(u64, Text)], vectors: Vec<Option<Vector>>) {
@@ -205,12 +219,14 @@ impl Worker {
 
 fn failed(desk: &Desk, why: &Failed) {
     match why {
-        Failed::Builtin(why) => {
+        Failed::Unfit(why) => {
             tracing::error!(%why, "tools are found by words alone");
             desk.switch_off();
         }
-        Failed::Provider(why) => {
-            tracing::warn!(%why, "the embedding provider gives no meanings; tools are found by words");
+        Failed::Died(_) | Failed::Provider(_) => {
+            tracing::warn!(%why, "tools are found by words meanwhile");
         }
+        // It was told when it failed.
+        Failed::Resting(_) => tracing::debug!(%why),
     }
 }

@@ -4,11 +4,13 @@
 //! There is no socket for talking to other programs of the user, whatever is permitted: the kernel's
 //! own door and the agent that holds keys are such sockets.
 
+mod few;
 mod others;
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
+pub(super) use few::only_compute;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,

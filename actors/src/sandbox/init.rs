@@ -26,7 +26,7 @@ pub(super) fn run(policy: &Policy) -> Result<u8, String> {
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
     let signals = SignalFd::with_flags(&all, flags).map_err(words)?;
     setsid().map_err(words)?;
-    rights::give_up(policy)?;
+    rights::give_up(policy.user)?;
     nix::sys::prctl::set_dumpable(false).map_err(words)?;
     // The pipe would tell, too, but not a process that is stopped.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;

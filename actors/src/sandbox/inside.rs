@@ -68,7 +68,7 @@ fn confine(policy: &Policy) -> Result<(), String> {
         own_ipc = bound_ipc(policy).is_ok();
     }
     bound(policy, processes)?;
-    rights::give_up(policy)?;
+    rights::give_up(policy.user)?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
     shut_files(policy)?;
     if policy.machine.seccomp {

@@ -1,21 +1,20 @@
 //! Rights that the steps of a launcher give up.
 
 use caps::{CapSet, Capability, CapsHashSet};
-use mgp_engine::sandbox::Policy;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 fn failed(error: caps::errors::CapsError) -> String {
     format!("capabilities: {error}")
 }
 
-/// Becomes the user that the policy names, with none of root's rights and none to be had.
-pub(super) fn give_up(policy: &Policy) -> Result<(), String> {
+/// Becomes this user, where one is named, with none of root's rights and none to be had.
+pub(super) fn give_up(user: Option<u32>) -> Result<(), String> {
     nix::sys::prctl::set_no_new_privs().map_err(|e| format!("no new privileges: {e}"))?;
     let may = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP);
     if may.map_err(failed)? {
         caps::clear(None, CapSet::Bounding).map_err(failed)?;
     }
-    if let Some(user) = policy.user {
+    if let Some(user) = user {
         let why = |e| format!("it cannot become the user {user} instead of root: {e}");
         let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
         setgroups(&[]).map_err(why)?;

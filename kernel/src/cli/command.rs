@@ -124,6 +124,9 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// Runs the model that gives texts their meaning.
+    #[command(name = "__embed", hide = true)]
+    Embed,
     /// The server behind `mgp demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(DemoServer),

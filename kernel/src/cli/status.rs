@@ -57,20 +57,27 @@ fn told(status: &KernelStatus) -> String {
     text
 }
 
-/// How many there are, and how far they can be found by meaning while that is under way.
+/// How many there are, and how far they can be found by meaning while that is under way; and where the
+/// model runs, while it does or when it should.
 fn tools(index: &Coverage) -> String {
-    let Coverage {
-        tools,
-        by_meaning,
-        waiting,
-        ..
-    } = index;
-    match waiting {
-        0 => format!("{tools}"),
-        _ => format!(
-            "{tools}, of which {by_meaning} can be found by meaning so far ({waiting} texts wait)"
-        ),
+    let mut text = index.tools.to_string();
+    if index.waiting > 0 {
+        text += &format!(
+            ", of which {} can be found by meaning so far ({} texts wait)",
+            index.by_meaning, index.waiting
+        );
     }
+    match (index.model_process, index.model_failures) {
+        (Some(pid), _) => text += &format!("; the model runs in process {pid}"),
+        (None, 0) => {}
+        (None, 1) => text += "; the process of the model failed (why is in the kernel's log)",
+        (None, failures) => {
+            text += &format!(
+                "; the process of the model failed {failures} times in a row (why is in the kernel's log)"
+            );
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -103,6 +110,7 @@ mod tests {
                 by_meaning: 100,
                 waiting: 401,
                 embedded: 200,
+                ..Coverage::default()
             },
             actors: std::collections::BTreeMap::new(),
             troubles: vec!["/data/audit: full".into()],
@@ -125,5 +133,15 @@ mod tests {
             ..status.index
         };
         assert_eq!(tools(&done), "300");
+        let running = Coverage {
+            model_process: Some(7),
+            ..done
+        };
+        assert_eq!(tools(&running), "300; the model runs in process 7");
+        let failing = Coverage {
+            model_failures: 3,
+            ..done
+        };
+        assert!(tools(&failing).contains("failed 3 times in a row"));
     }
 }

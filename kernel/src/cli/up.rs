@@ -24,6 +24,8 @@ pub struct Parts {
     pub up: fn(UpOptions) -> Result<(), String>,
     /// Runs the guard of the kernel's children on stdin.
     pub guard: fn() -> ExitCode,
+    /// Runs the model on stdin and stdout.
+    pub embed: fn() -> ExitCode,
     /// Becomes a server in its sandbox.
     pub sandbox: fn(&[OsString]) -> ExitCode,
 }

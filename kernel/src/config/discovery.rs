@@ -34,6 +34,8 @@ const EXPOSURES: [(&str, Option<Exposure>); 5] = [
 pub struct Discovery {
     /// Whether the model in the program is used, where no provider is.
     builtin: bool,
+    /// How long the model in the program may have nothing to do before it leaves memory.
+    pub model_idle: Duration,
     /// `[discovery.provider]`, where it names a URL.
     provider: Option<Provider>,
     /// What agents are shown of all tools.
@@ -65,6 +67,7 @@ impl Default for Discovery {
     fn default() -> Self {
         Self {
             builtin: true,
+            model_idle: Duration::from_secs(30),
             provider: None,
             licence: Licence {
                 agents: BTreeSet::new(),
@@ -107,6 +110,7 @@ impl Discovery {
             &[("builtin", true), ("off", false)],
             &mut self.builtin,
         );
+        section.secs("model_idle_secs", 1..=86_400, &mut self.model_idle);
         self.general = read_showing(&mut section, &self.general);
         let (general, agents) = (&self.general, &mut self.agents);
         section.each("agents", "discovery.agents.*", |name, section| {

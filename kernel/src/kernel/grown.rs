@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
 use mgp_actors::agents::{Agents, AgentsActor, Reception};
@@ -12,7 +13,7 @@ use mgp_actors::belongings::Belongings;
 use mgp_actors::bodies::Bodies;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
-use mgp_actors::finder::{FinderHandle, Opening};
+use mgp_actors::finder::{FinderHandle, Meanings, Opening, Program};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::naming::Naming;
@@ -56,6 +57,10 @@ use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::Source;
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
+
+/// How long the process of the model may take for a text, which it does when nobody else wants the
+/// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
+const MODEL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a tree that has grown gives to the rest of the kernel.
 pub(super) struct Grown {
@@ -169,7 +174,7 @@ impl Pillars {
             shown: shown.clone(),
             table: table.clone(),
             servers: servers.clone(),
-            embedding: kernel.discovery.embedding(),
+            meanings: meanings(kernel),
             file: hold::vectors_file(&options.data_dir),
             data_dir: options.data_dir.clone(),
         };
@@ -350,6 +355,19 @@ async fn guard(mark: &str) -> Result<(GuardHandle, ActorCell), SpawnErr> {
     let (guard, _) = Actor::spawn(None, guard, ()).await?;
     let cell = guard.get_cell();
     Ok((GuardHandle::new(Mailbox::new(guard)), cell))
+}
+
+/// What gives texts their meaning.
+fn meanings(kernel: &KernelConfig) -> Meanings {
+    Meanings {
+        embedding: kernel.discovery.embedding(),
+        program: Program {
+            exe: "/proc/self/exe".into(),
+            args: vec!["__embed".into()],
+            patience: MODEL_PATIENCE,
+        },
+        idle: kernel.discovery.model_idle,
+    }
 }
 
 /// What calls are decided by before the configuration is in force.

@@ -53,6 +53,8 @@ impl Operator {
             by_meaning: coverage.by_meaning,
             waiting: coverage.waiting,
             embedded: coverage.embedded,
+            model_process: coverage.running.process,
+            model_failures: coverage.running.failures,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Finding tools: by words at once, by meaning soon after, and never what is not for the caller.
 
 mod aside;
+mod process;
 mod provider;
 
 use std::time::{Duration, Instant};

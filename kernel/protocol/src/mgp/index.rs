@@ -81,4 +81,14 @@ pub struct Coverage {
     pub waiting: usize,
     /// Texts that were embedded since the start, and were not known from before.
     pub embedded: u64,
+    /// The process that runs the model in the program, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_process: Option<u32>,
+    /// How often in a row that process failed.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub model_failures: u32,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }

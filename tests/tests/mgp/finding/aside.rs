@@ -13,39 +13,42 @@ fn many() -> Vec<Value> {
     tools.collect()
 }
 
-/// The niceness of the kernel's threads of this name.
-fn niceness(kernel: &Kernel, named: &str) -> Vec<i32> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", kernel.pid())).unwrap();
+/// The niceness of the threads of a process, by their names.
+fn niceness(pid: u32) -> Vec<(String, i32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let stat = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
         let (head, tail) = stat.rsplit_once(')')?;
-        let name = head.split_once('(')?.1.starts_with(named);
+        let name = head.split_once('(')?.1.to_owned();
         // The 19th of all, the 17th behind the name.
-        name.then(|| tail.split_whitespace().nth(16)?.parse().ok())?
+        Some((name, tail.split_whitespace().nth(16)?.parse().ok()?))
     };
     tasks.filter_map(stat).collect()
 }
 
 /// MGP-239: 10,000 tools take minutes of a core at the first start. Nobody waits for them: the threads that do
-/// that get what nobody else wants, and a request is not behind them.
+/// that get what nobody else wants, a request is not behind them, and calls go before both.
 #[tokio::test]
 async fn meanings_of_tools_are_made_at_low_priority() {
     let kernel = Kernel::start(&format!("{}{BUILTIN}", entry("it", &many()))).await;
     kernel.connected(&["it"]).await;
     let mut owner = operator(&kernel).await;
     embedded(&mut owner).await;
-    assert_eq!(niceness(&kernel, "meanings"), [19]);
-    let theirs = niceness(&kernel, "rten-");
-    assert!(
-        !theirs.is_empty() && theirs.iter().all(|nice| *nice == 19),
-        "{theirs:?}"
-    );
     by(&mut owner, "semantic", "work").await;
-    assert_eq!(niceness(&kernel, "requests"), [0]);
-    let all = niceness(&kernel, "rten-");
-    let usual = all.iter().filter(|nice| **nice == 0).count();
-    assert!(usual > 0, "a request has threads of its own: {all:?}");
-    assert!(niceness(&kernel, "tokio").iter().all(|nice| *nice == 0));
+    let model = kernel.mgp_json(&["status"]).await["index"]["model_process"].as_u64();
+    let model = niceness(u32::try_from(model.unwrap()).unwrap());
+    for (name, nice) in [("tools", 19), ("requests", 5)] {
+        let found: Vec<_> = model.iter().filter(|thread| thread.0 == name).collect();
+        assert_eq!(found, [&(name.to_owned(), nice)], "{model:?}");
+    }
+    for nice in [5, 19] {
+        let theirs = model
+            .iter()
+            .filter(|(name, own)| name.starts_with("rten-") && *own == nice);
+        assert!(theirs.count() > 0, "each has threads of its own: {model:?}");
+    }
+    let kernels = niceness(kernel.pid());
+    assert!(kernels.iter().all(|(_, nice)| *nice == 0), "{kernels:?}");
 }
 
 /// MGP-236: how far that is stands in `mgp status`.

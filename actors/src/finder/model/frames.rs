@@ -1,0 +1,244 @@
+//! What goes over the pipes between the kernel and the process that runs the model. All numbers are
+//! little-endian:
+//!
+//! ```text
+//! request   lane u8, count u8; each text: length u32, UTF-8
+//! answer    kind u8, lane u8, length u32, as many bytes
+//! ```
+
+use std::io::{self, ErrorKind, Read};
+
+use mgp_embedding::{BYTES_MAX, DIMENSION};
+
+/// Texts in one request: as many as go through the model together.
+pub(super) const TEXTS_MAX: usize = 16;
+/// Bytes of an answer: a vector for each text.
+const ANSWER_MAX: usize = TEXTS_MAX * VECTOR;
+/// Bytes of a vector.
+const VECTOR: usize = DIMENSION * size_of::<f32>();
+
+const READY: u8 = 0;
+const VECTORS: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Who asks. Each has a thread of its own at both ends, and one request under way at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Somebody waits.
+    Requests,
+    /// Nobody does.
+    Tools,
+}
+
+impl Lane {
+    pub(super) const ALL: [Self; 2] = [Self::Requests, Self::Tools];
+
+    /// What its thread is called.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Tools => "tools",
+        }
+    }
+
+    fn of(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+/// Texts whose meanings are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) lane: Lane,
+    pub(super) texts: Vec<String>,
+}
+
+/// The bytes of a request for [`TEXTS_MAX`] texts at most. Of each only what the model looks at is sent.
+pub(super) fn request(lane: Lane, texts: &[&str]) -> Vec<u8> {
+    let texts = &texts[..texts.len().min(TEXTS_MAX)];
+    let mut out = vec![lane as u8, texts.len() as u8];
+    for text in texts {
+        let text = &text[..text.floor_char_boundary(BYTES_MAX)];
+        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+    out
+}
+
+impl Request {
+    /// The next one; `None` when there is none to come.
+    ///
+    /// # Errors
+    /// Those of reading; bytes that are no request.
+    pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some([lane, count]) = head(from)? else {
+            return Ok(None);
+        };
+        let lane = Lane::of(lane).ok_or_else(nonsense)?;
+        let count = within(usize::from(count), TEXTS_MAX)?;
+        let texts = (0..count).map(|_| {
+            let length = within(length(from)?, BYTES_MAX)?;
+            String::from_utf8(bytes(from, length)?).map_err(|_| nonsense())
+        });
+        let texts = texts.collect::<io::Result<_>>()?;
+        Ok(Some(Self { lane, texts }))
+    }
+}
+
+/// What the process says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// The model is loaded. In words, what of the walls around it could not be had.
+    Ready(String),
+    /// The vectors of a request, in the order of its texts.
+    Vectors(Lane, Vec<Vec<f32>>),
+    /// It cannot run the model, and will not be able to.
+    Failed(String),
+}
+
+impl Said {
+    /// As it is sent; words are cut to the room there is.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let words = |words: &str| {
+            words[..words.floor_char_boundary(ANSWER_MAX)]
+                .as_bytes()
+                .into()
+        };
+        let (kind, lane, body): (u8, u8, Vec<u8>) = match self {
+            Self::Ready(less) => (READY, 0, words(less)),
+            Self::Failed(why) => (FAILED, 0, words(why)),
+            Self::Vectors(lane, vectors) => {
+                let numbers = vectors.iter().flatten();
+                let body = numbers.flat_map(|number| number.to_le_bytes()).collect();
+                (VECTORS, *lane as u8, body)
+            }
+        };
+        let mut out = vec![kind, lane];
+        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    /// What is said next; `None` when it says nothing more.
+    ///
+    /// # Errors
+    /// Those of reading; bytes that are no answer, or more than an answer may have.
+    pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some([kind, lane]) = head(from)? else {
+            return Ok(None);
+        };
+        let length = within(length(from)?, ANSWER_MAX)?;
+        let body = bytes(from, length)?;
+        match (kind, Lane::of(lane)) {
+            (READY, _) => Ok(Some(Self::Ready(words(&body)))),
+            (FAILED, _) => Ok(Some(Self::Failed(words(&body)))),
+            (VECTORS, Some(lane)) if length.is_multiple_of(VECTOR) => {
+                let vectors = body.chunks_exact(VECTOR).map(numbers);
+                Ok(Some(Self::Vectors(lane, vectors.collect())))
+            }
+            _ => Err(nonsense()),
+        }
+    }
+}
+
+fn words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn numbers(vector: &[u8]) -> Vec<f32> {
+    let (numbers, _) = vector.as_chunks();
+    numbers
+        .iter()
+        .map(|number| f32::from_le_bytes(*number))
+        .collect()
+}
+
+/// The two bytes that begin a frame; `None` where nothing more comes.
+fn head(from: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
+    let mut head = [0; 2];
+    match from.read_exact(&mut head[..1]) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        first => first?,
+    }
+    from.read_exact(&mut head[1..])?;
+    Ok(Some(head))
+}
+
+fn length(from: &mut impl Read) -> io::Result<usize> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    Ok(u32::from_le_bytes(length) as usize)
+}
+
+fn bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn within(count: usize, most: usize) -> io::Result<usize> {
+    match count <= most {
+        true => Ok(count),
+        false => Err(io::Error::new(
+            ErrorKind::InvalidData,
+            format!("{count} where {most} is the most"),
+        )),
+    }
+}
+
+fn nonsense() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "bytes that mean nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_read() {
+        let long = "ä".repeat(BYTES_MAX);
+        let sent = request(Lane::Tools, &["", "one", &long]);
+        let mut from = sent.as_slice();
+        let read = Request::read(&mut from).unwrap().unwrap();
+        assert_eq!(read.lane, Lane::Tools);
+        assert_eq!(read.texts[..2], ["", "one"]);
+        assert_eq!(read.texts[2].len(), BYTES_MAX, "no more than is looked at");
+        assert_eq!(Request::read(&mut from).unwrap(), None);
+        for said in [
+            Said::Ready("no walls".into()),
+            Said::Failed(String::new()),
+            Said::Vectors(Lane::Requests, vec![vec![0.5; DIMENSION]; TEXTS_MAX]),
+        ] {
+            let sent = said.bytes();
+            assert_eq!(Said::read(&mut sent.as_slice()).unwrap(), Some(said));
+            for cut in 1..sent.len().min(64) {
+                assert!(Said::read(&mut &sent[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_mean_nothing_are_an_error() {
+        let good = Said::Vectors(Lane::Tools, vec![vec![0.5; DIMENSION]]).bytes();
+        for (at, wrong) in [(0, 3), (0, 255), (1, 2), (2, 1)] {
+            let mut bytes = good.clone();
+            bytes[at] = wrong;
+            assert!(
+                Said::read(&mut bytes.as_slice()).is_err(),
+                "byte {at}: {wrong}"
+            );
+        }
+        for bytes in [&[2, 0][..], &[0, 17], &[1, 1, 1, 0, 0, 0, 0xff]] {
+            assert!(Request::read(&mut &*bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused_before_it_is_read() {
+        let mut head = vec![VECTORS, 0];
+        head.extend_from_slice(&u32::MAX.to_le_bytes());
+        let refused = Said::read(&mut head.as_slice()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,377 @@
+//! The kernel's end of the process that runs the model: started, asked, and killed when it does
+//! anything else than answer. Nothing it says is trusted further than its frames.
+
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::frames::{Lane, Said, request};
+
+/// The program that runs the model, and how long it may take.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Where it is. `/proc/self/exe` survives an upgrade of the file.
+    pub exe: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// How long it may take to load the model, and to answer. At the lowest priority, on a machine that
+    /// has better things to do, a text may take some seconds.
+    pub patience: Duration,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The process ended, or was ended for what it did.
+    Died(String),
+    /// It cannot run the model, and no other one could.
+    Unfit(String),
+}
+
+type Vectors = Vec<Vec<f32>>;
+
+/// A process that has the model loaded. Dropped, it is killed: it keeps nothing.
+#[derive(Debug)]
+pub(super) struct Process {
+    line: Mutex<ChildStdin>,
+    patience: Duration,
+    answers: Arc<Answers>,
+}
+
+/// What the thread that listens to it and those that ask share.
+#[derive(Debug)]
+struct Answers {
+    child: Mutex<Child>,
+    /// Who waits for an answer: one of each lane at most.
+    waiting: [Mutex<Option<SyncSender<Vectors>>>; Lane::ALL.len()],
+    /// Set once, before those who wait are let go.
+    ended: OnceLock<Ended>,
+    /// Its number, as long as it runs.
+    running: Arc<AtomicU32>,
+}
+
+impl Process {
+    /// Starts it, and waits until it has the model loaded. In words too, what of its walls is missing.
+    /// Its number stands in `running` until it ends. Blocks. It dies with the calling thread.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not load the model in time.
+    pub(super) fn start(
+        program: &Program,
+        running: &Arc<AtomicU32>,
+    ) -> Result<(Self, String), Ended> {
+        let broken = |error: io::Error| Ended::Died(format!("it cannot be started: {error}"));
+        let mut child = Command::new(&program.exe)
+            .args(&program.args)
+            .env_clear()
+            .current_dir("/")
+            // What a terminal sends to the kernel is not for it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(broken)?;
+        let line = child.stdin.take().expect("stdin is piped");
+        let words = child.stdout.take().expect("stdout is piped");
+        running.store(child.id(), Ordering::Relaxed);
+        let answers = Arc::new(Answers {
+            running: running.clone(),
+            child: Mutex::new(child),
+            waiting: [const { Mutex::new(None) }; Lane::ALL.len()],
+            ended: OnceLock::new(),
+        });
+        let process = Self {
+            line: Mutex::new(line),
+            patience: program.patience,
+            answers,
+        };
+        process.prepare().map_err(broken)?;
+        let (ready, loaded) = sync_channel(1);
+        let answers = process.answers.clone();
+        let listening = move || answers.listen(BufReader::new(words), &ready);
+        let thread = std::thread::Builder::new().name("model".into());
+        thread.spawn(listening).map_err(broken)?;
+        let less = loaded.recv_timeout(program.patience);
+        let less = less.map_err(|error| process.gave_none(error))?;
+        Ok((process, less))
+    }
+
+    /// What does not take its requests must not hold up who asks.
+    fn prepare(&self) -> io::Result<()> {
+        let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
+        fcntl(lock(&self.line).as_fd(), flags)?;
+        Ok(())
+    }
+
+    /// The vectors of as many texts as one request may have. Blocks, for the program's patience at most.
+    ///
+    /// # Errors
+    /// The process has ended, and this one does not come back.
+    pub(super) fn embed(&self, lane: Lane, texts: &[&str]) -> Result<Vectors, Ended> {
+        let until = Instant::now() + self.patience;
+        let (reply, answer) = sync_channel(1);
+        *lock(&self.answers.waiting[lane as usize]) = Some(reply);
+        if let Some(ended) = self.answers.ended.get() {
+            return Err(ended.clone());
+        }
+        let sent = self.send(&request(lane, texts), until);
+        sent.map_err(|error| self.answers.end(format!("it takes no requests: {error}")))?;
+        let left = until.saturating_duration_since(Instant::now());
+        let vectors = answer.recv_timeout(left);
+        let vectors = vectors.map_err(|error| self.gave_none(error))?;
+        match vectors.len() == texts.len() {
+            true => Ok(vectors),
+            false => Err(self.answers.end(format!(
+                "it answered {} vectors to {} texts",
+                vectors.len(),
+                texts.len()
+            ))),
+        }
+    }
+
+    fn send(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+        let mut line = lock(&self.line);
+        while !bytes.is_empty() {
+            match line.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+                    let mut room = [PollFd::new(line.as_fd(), PollFlags::POLLOUT)];
+                    if poll(&mut room, left)? == 0 {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Who waits is let go when it ended; else it is ended for having said nothing.
+    fn gave_none(&self, why: RecvTimeoutError) -> Ended {
+        let silent = format!("it said nothing for {} s", self.patience.as_secs_f32());
+        match why {
+            RecvTimeoutError::Timeout => self.answers.end(silent),
+            RecvTimeoutError::Disconnected => self.answers.end("it ended".into()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.answers.end("nobody needs it".into());
+    }
+}
+
+impl Answers {
+    /// Passes on what it says, until it ends or says what it should not.
+    fn listen(&self, mut from: impl Read, ready: &SyncSender<String>) {
+        let mut loaded = false;
+        let ended = loop {
+            match Said::read(&mut from) {
+                Ok(Some(Said::Ready(less))) if !loaded => {
+                    loaded = true;
+                    let _ = ready.send(less);
+                }
+                Ok(Some(Said::Vectors(lane, vectors))) => {
+                    let Some(reply) = lock(&self.waiting[lane as usize]).take() else {
+                        break Ended::Died("it answered what nobody asked".into());
+                    };
+                    let _ = reply.send(vectors);
+                }
+                Ok(Some(Said::Failed(why))) => break Ended::Unfit(why),
+                Ok(Some(Said::Ready(_))) => {
+                    break Ended::Died("it says twice that it is ready".into());
+                }
+                Ok(None) => break Ended::Died(String::new()),
+                Err(error) => break Ended::Died(format!("it answers nonsense: {error}")),
+            }
+        };
+        self.finish(ended);
+    }
+
+    /// Kills and reaps it, says why, and lets go of those who wait.
+    fn finish(&self, ended: Ended) {
+        let mut child = lock(&self.child);
+        let _ = child.kill();
+        let status = child.wait();
+        // The next one may run already.
+        let _ = self
+            .running
+            .compare_exchange(child.id(), 0, Ordering::Relaxed, Ordering::Relaxed);
+        drop(child);
+        let ended = match (ended, status) {
+            (Ended::Died(why), Ok(status)) if why.is_empty() => {
+                Ended::Died(format!("it ended by itself: {status}"))
+            }
+            (ended, _) => ended,
+        };
+        let _ = self.ended.set(ended);
+        for waiting in &self.waiting {
+            drop(lock(waiting).take());
+        }
+    }
+
+    /// Kills it for that, unless it had ended before; the listener sees its end. Answers why it ended.
+    fn end(&self, why: String) -> Ended {
+        let ended = self.ended.get_or_init(|| Ended::Died(why));
+        let _ = lock(&self.child).kill();
+        ended.clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use mgp_embedding::DIMENSION;
+
+    use super::*;
+
+    /// A script in the place of the program, which answers with these bytes.
+    fn script(patience: Duration, steps: &[Step]) -> Program {
+        let mut script = String::new();
+        for step in steps {
+            match step {
+                Step::Says(bytes) => {
+                    let octal = bytes.iter().fold(String::new(), |mut all, byte| {
+                        let _ = write!(all, "\\{byte:03o}");
+                        all
+                    });
+                    let _ = writeln!(script, "printf '{octal}'");
+                }
+                Step::Hears(bytes) => {
+                    let _ = writeln!(script, "head -c {bytes} >/dev/null");
+                }
+                Step::Hangs => script += "exec sleep 1000\n",
+            }
+        }
+        Program {
+            exe: "/bin/sh".into(),
+            args: vec!["-c".into(), format!("PATH=/usr/bin:/bin\n{script}")],
+            patience,
+        }
+    }
+
+    enum Step {
+        Says(Vec<u8>),
+        Hears(usize),
+        Hangs,
+    }
+    use Step::{Hangs, Hears, Says};
+
+    const LONG: Duration = Duration::from_secs(20);
+    const SHORT: Duration = Duration::from_millis(300);
+
+    fn ready() -> Step {
+        Says(Said::Ready("none".into()).bytes())
+    }
+
+    fn vectors(lane: Lane, count: usize) -> Step {
+        Says(Said::Vectors(lane, vec![vec![0.5; DIMENSION]; count]).bytes())
+    }
+
+    fn hears(texts: &[&str]) -> Step {
+        Hears(request(Lane::Tools, texts).len())
+    }
+
+    fn started(program: &Program) -> Result<(Process, u32), Ended> {
+        let running = Arc::default();
+        let (process, less) = Process::start(program, &running)?;
+        assert_eq!(less, "none");
+        Ok((process, running.load(Ordering::Relaxed)))
+    }
+
+    fn gone(pid: u32) {
+        while std::fs::exists(format!("/proc/{pid}")).unwrap() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Why it ended, once the first request was not answered.
+    fn ended(patience: Duration, steps: &[Step]) -> String {
+        let (process, pid) = started(&script(patience, steps)).unwrap();
+        let why = match process.embed(Lane::Tools, &["one", "two"]) {
+            Err(Ended::Died(why) | Ended::Unfit(why)) => why,
+            Ok(vectors) => panic!("{}", vectors.len()),
+        };
+        let again = process.embed(Lane::Requests, &["three"]);
+        assert!(again.is_err(), "it does not come back");
+        gone(pid);
+        why
+    }
+
+    #[test]
+    fn what_is_asked_is_answered_until_nobody_needs_it() {
+        let steps = [ready(), hears(&["one"]), vectors(Lane::Tools, 1), Hangs];
+        let (process, pid) = started(&script(LONG, &steps)).unwrap();
+        let vectors = process.embed(Lane::Tools, &["one"]).unwrap();
+        assert_eq!(vectors, [vec![0.5; DIMENSION]]);
+        assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
+        drop(process);
+        gone(pid);
+    }
+
+    /// A process that answers nonsense, too much, the wrong lane or nobody is ended, and it is said why.
+    #[test]
+    fn a_process_that_answers_nonsense_is_ended() {
+        let two = &["one", "two"];
+        let told = [
+            (Says(vec![9; 64]), "nonsense"),
+            (
+                Says(vec![1, 0, 0xff, 0xff, 0xff, 0x7f]),
+                "nonsense: 2147483647 where",
+            ),
+            (Says(Said::Failed("damaged".into()).bytes()), "damaged"),
+            (vectors(Lane::Tools, 3), "3 vectors to 2 texts"),
+            (vectors(Lane::Requests, 2), "what nobody asked"),
+            (ready(), "twice"),
+            (Says(Vec::new()), "ended by itself: exit status: 0"),
+        ];
+        for (said, why) in told {
+            let told = ended(LONG, &[ready(), hears(two), said]);
+            assert!(told.contains(why), "{told}");
+        }
+        let unasked = ended(LONG, &[ready(), vectors(Lane::Tools, 1), Hangs]);
+        assert!(
+            unasked.contains("nobody asked") || unasked.contains("1 vectors"),
+            "{unasked}"
+        );
+    }
+
+    /// One that hangs holds up nobody for longer than it is given.
+    #[test]
+    fn a_process_that_hangs_is_ended() {
+        let two = &["one", "two"];
+        let silent = ended(SHORT, &[ready(), hears(two), Hangs]);
+        assert!(silent.contains("said nothing"), "{silent}");
+        let (process, _) = started(&script(SHORT, &[ready(), Hangs])).unwrap();
+        let long = "x".repeat(mgp_embedding::BYTES_MAX);
+        let deaf = process.embed(Lane::Tools, &[long.as_str(); 16]);
+        let Err(Ended::Died(deaf)) = deaf else {
+            panic!("{deaf:?}");
+        };
+        assert!(deaf.contains("takes no requests"), "{deaf}");
+        let late = started(&script(SHORT, &[Hangs])).map(drop);
+        let Err(Ended::Died(late)) = late else {
+            panic!("{late:?}");
+        };
+        assert!(late.contains("said nothing"), "{late}");
+    }
+}

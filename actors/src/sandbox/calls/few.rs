@@ -1,0 +1,139 @@
+//! The few calls of a process that computes and talks over its pipes. All others look as if the system
+//! did not have them: C libraries then take another way, or do without.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+use nix::libc;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+
+use super::{Rules, all, bits, is, rule, within};
+
+/// Memory, threads, time and chance; what is open is read, written and closed.
+const ALLOWED: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_ppoll,
+    libc::SYS_read,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Refuses everything else to this thread for good, and to those it starts.
+pub(in crate::sandbox) fn only_compute() -> Result<(), String> {
+    let refuse = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
+    let filter = SeccompFilter::new(rules()?, refuse, SeccompAction::Allow, arch);
+    let program = filter.and_then(BpfProgram::try_from);
+    let program = program.map_err(|e| format!("seccomp: {e}"))?;
+    apply_filter(&program).map_err(|e| format!("seccomp: {e}"))
+}
+
+fn rules() -> Result<Rules, String> {
+    let mut rules = all(ALLOWED);
+    let some = BTreeMap::from([
+        // Threads, no processes.
+        (
+            libc::SYS_clone,
+            within(0, bits(libc::CLONE_THREAD), bits(libc::CLONE_THREAD)),
+        ),
+        // No memory that is written becomes a program.
+        (libc::SYS_mmap, within(2, bits(libc::PROT_EXEC), 0)),
+        (libc::SYS_mprotect, within(2, bits(libc::PROT_EXEC), 0)),
+        // The names of threads.
+        (libc::SYS_prctl, is(0, libc::PR_SET_NAME)),
+        // Its own; without rights it can only be lowered.
+        (libc::SYS_setpriority, is(1, 0)),
+    ]);
+    for (call, condition) in some {
+        rules.insert(call, vec![rule(&[condition])?]);
+    }
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The thread that shuts itself in cannot open, connect or start anything; it computes, starts
+    /// threads and writes to its pipe.
+    #[test]
+    fn what_is_refused_is_refused() {
+        let (read, mut write) = std::io::pipe().unwrap();
+        let inside = std::thread::spawn(move || {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            only_compute().unwrap();
+            let sum = std::thread::spawn(|| (0..1000).sum::<u32>())
+                .join()
+                .unwrap();
+            assert_eq!(sum, 499_500);
+            let tried = [
+                std::fs::read("/proc/self/status").map(drop),
+                std::fs::metadata("/").map(drop),
+                std::fs::write("/tmp/shut-in", "").map(drop),
+                std::net::TcpListener::bind("127.0.0.1:0").map(drop),
+                std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+                std::os::unix::net::UnixStream::pair().map(drop),
+                std::process::Command::new("/bin/true").status().map(drop),
+            ];
+            write.write_all(b"done").unwrap();
+            let opened: Vec<bool> = tried.iter().map(Result::is_ok).collect();
+            assert_eq!(opened, [false; 7]);
+            assert!(nix::sys::signal::kill(nix::unistd::getppid(), None).is_err());
+        });
+        inside.join().unwrap();
+        assert_eq!(std::io::read_to_string(read).unwrap(), "done");
+    }
+
+    /// Nothing that opens, connects, starts or signals anything is among them.
+    #[test]
+    fn what_reaches_past_the_process_is_not_allowed() {
+        let allowed = rules().unwrap();
+        for call in [
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_socket,
+            libc::SYS_connect,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_clone3,
+            libc::SYS_kill,
+            libc::SYS_tgkill,
+            libc::SYS_unlinkat,
+            libc::SYS_ptrace,
+            libc::SYS_prlimit64,
+            libc::SYS_io_uring_setup,
+            libc::SYS_memfd_create,
+        ] {
+            assert!(!allowed.contains_key(&call), "{call}");
+        }
+        for call in [libc::SYS_clone, libc::SYS_mmap, libc::SYS_prctl] {
+            assert_eq!(allowed[&call].len(), 1, "only with a condition: {call}");
+        }
+    }
+}
