@@ -252,7 +252,6 @@ impl Agent {
         hello: &Initialize<'_>,
     ) -> Result<Arc<Caller>, Refusal> {
         let version = Version::negotiate(&hello.protocol_version);
-        let client = hello.client_info.map(RawValue::get);
         let caller = Arc::new(Caller {
             connection: self.connection,
             agent: self.id().clone(),
@@ -267,7 +266,7 @@ impl Agent {
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
         })?;
-        self.presence.introduce(client, version);
+        self.presence.introduce(&hello.client_info, version);
         Ok(caller)
     }
 

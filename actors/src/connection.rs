@@ -290,7 +290,7 @@ impl Inbound {
                 outlet: Outlet::Line(self.sink.clone()),
             };
             let presence = self.agent.presence.clone();
-            presence.introduce(stated.client.as_deref(), Version::MODERN);
+            presence.introduce_text(stated.client.as_deref(), Version::MODERN);
             let running = self.reception.stateless.open(arrival, stated, presence)?;
             self.agent.enroll(&id, running.exchange().clone())?;
             Ok(running)

@@ -6,6 +6,8 @@
 //! the thread that embeds comes to it, and what that thread has made lasts in a file.
 
 mod desk;
+#[cfg(test)]
+mod everyday;
 mod kept;
 mod kinds;
 mod model;

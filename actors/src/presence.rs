@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mgp_engine::catalog::View;
 use mgp_engine::moment::Moment;
 use mgp_protocol::dialect::Version;
+use mgp_protocol::mcp::Implementation;
 use mgp_protocol::mgp::kernel;
-use serde::Deserialize;
 
 use crate::time::moment;
 
@@ -31,17 +31,9 @@ pub struct Presence {
 /// What a client says of itself. Nobody proves it.
 #[derive(Debug)]
 struct Said {
-    client: ClientInfo,
-    version: Version,
-}
-
-/// `clientInfo`, as far as it is shown.
-#[derive(Debug, Default, Deserialize)]
-struct ClientInfo {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     version: String,
+    speaks: Version,
 }
 
 impl Default for Presence {
@@ -57,21 +49,26 @@ impl Default for Presence {
 }
 
 impl Presence {
-    /// The client says who it is, in the JSON text of its `clientInfo`, and what it speaks; the first
-    /// word counts.
-    pub fn introduce(&self, client: Option<&str>, version: Version) {
-        self.said.get_or_init(|| {
-            let client: ClientInfo = client
-                .and_then(|text| serde_json::from_str(text).ok())
-                .unwrap_or_default();
-            Said {
-                client: ClientInfo {
-                    name: cut(&client.name),
-                    version: cut(&client.version),
-                },
-                version,
-            }
+    /// The client says who it is and what it speaks; the first word counts.
+    pub fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
+        self.said.get_or_init(|| Said {
+            name: cut(&client.name),
+            version: cut(&client.version),
+            speaks,
         });
+    }
+
+    /// The same in the JSON text of a `clientInfo`, which a request that stands alone may leave out.
+    pub fn introduce_text(&self, client: Option<&str>, speaks: Version) {
+        if self.said.get().is_some() {
+            return;
+        }
+        let nobody = Implementation {
+            name: "".into(),
+            version: "".into(),
+        };
+        let client = client.and_then(|text| serde_json::from_str(text).ok());
+        self.introduce(&client.unwrap_or(nobody), speaks);
     }
 
     /// It asks for something.
@@ -94,9 +91,9 @@ impl Presence {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         kernel::Client {
             agent,
-            name: said.and_then(|said| text(&said.client.name)),
-            version: said.and_then(|said| text(&said.client.version)),
-            speaks: said.map(|said| said.version.as_str().to_owned()),
+            name: said.and_then(|said| text(&said.name)),
+            version: said.and_then(|said| text(&said.version)),
+            speaks: said.map(|said| said.speaks.as_str().to_owned()),
             door: door.to_owned(),
             server: match view {
                 View::All => None,
@@ -127,13 +124,13 @@ mod tests {
         let told = presence.told("agent.a".into(), "http", &View::All);
         assert_eq!((told.name, told.speaks), (None, None));
         let long = format!(r#"{{"name":"{}","version":7}}"#, "é".repeat(200));
-        presence.introduce(Some(&long), Version::MODERN);
-        presence.introduce(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
+        presence.introduce_text(Some(&long), Version::MODERN);
+        presence.introduce_text(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
         let told = presence.told("agent.a".into(), "http", &View::All);
         assert_eq!(told.name, None, "a version that is no text");
         let presence = Presence::default();
         let long = long.replace('7', "\"7\"");
-        presence.introduce(Some(&long), Version::MODERN);
+        presence.introduce_text(Some(&long), Version::MODERN);
         let told = presence.told("agent.a".into(), "http", &View::All);
         assert_eq!(told.name.unwrap().chars().count(), LONGEST);
         assert_eq!(told.version.as_deref(), Some("7"));

@@ -137,17 +137,26 @@ impl Desk {
             return None;
         }
         let texts: Vec<Text> = texts.iter().map(|text| named(text)).collect();
-        let known = {
+        let mut known: Vec<Option<Vector>> = {
             let mut requests = lock(&self.requests);
-            let known = texts.iter().map(|text| requests.get(text));
-            known.collect::<Option<Vec<Vector>>>()
+            texts.iter().map(|text| requests.get(text)).collect()
         };
-        if known.is_some() {
-            return known;
+        let unknown = texts
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none());
+        let unknown: Vec<Text> = unknown.map(|(text, _)| text.clone()).collect();
+        if !unknown.is_empty() {
+            let (reply, answer) = oneshot::channel();
+            self.queue(Asked {
+                texts: unknown,
+                reply,
+            });
+            let made = tokio::time::timeout(patience, answer).await.ok()?.ok()?;
+            let gaps = known.iter_mut().filter(|known| known.is_none());
+            gaps.zip(made).for_each(|(gap, made)| *gap = Some(made));
         }
-        let (reply, answer) = oneshot::channel();
-        self.queue(Asked { texts, reply });
-        tokio::time::timeout(patience, answer).await.ok()?.ok()
+        known.into_iter().collect()
     }
 
     /// Puts a request in line. Who has lost patience makes room: as many wait as may search.
@@ -407,6 +416,18 @@ mod tests {
         assert_eq!(meanings, Some(vec![vector()]));
         let again = desk.meanings(&query, NO).await;
         assert_eq!(again, Some(vec![vector()]), "nobody is asked a second time");
+        let both = ["query".to_owned(), "more".to_owned()];
+        let asking = desk.meanings(&both, Duration::from_secs(1));
+        let answering = async {
+            let Job::Request(asked) = desk.next_request(None) else {
+                panic!("somebody waits");
+            };
+            let asked_for: Vec<_> = asked.texts.iter().map(|text| &*text.text).collect();
+            assert_eq!(asked_for, ["more"], "what is known is not made again");
+            desk.answer(asked, vec![Vector::of(&[5.0, 1.0]).unwrap()]);
+        };
+        let (meanings, ()) = tokio::join!(asking, answering);
+        assert_eq!(meanings.map(|all| all[0].clone()), Some(vector()));
         let other = ["other".to_owned()];
         let late = desk.meanings(&other, Duration::from_secs(1)).await;
         assert_eq!(late, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mgp_engine::access::{Audience, Principal};
 use mgp_engine::catalog::View;
-use mgp_engine::index::{Entry, Filter, Request, Search, Strategy};
+use mgp_engine::index::{Entry, Filter, REQUEST_MAX, Request, Search, Strategy};
 use mgp_engine::lifecycle::State;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
@@ -71,6 +71,8 @@ pub struct Hit {
     pub entry: Entry,
     /// How well it fits, from 0 to 1.
     pub score: f32,
+    /// Whether it does what is looked for at all, as far as that can be told.
+    pub fits: bool,
 }
 
 /// What was found.
@@ -82,10 +84,33 @@ pub struct Found {
     pub visible: usize,
     /// How it was searched: by words where meaning was asked for and not to be had.
     pub strategy: Strategy,
+    /// Bytes of the query that were too many to be read.
+    pub unread: usize,
     /// How long that took, from beginning to end.
     pub took: Duration,
     /// How long of it was spent on the meaning of what is looked for.
     pub meaning: Duration,
+}
+
+impl Found {
+    /// What the one who asked should know besides the tools.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let fit = self.hits.iter().any(|hit| hit.fits);
+        let fit = match (fit, self.hits.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some("no tool fits".to_owned()),
+            (false, false) => Some("no tool fits well; these are the nearest".to_owned()),
+        };
+        let unread = self.unread;
+        let cut = (unread > 0).then(|| {
+            format!(
+                "only the first {REQUEST_MAX} bytes of the query were read, and {unread} were not: say in a few sentences what the tool should do"
+            )
+        });
+        let said: Vec<String> = fit.into_iter().chain(cut).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
 }
 
 /// How far the index is with what is offered.
@@ -107,7 +132,7 @@ impl FinderHandle {
     /// Searches the tools that this caller may call.
     ///
     /// # Errors
-    /// A query that is too long; too many searches at once.
+    /// A query that says nothing; too many searches at once.
     pub async fn search(&self, who: &Principal, wanted: Wanted) -> Result<Found, Refusal> {
         let began = moment();
         let _seat = self.parts.room.try_acquire().map_err(|_| full())?;
@@ -117,7 +142,6 @@ impl FinderHandle {
             return Err(Refusal::BadParams(words.into()));
         }
         let request = Request::read(&wanted.query);
-        let request = request.map_err(|why| Refusal::BadParams(why.to_string()))?;
         let meanings = match wanted.strategy {
             Strategy::Semantic | Strategy::Hybrid => {
                 let texts = request.meanings();
@@ -149,11 +173,13 @@ impl FinderHandle {
             let hit = |hit: &mgp_engine::index::Hit<'_>| Hit {
                 entry: hit.entry.clone(),
                 score: hit.score,
+                fits: hit.fits,
             };
             Found {
                 hits: found.hits.iter().map(hit).collect(),
                 visible: found.visible,
                 strategy: found.strategy,
+                unread: request.unread(),
                 took: moment().since(began),
                 meaning,
             }

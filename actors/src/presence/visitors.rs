@@ -48,7 +48,7 @@ impl Visitors {
             view: view.clone(),
             presence: Arc::default(),
         });
-        visitor.presence.introduce(client, Version::MODERN);
+        visitor.presence.introduce_text(client, Version::MODERN);
         visitor.presence.clone()
     }
 

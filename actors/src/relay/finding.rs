@@ -114,6 +114,7 @@ impl Relay {
             fallback_strategy: (found.strategy != strategy).then(|| word(found.strategy)),
             query_time_ms: u64::try_from(found.took.as_millis()).unwrap_or(u64::MAX),
             left_out,
+            note: found.note(),
         };
         super::json(&answer)
     }
@@ -215,6 +216,7 @@ pub(super) fn told(view: &View, hit: &Hit) -> Found {
         tool_id: canonical(server, name),
         description: description.unwrap_or_default(),
         relevance_score: Some(hit.score),
+        fits: hit.fits,
         input_schema: part("inputSchema", raw).unwrap_or_else(empty),
         security: part("security", &with_effective(raw, *risk)),
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Kind, View};
+use mgp_engine::catalog::Kind;
 use mgp_engine::freshness::{Freshness, Scope};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;

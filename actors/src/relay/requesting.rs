@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_engine::catalog::{Tool, View};
-use mgp_engine::index::{Filter, RESULTS_MAX, Strategy};
+use mgp_engine::index::{Filter, Strategy};
 use mgp_engine::names::canonical;
 use mgp_engine::tool_requests::{
     CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
@@ -99,9 +99,8 @@ impl Relay {
         Ok((loaded, Some(ALONE)))
     }
 
-    /// The candidates of one capability: in the order of all evidence, each with what meaning and words
-    /// alone say of it. Where no meaning is to be had for one, `by` says words from then on: a provider
-    /// that does not answer is waited for once.
+    /// The candidates of one capability. Where no meaning is to be had for one, `by` says words from
+    /// then on: a provider that does not answer is waited for once.
     async fn sought(
         &self,
         caller: &Caller,
@@ -109,25 +108,8 @@ impl Relay {
         by: &mut Strategy,
         shelf: &mut Shelf,
     ) -> Result<Sought<String>, Refusal> {
-        let (reached, best) = self.looked(caller, query, *by, CANDIDATES).await?;
+        let (reached, best) = self.looked(caller, query, *by).await?;
         *by = reached;
-        let alone = async |strategy| self.looked(caller, query, strategy, RESULTS_MAX).await;
-        let (meant, worded) = match reached {
-            Strategy::Hybrid if !best.is_empty() => {
-                let (by, meant) = alone(Strategy::Semantic).await?;
-                let meant = (by == Strategy::Semantic).then_some(meant);
-                (meant, alone(Strategy::Keyword).await?.1)
-            }
-            Strategy::Hybrid | Strategy::Keyword | Strategy::Semantic | Strategy::Category => {
-                (None, best.clone())
-            }
-        };
-        let score = |hits: &[Hit], hit: &Hit| {
-            let it = |one: &&Hit| {
-                one.entry.server == hit.entry.server && one.entry.name == hit.entry.name
-            };
-            hits.iter().find(it).map(|one| one.score)
-        };
         let mut candidates = Vec::new();
         for hit in best {
             let name = canonical(&hit.entry.server, &hit.entry.name);
@@ -136,11 +118,7 @@ impl Relay {
             };
             candidates.push(Candidate {
                 score: hit.score,
-                // Not among so many is not like it at all.
-                likeness: meant
-                    .as_ref()
-                    .map(|meant| score(meant, &hit).unwrap_or(0.0)),
-                words: score(&worded, &hit).unwrap_or(0.0),
+                fits: hit.fits,
                 risk: tool.duties.risk.level,
                 readiness: self.readiness(&tool),
                 tool: name.clone(),
@@ -158,7 +136,6 @@ impl Relay {
         caller: &Caller,
         query: &Query,
         strategy: Strategy,
-        most: usize,
     ) -> Result<(Strategy, Vec<Hit>), Refusal> {
         let wanted = Wanted {
             query: query.text.clone(),
@@ -166,7 +143,7 @@ impl Relay {
             filter: Filter::default(),
             status: Status::Connected,
             view: caller.view.clone(),
-            most,
+            most: CANDIDATES,
         };
         let found = self.finder.search(&caller.identity(), wanted).await?;
         Ok((found.strategy, found.hits))

@@ -5,6 +5,8 @@
 
 mod clauses;
 mod entry;
+mod everyday;
+mod evidence;
 mod kinds;
 mod lists;
 mod memo;
@@ -30,8 +32,9 @@ use std::sync::Arc;
 use mgp_protocol::ids::ServerId;
 
 pub use entry::{Draft, Entry};
+pub use evidence::Evidence;
 pub use memo::Memo;
-pub use request::{BadRequest, Filter, REQUEST_MAX, RESULTS_MAX, Request, Search, Strategy};
+pub use request::{Filter, REQUEST_MAX, RESULTS_MAX, Request, Search, Strategy};
 pub use shelf::{Shelf, Text};
 pub use vectors::{DIMENSIONS_MAX, Vector};
 
@@ -49,6 +52,10 @@ pub struct Hit<'a> {
     /// How well it fits, from 0 to 1. Scores of one search can be held against each other, those of
     /// two cannot.
     pub score: f32,
+    /// What the score was made of.
+    pub evidence: Evidence,
+    /// Whether it does what is looked for at all, as far as that can be told.
+    pub fits: bool,
 }
 
 /// What a search found.

@@ -55,7 +55,7 @@ pub fn telling<'l>(lines: &[&'l str]) -> Option<&'l str> {
     worst(&mut said().filter(begins))
         .or_else(|| worst(&mut said()))
         .or_else(|| said().rfind(begins))
-        .or_else(|| said().last())
+        .or_else(|| said().next_back())
         .map(str::trim)
 }
 

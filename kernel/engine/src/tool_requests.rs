@@ -19,7 +19,8 @@ mod tests;
 
 /// Most capabilities of one request: each is a search of its own.
 pub const CAPABILITIES_MAX: usize = 16;
-/// Longest capability, kind of input or of output, in bytes.
+/// Longest kind of input or of output, in bytes, and what is told of a capability in the answer; a
+/// longer one is searched for as a whole.
 pub const WORD_MAX: usize = 256;
 /// Most kinds of inputs, and of outputs.
 pub const TYPES_MAX: usize = 16;
@@ -32,24 +33,6 @@ pub const CANDIDATES: usize = 5;
 /// other. Of tools within 0.9 of the best one every fourth was of use, of those below 0.8 none; of the
 /// best ones two of three.
 const SCORE_MIN: f32 = 0.9;
-/// How like a tool must be to what is asked for, to be taken to do it at all. An order alone does not
-/// tell: of any tools one is the best. By meaning it is the score of [`Strategy::Semantic`], by words that
-/// of [`Strategy::Keyword`], of which half is reached by two or three rare words.
-///
-/// A tool too many costs some hundred tokens, and the agent reads what it does; one too few ends the task.
-/// So these are the highest round numbers that lose next to no tool that is of use. They were read off the
-/// benchmark `discovery`, part `requests`: steps of real tasks, names of tools, and 48 things that no tool
-/// there does. Of 40 right tools one is lost, of names none, and of five things that nobody does four are
-/// said to be unavailable.
-///
-/// [`Strategy::Semantic`]: mgp_protocol::mgp::tools::Strategy::Semantic
-/// [`Strategy::Keyword`]: mgp_protocol::mgp::tools::Strategy::Keyword
-const LIKENESS_MIN: f32 = 0.4;
-const WORDS_MIN: f32 = 0.5;
-/// The same where no meaning is known. Words alone tell badly: a bound that turned away half of what
-/// nobody does would turn away names, too, which are often a single word. One rare word reaches this.
-const WORDS_ALONE_MIN: f32 = 0.25;
-
 /// Why a request is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
@@ -60,14 +43,16 @@ pub enum BadRequest {
     #[error("{0} has {1} entries, over the limit of {2}: ask for what the next steps need")]
     TooMany(&'static str, usize, usize),
     /// Empty, or over [`WORD_MAX`].
-    #[error("{0} holds a text of {1} bytes; each has between 1 and {WORD_MAX}")]
+    #[error(
+        "{0} holds a text of {1} bytes; none is empty, and kinds of inputs and outputs have {WORD_MAX} at most"
+    )]
     Length(&'static str, usize),
 }
 
 /// A search that a request makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// The capability it is for, as it was named.
+    /// The capability it is for, as it was named; of a long one the beginning, and `…`.
     pub capability: String,
     /// What to search for.
     pub text: String,
@@ -89,7 +74,13 @@ pub fn queries(needs: &Requirements) -> Result<Vec<Query>, BadRequest> {
         if list.len() > max {
             return Err(BadRequest::TooMany(name, list.len(), max));
         }
-        let fits = |text: &str| (1..=WORD_MAX).contains(&text.trim().len());
+        // A capability is a description: a long one is no mistake.
+        let most = if name == "capabilities" {
+            usize::MAX
+        } else {
+            WORD_MAX
+        };
+        let fits = |text: &str| (1..=most).contains(&text.trim().len());
         if let Some(text) = list.iter().find(|text| !fits(text)) {
             return Err(BadRequest::Length(name, text.trim().len()));
         }
@@ -108,8 +99,18 @@ fn query(capability: &str, needs: &Requirements) -> Query {
         }
     }
     Query {
-        capability: capability.to_owned(),
+        capability: named(capability),
         text,
+    }
+}
+
+fn named(capability: &str) -> String {
+    match capability.len() > WORD_MAX {
+        true => format!(
+            "{}…",
+            &capability[..capability.floor_char_boundary(WORD_MAX)]
+        ),
+        false => capability.to_owned(),
     }
 }
 
@@ -131,10 +132,8 @@ pub struct Candidate<T> {
     pub tool: T,
     /// How well it fits, by which those of one capability are ordered.
     pub score: f32,
-    /// How like it is by meaning, where that is known.
-    pub likeness: Option<f32>,
-    /// How much the words speak for it.
-    pub words: f32,
+    /// Whether it does what is asked for at all, by the evidence of the search.
+    pub fits: bool,
     /// By the kernel's own judgement.
     pub risk: RiskLevel,
     /// Whether it can be called.
@@ -165,15 +164,6 @@ pub struct Creating {
     pub policy: Policy,
     /// What is made ends with the session, so there has to be one.
     pub session: bool,
-}
-
-/// Whether a tool does what is asked for at all, as far as that can be told.
-#[must_use]
-pub fn fits<T>(one: &Candidate<T>) -> bool {
-    match one.likeness {
-        Some(like) => like >= LIKENESS_MIN || one.words >= WORDS_MIN,
-        None => one.words >= WORDS_ALONE_MIN,
-    }
 }
 
 impl Creating {
@@ -239,7 +229,7 @@ pub fn decide<T: Clone + PartialEq>(
 /// yes; and within each, that is no riskier than wished.
 fn choose<T>(candidates: &[Candidate<T>], preferred: Option<RiskLevel>) -> Option<&Candidate<T>> {
     let open = |one: &&Candidate<T>| one.readiness != Readiness::Lacks;
-    let fit = || candidates.iter().filter(open).filter(|one| fits(one));
+    let fit = || candidates.iter().filter(open).filter(|one| one.fits);
     let best = fit().map(|one| one.score).fold(0.0, f32::max);
     let near = fit().filter(|one| one.score >= best * SCORE_MIN);
     let wished = |one: &Candidate<T>| preferred.is_none_or(|most| one.risk <= most);

@@ -1,7 +1,8 @@
 //! `mgp tools find`.
 
+use comfy_table::Table;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::index::{Coverage, Search, Searched};
+use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 
 use super::client::{Opening, read};
 use super::command::Find;
@@ -34,22 +35,36 @@ pub(super) fn find(context: &Context, find: &Find) -> Result<(), Failure> {
     }
     let found: Searched = read(&answer)?;
     if found.tools.is_empty() {
-        return say(format_args!(
+        say(format_args!(
             "nothing among {} tools; `mgp tools list` shows all of them",
             found.total_available
-        ));
+        ))?;
+    } else {
+        say(results(&found))?;
     }
+    if let Some(note) = &found.note {
+        say(plain(note))?;
+    }
+    say(footer(&found))
+}
+
+fn results(found: &Searched) -> Table {
     let mut table = table(&["FITS", "TOOL", "RISK", "WHAT IT DOES"]);
     for tool in &found.tools {
         table.add_row([
-            format!("{:.2}", tool.relevance_score),
+            fits(tool),
             plain(&tool.tool_id),
             tool.risk_level.as_str().to_owned(),
             one_line(&tool.description, 100),
         ]);
     }
-    say(table)?;
-    say(footer(&found))
+    table
+}
+
+/// Its score, with a mark where it does something else than what is looked for.
+fn fits(tool: &Tool) -> String {
+    let mark = if tool.fits { "" } else { " ?" };
+    format!("{:.2}{mark}", tool.relevance_score)
 }
 
 fn footer(found: &Searched) -> String {

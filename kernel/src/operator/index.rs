@@ -41,6 +41,7 @@ impl Operator {
             total_available: found.visible,
             search_strategy: found.strategy.as_str().to_owned(),
             query_time_ms: found.took.as_secs_f64() * 1e3,
+            note: found.note(),
             index: self.covered(),
         }
     }
@@ -92,6 +93,7 @@ fn tool(hit: &Hit) -> Tool {
         name: entry.name.to_string(),
         description: description.unwrap_or_default(),
         relevance_score: hit.score,
+        fits: hit.fits,
         risk_level: entry.risk,
         categories: entry.categories.iter().map(ToString::to_string).collect(),
         input_schema: schema,

@@ -20,6 +20,8 @@ pub(crate) struct Tool {
     pub(crate) server_id: String,
     pub(crate) server_description: String,
     pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) title: Option<String>,
     pub(crate) description: String,
     #[serde(rename = "inputSchema")]
     pub(crate) schema: Value,
@@ -84,7 +86,7 @@ fn draft(server: &ServerId, tool: &Tool, copy: usize, description: String) -> Dr
         0 => tool.name.clone(),
         copy => format!("{}_{copy}", tool.name),
     };
-    let raw = json!({"name": name, "description": description, "inputSchema": tool.schema});
+    let raw = json!({"name": name, "title": tool.title, "description": description, "inputSchema": tool.schema});
     let (name, raw) = (Arc::from(name.as_str()), Arc::from(raw.to_string()));
     Draft::read(server, &name, &raw, None, RiskLevel::Moderate)
 }

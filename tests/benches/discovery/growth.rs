@@ -139,7 +139,7 @@ fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
         let (began, cpu_began) = (Instant::now(), cpu());
         let vectors = meanings(model, text);
         let cpu_embedded = cpu();
-        let request = Request::read(text).expect("a request");
+        let request = Request::read(text);
         let found = index.search(&Search {
             request: &request,
             meanings: &vectors,

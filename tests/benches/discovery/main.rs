@@ -1,13 +1,14 @@
 //! How well tools are found, how fast, in how much memory, and what it saves.
 //!
 //! ```text
-//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [requests] [context] [growth] [--data FOLDER]
+//! cargo bench -p mgp-tests --features discovery --bench discovery -- [quality] [misses] [everyday] [items] [requests] [context] [growth] [--data FOLDER]
 //! ```
 //!
 //! The tools and tasks are those of LiveMCPBench; the folder's README.md says what is in it.
 
 mod collection;
 mod context;
+mod everyday;
 mod growth;
 mod means;
 mod quality;
@@ -25,7 +26,7 @@ use collection::Collection;
 #[derive(Debug, Parser)]
 #[command(about = "How well tools are found, how fast, and in how much memory")]
 struct Options {
-    /// The parts to measure: quality, misses, requests, context, growth; all when none is named.
+    /// The parts to measure: quality, misses, everyday, items (of its tuning half), requests, context, growth; all when none is named.
     parts: Vec<String>,
     /// Where tools.json and tasks.json lie; those of this repository when it is not said.
     #[arg(long, value_name = "FOLDER")]
@@ -79,6 +80,16 @@ fn main() {
         report
             .tables
             .push(quality::misses(&collection, &index, &mut means));
+    }
+    if options.wants("everyday") || options.wants("items") {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/everyday_tools");
+        let everyday = everyday::Everyday::read(folder.as_ref(), &mut means);
+        if options.wants("everyday") {
+            report.tables.push(everyday.table(&mut means));
+        }
+        if options.wants("items") {
+            report.tables.push(everyday.items(&mut means));
+        }
     }
     if options.wants("requests") {
         let tables = requests::tables(&collection, &index, &mut means);

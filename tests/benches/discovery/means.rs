@@ -48,7 +48,7 @@ impl<'a> Means<'a> {
 
 /// The vectors that a search for this text wants.
 pub(crate) fn meanings(model: &Embedder, text: &str) -> Vec<Vector> {
-    let request = Request::read(text).expect("a request");
+    let request = Request::read(text);
     let texts: Vec<&str> = request.meanings().iter().map(String::as_str).collect();
     let vectors = model.embed_all(&texts).expect("vectors");
     let vectors = vectors

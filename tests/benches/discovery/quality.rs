@@ -13,7 +13,7 @@ const WAYS: [Strategy; 3] = [Strategy::Keyword, Strategy::Semantic, Strategy::Hy
 
 /// Names that were found, the best first, each once.
 fn names(index: &Index, means: &mut Means<'_>, text: &str, way: Strategy) -> Vec<String> {
-    let request = Request::read(text).expect("a request");
+    let request = Request::read(text);
     let meanings = means.of(text);
     let found = index.search(&Search {
         request: &request,

@@ -3,19 +3,12 @@
 //! Whether a tool does what is asked for at all is judged by how like it is, by meaning or by words. The
 //! bounds stand in the engine; here is what they let through, and what others would.
 
-use std::sync::Arc;
-
-use mgp_engine::index::{Filter, Index, RESULTS_MAX, Request, Search, Strategy, Vector};
-use mgp_engine::tool_requests::{CANDIDATES, Candidate, Readiness, Sought, fits};
-use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_engine::index::{Evidence, Filter, Index, Request, Search, Strategy, Vector};
+use mgp_engine::tool_requests::CANDIDATES;
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
 use super::means::Means;
-
-/// A server and its tool.
-type Place = (ServerId, Arc<str>);
 
 /// What no tool of the collection does.
 const ELSEWHERE: [&str; 48] = [
@@ -79,21 +72,36 @@ const LETTERS: [&str; 8] = [
     "42",
     "???",
 ];
-/// Bounds of likeness by meaning, each with those by words beside it.
-const LIKE: [f32; 5] = [0.3, 0.35, 0.4, 0.45, 0.5];
-const WORDS: [f32; 3] = [0.4, 0.5, 0.6];
+/// How much words count beside the meaning, and what both must come to.
+const OF_WORDS: [f32; 3] = [0.35, 0.5, 0.7];
+const LEAST: [f32; 4] = [0.5, 0.55, 0.6, 0.65];
 /// Bounds by words where no meaning is known.
 const ALONE: [f32; 4] = [0.2, 0.3, 0.4, 0.5];
 
-type Found = Candidate<String>;
+/// A tool that was found.
+struct Found {
+    tool: String,
+    score: f32,
+    evidence: Evidence,
+}
+
+impl Found {
+    fn words(&self) -> f32 {
+        self.evidence.words.unwrap_or(0.0)
+    }
+}
+
+fn fits(one: &Found) -> bool {
+    one.evidence.fits()
+}
 
 /// A capability as it was searched for, and the tools that people used for it; without any, there is none.
 struct Asked<'a> {
     gold: &'a [String],
     /// By words and meaning.
-    found: Sought<String>,
+    found: Vec<Found>,
     /// By words alone.
-    worded: Sought<String>,
+    worded: Vec<Found>,
 }
 
 /// How many there were, with and without a tool of theirs, and with none at all.
@@ -113,7 +121,7 @@ impl Came {
                 true => &asked.found,
                 false => &asked.worded,
             };
-            match found.candidates.iter().find(|one| fit(one)) {
+            match found.iter().find(|one| fit(one)) {
                 Some(first) if asked.gold.contains(&first.tool) => came.right += 1,
                 Some(_) => came.other += 1,
                 None => came.nothing += 1,
@@ -167,16 +175,18 @@ fn bounds(all: &[Vec<Asked<'_>>; 4]) -> Table {
         rows.push([bounds.into()].into_iter().chain(shares).collect());
     };
     row("the engine's".to_owned(), true, &fits);
-    for like in LIKE {
-        for words in WORDS {
-            row(format!("meaning {like} or words {words}"), true, &|one| {
-                one.likeness.is_some_and(|own| own >= like) || one.words >= words
+    for share in OF_WORDS {
+        for least in LEAST {
+            let bounds = format!("meaning and {share} of words: {least}");
+            row(bounds, true, &|one| {
+                let own = one.evidence.likeness.unwrap_or(0.0);
+                own + share * one.words() >= least
             });
         }
     }
     row("the engine's, no meaning known".to_owned(), false, &fits);
     for words in ALONE {
-        row(format!("words {words}"), false, &|one| one.words >= words);
+        row(format!("words {words}"), false, &|one| one.words() >= words);
     }
     Table {
         title: "Requests: what the first tool is that passes",
@@ -206,7 +216,7 @@ fn distances(steps: &[Asked<'_>]) -> Table {
     ] {
         let (mut right, mut count, mut twins) = (0, 0, 0);
         for asked in steps {
-            let passing: Vec<&Found> = asked.found.candidates.iter().filter(|c| fits(c)).collect();
+            let passing: Vec<&Found> = asked.found.iter().filter(|c| fits(c)).collect();
             let Some((best, others)) = passing.split_first() else {
                 continue;
             };
@@ -242,41 +252,20 @@ fn alike(one: &str, other: &str) -> bool {
 }
 
 /// As the kernel looks for a capability: with these meanings of it, or by words alone.
-fn sought(index: &Index, meanings: &[Vector], capability: &str) -> Sought<String> {
-    let request = Request::read(capability).expect("a request");
-    let search = |strategy, most| {
-        let found = index.search(&Search {
-            request: &request,
-            meanings,
-            strategy,
-            filter: &Filter::default(),
-            most,
-            visible: &|_| true,
-        });
-        let hits = found.hits.into_iter();
-        let named = hits.map(|hit| {
-            (
-                (hit.entry.server.clone(), hit.entry.name.clone()),
-                hit.score,
-            )
-        });
-        named.collect::<Vec<_>>()
-    };
-    let meant = search(Strategy::Semantic, RESULTS_MAX);
-    let worded = search(Strategy::Keyword, RESULTS_MAX);
-    let best = search(Strategy::Hybrid, CANDIDATES);
-    let of =
-        |hits: &[(Place, f32)], it: &Place| hits.iter().find(|(one, _)| one == it).map(|hit| hit.1);
-    let candidate = |(it, score): &(Place, f32)| Candidate {
-        tool: it.1.to_string(),
-        score: *score,
-        likeness: (!meanings.is_empty()).then(|| of(&meant, it).unwrap_or(0.0)),
-        words: of(&worded, it).unwrap_or(0.0),
-        risk: RiskLevel::Moderate,
-        readiness: Readiness::Ready,
-    };
-    Sought {
-        capability: capability.to_owned(),
-        candidates: best.iter().map(candidate).collect(),
-    }
+fn sought(index: &Index, meanings: &[Vector], capability: &str) -> Vec<Found> {
+    let request = Request::read(capability);
+    let found = index.search(&Search {
+        request: &request,
+        meanings,
+        strategy: Strategy::Hybrid,
+        filter: &Filter::default(),
+        most: CANDIDATES,
+        visible: &|_| true,
+    });
+    let hits = found.hits.iter().map(|hit| Found {
+        tool: hit.entry.name.to_string(),
+        score: hit.score,
+        evidence: hit.evidence,
+    });
+    hits.collect()
 }

@@ -107,6 +107,35 @@ async fn what_is_found_can_be_called_at_once() {
     assert_eq!(method, one);
 }
 
+/// A request that nothing does says so, whoever asks and in whatever way; of a long one the beginning is
+/// read, and that is told as well.
+#[tokio::test]
+async fn what_nothing_does_and_what_is_cut_is_said() {
+    let kernel = kernel().await;
+    let mut agent = agent(&kernel, None).await;
+    let mut owner = operator(&kernel).await;
+    let fitting = found(&mut agent, json!({})).await;
+    assert_eq!(fitting["tools"][0]["fits"], true);
+    assert!(fitting.get("note").is_none(), "{fitting:#}");
+    let long = format!("parchment {}", "\u{fffd} ".repeat(10_000));
+    let cut = "only the first 16384 bytes";
+    for (query, note) in [("tune a guitar", "no tool fits"), (&*long, cut)] {
+        let asked = json!({"query": query, "strategy": "keyword"});
+        let by_tool = found(&mut agent, asked.clone()).await;
+        let by_method = owner.request("mgp/tools/discover", asked).await.result();
+        for told in [&by_tool, &by_method] {
+            let told = told["note"].as_str().unwrap();
+            assert!(told.starts_with(note), "{told}");
+        }
+        let found = ["tools", "find", query, "--strategy", "keyword"];
+        let shown = kernel.mgp(&found).await;
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains(note), "{shown}");
+        let json = kernel.mgp_json(&found).await;
+        assert_eq!(json["note"], by_tool["note"]);
+    }
+}
+
 /// MGP-241, MGP-245, MGP-246: a filter takes away what is too dangerous, and what is elsewhere.
 #[tokio::test]
 async fn a_filter_takes_away() {

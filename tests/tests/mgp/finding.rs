@@ -124,7 +124,8 @@ async fn a_server_that_comes_is_found_and_one_that_goes_is_not() {
     .await;
 }
 
-/// MGP-239, A-10: by the model in the program, a tool is found by a text that shares no word with it.
+/// MGP-239, A-10: by the model in the program, a tool is found by a text that shares no word with it, and
+/// of what no tool does that is said.
 #[tokio::test]
 async fn a_tool_is_found_by_what_it_means() {
     let tools = [
@@ -143,6 +144,15 @@ async fn a_tool_is_found_by_what_it_means() {
         assert_eq!(found["search_strategy"], strategy);
         assert!(names(&found).contains(&"it:load_contents"), "{found:#}");
     }
+    let fits = |found: &Value| found["tools"][0]["fits"].as_bool().unwrap();
+    let near = by(&mut owner, "hybrid", "load a text from the disk").await;
+    assert!(fits(&near) && near.get("note").is_none(), "{near:#}");
+    let far = by(&mut owner, "hybrid", "water the plants on the balcony").await;
+    let note = far["note"].as_str().unwrap();
+    assert!(
+        !fits(&far) && note.contains("these are the nearest"),
+        "{far:#}"
+    );
     let again = by(&mut owner, "hybrid", query).await;
     println!(
         "a search that was asked before: {} ms",
@@ -267,9 +277,19 @@ async fn what_was_embedded_lasts() {
     );
     let found = by(&mut owner, "semantic", "umbrella").await;
     assert_eq!(names(&found)[0], "it:sky_report");
-    assert_eq!(provider.texts(), made + 1, "the query");
+    assert_eq!(
+        provider.texts(),
+        made + 2,
+        "the query, and what definitions say"
+    );
     by(&mut owner, "semantic", "umbrella").await;
-    assert_eq!(provider.texts(), made + 1, "the same query again");
+    assert_eq!(provider.texts(), made + 2, "the same query again");
+    by(&mut owner, "semantic", "Umbrella").await;
+    assert_eq!(
+        provider.texts(),
+        made + 3,
+        "what definitions say is the same"
+    );
     let kernel = again(kernel, |file| {
         let middle = file.len() / 2;
         file[middle] ^= 0x10;

@@ -1,6 +1,6 @@
 //! The ranking told plainly, tool by tool and word by word, to hold the fast way against.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::postings::rarity;
 use super::words::Term;
@@ -29,7 +29,7 @@ pub(super) fn hybrid<'a>(index: &'a Index, search: &Search<'_>) -> Vec<(&'a Entr
     let like = like
         .iter()
         .map(|like| like.map_or(0.0, |like| (like - mean) / spread));
-    let mut scores: Vec<f32> = words.iter().zip(like).map(|(w, l)| 0.8 * w + l).collect();
+    let mut scores: Vec<f32> = words.iter().zip(like).map(|(w, l)| 0.4 * w + l).collect();
     let ranked = with_company(&tools, &scores);
     let mut crowd: Vec<usize> = (0..tools.len()).collect();
     crowd.sort_by(|a, b| ranked[*b].total_cmp(&ranked[*a]));
@@ -73,24 +73,24 @@ impl Tool<'_> {
 }
 
 fn words(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<f32> {
-    let of = |terms: &BTreeSet<Term>| -> Vec<f32> {
+    let of = |terms: &[(Term, f32)]| -> Vec<f32> {
         let mut sums = vec![0.0; tools.len()];
-        for term in terms {
+        for (term, counts) in terms {
             let having = tools
                 .iter()
                 .filter(|tool| tool.has(*term).is_some())
                 .count();
             for (sum, tool) in sums.iter_mut().zip(tools) {
-                *sum += tool.has(*term).unwrap_or(0.0) * rarity(tools.len(), having);
+                *sum += counts * tool.has(*term).unwrap_or(0.0) * rarity(tools.len(), having);
             }
         }
         in_spreads(&sums)
     };
-    let whole = of(&search.request.words.iter().map(|(term, _)| *term).collect());
+    let own = search.request.words.iter().map(|(term, _)| (*term, 1.0));
+    let told = search.request.told.iter().map(|term| (*term, 0.5));
+    let whole = of(&own.chain(told).collect::<Vec<_>>());
     let parts = search.request.parts.iter();
-    let parts: Vec<Vec<f32>> = parts
-        .map(|part| of(&part.iter().copied().collect()))
-        .collect();
+    let parts: Vec<Vec<f32>> = parts.map(|part| of(part)).collect();
     if parts.is_empty() {
         return whole;
     }
@@ -103,12 +103,10 @@ fn words(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<f32> {
 }
 
 fn likes(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<Option<f32>> {
-    let lengths = search
-        .request
-        .meanings()
-        .iter()
-        .map(|text| text.len() as f32);
-    let whole = Vector::middle(search.meanings.iter().zip(lengths)).expect("a direction");
+    let texts = search.request.told_meanings(search.meanings);
+    let texts = texts.expect("a direction");
+    let whole = Vector::middle(texts.iter().map(|(meaning, length)| (meaning, *length)));
+    let whole = whole.expect("a direction");
     let of = |meaning: &Vector| -> Vec<Option<f32>> {
         tools
             .iter()
@@ -116,8 +114,8 @@ fn likes(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<Option<f32>> {
             .collect()
     };
     let whole = of(&whole);
-    let parts = search.meanings.iter().take(search.request.parts.len());
-    let parts: Vec<Vec<Option<f32>>> = parts.map(of).collect();
+    let parts = texts.iter().take(search.request.parts.len());
+    let parts: Vec<Vec<Option<f32>>> = parts.map(|(meaning, _)| of(meaning)).collect();
     if parts.is_empty() {
         return whole;
     }

@@ -1,7 +1,8 @@
 //! Scores and their order.
 
+use super::evidence::Evidence;
 use super::lists::Lists;
-use super::request::{RESULTS_MAX, Search, Strategy};
+use super::request::{RESULTS_MAX, Search, Strategy, TOLD_WORD};
 use super::scan::Probes;
 use super::scene::Scene;
 use super::shelf::Shelf;
@@ -12,7 +13,7 @@ use super::{Found, Hit};
 
 /// What a word counts beside the meaning. Both are measured by how far a tool stands out of all
 /// others; words alone are trusted a little less.
-const WORDS: f32 = 0.8;
+const WORDS: f32 = 0.4;
 /// How much of what its server's best tools reach is added to a tool: a task seldom needs one tool
 /// of a server.
 const COMPANY: f32 = 0.5;
@@ -36,18 +37,58 @@ pub(super) fn search<'a>(
     search: &Search<'_>,
 ) -> Found<'a> {
     let scene = Scene::of(shelves, search);
-    let (strategy, scores) = scores(&scene, search);
-    let hits = best(&scores, search.most.min(RESULTS_MAX));
+    let ranked = ranked(&scene, search);
+    let scores = &ranked.scores;
+    let hits = best(scores, search.most.min(RESULTS_MAX));
     let hits = hits.into_iter().filter(|tool| scores[*tool] > 0.0);
-    let hit = |tool| Hit {
-        entry: scene.entry(tool),
-        score: scores[tool],
+    // Who asks for a category wants what stands in it, whatever the words.
+    let by_place = ranked.strategy == Strategy::Category || search.request.is_empty();
+    let hit = |tool| {
+        let evidence = ranked.evidence(tool);
+        Hit {
+            entry: scene.entry(tool),
+            score: scores[tool],
+            evidence,
+            fits: by_place || evidence.fits(),
+        }
     };
     Found {
         hits: hits.map(hit).collect(),
         visible: scene.count(),
-        strategy,
+        strategy: ranked.strategy,
     }
+}
+
+/// By what strategy tools were ranked, their scores, from 0 to 1, and what these were made of.
+struct Ranked {
+    strategy: Strategy,
+    scores: Vec<f32>,
+    /// None where meaning was not asked for, or is not known.
+    like: Option<Vec<f32>>,
+    /// Of the whole request; none where words were not asked for.
+    words: Option<Vec<f32>>,
+}
+
+impl Ranked {
+    fn evidence(&self, tool: usize) -> Evidence {
+        Evidence {
+            likeness: self.like.as_ref().map(|like| known(like[tool])),
+            words: self.words.as_ref().map(|words| by_words(words[tool])),
+        }
+    }
+}
+
+/// As it is shown: what is not known is not alike.
+fn known(like: f32) -> f32 {
+    if like.is_nan() {
+        0.0
+    } else {
+        like.clamp(0.0, 1.0)
+    }
+}
+
+fn by_words(score: f32) -> f32 {
+    score / (score + HALF_BY_WORDS)
 }
 
 /// So many tools, the best first. They are numbered by server and by their place in its list: equals
@@ -63,44 +104,59 @@ fn best(scores: &[f32], most: usize) -> Vec<usize> {
     tools
 }
 
-/// The scores, from 0 to 1, and by what strategy they were reached.
-fn scores(scene: &Scene<'_>, search: &Search<'_>) -> (Strategy, Vec<f32>) {
+fn ranked(scene: &Scene<'_>, search: &Search<'_>) -> Ranked {
     let like = match search.strategy {
         Strategy::Semantic | Strategy::Hybrid => likeness(scene, search),
         Strategy::Keyword | Strategy::Category => None,
     };
-    let by_words = |score: f32| score / (score + HALF_BY_WORDS);
     match (search.strategy, like) {
-        (Strategy::Semantic, Some(like)) => {
-            let known = |like: f32| if like.is_nan() { 0.0 } else { like };
-            let scores = like.into_iter().map(|like| known(like).clamp(0.0, 1.0));
-            (Strategy::Semantic, scores.collect())
-        }
-        (Strategy::Hybrid, Some(like)) => {
-            let words = standing_out(scene, search);
-            let mut both = together(&words, &like);
-            out_of_the_crowd(scene, &mut both);
-            let both = with_company(scene, both);
-            let score = |score: f32| score.max(0.0) / (score.max(0.0) + HALF_BY_BOTH);
-            (Strategy::Hybrid, both.into_iter().map(score).collect())
-        }
-        // Who asks for a category wants what stands in it, whatever the words.
-        (Strategy::Category, _) => {
-            let words = words(scene, &lists(scene, search), search);
-            let score = |score| by_words(score).max(f32::EPSILON);
-            (Strategy::Category, words.into_iter().map(score).collect())
-        }
-        _ => {
-            let words = words(scene, &lists(scene, search), search);
-            (Strategy::Keyword, words.into_iter().map(by_words).collect())
-        }
+        (Strategy::Semantic, Some(like)) => Ranked {
+            strategy: Strategy::Semantic,
+            scores: like.iter().map(|like| known(*like)).collect(),
+            like: Some(like),
+            words: None,
+        },
+        (Strategy::Hybrid, Some(like)) => by_both(scene, search, like),
+        (strategy, _) => by_words_alone(scene, search, strategy),
+    }
+}
+
+fn by_both(scene: &Scene<'_>, search: &Search<'_>, like: Vec<f32>) -> Ranked {
+    let lists = lists(scene, search);
+    let words = words(scene, &lists, search);
+    let mut both = together(&standing_out(&lists, search, &words), &like);
+    out_of_the_crowd(scene, &mut both);
+    let both = with_company(scene, both);
+    let score = |score: f32| score.max(0.0) / (score.max(0.0) + HALF_BY_BOTH);
+    Ranked {
+        strategy: Strategy::Hybrid,
+        scores: both.into_iter().map(score).collect(),
+        like: Some(like),
+        words: Some(words),
+    }
+}
+
+fn by_words_alone(scene: &Scene<'_>, search: &Search<'_>, asked: Strategy) -> Ranked {
+    let words = words(scene, &lists(scene, search), search);
+    // What stands in a category is found there without any word.
+    let (strategy, least) = match asked {
+        Strategy::Category => (Strategy::Category, f32::EPSILON),
+        Strategy::Keyword | Strategy::Semantic | Strategy::Hybrid => (Strategy::Keyword, 0.0),
+    };
+    let scores = words.iter().map(|score| by_words(*score).max(least));
+    Ranked {
+        strategy,
+        scores: scores.collect(),
+        like: None,
+        words: Some(words),
     }
 }
 
 fn lists(scene: &Scene<'_>, search: &Search<'_>) -> Lists {
     let whole = search.request.words.iter().map(|(term, _)| *term);
-    let parts = search.request.parts.iter().flatten().copied();
-    Lists::gather(scene, whole.chain(parts))
+    let told = search.request.told.iter().copied();
+    let parts = search.request.parts.iter().flatten().map(|(term, _)| *term);
+    Lists::gather(scene, whole.chain(told).chain(parts))
 }
 
 fn words(scene: &Scene<'_>, lists: &Lists, search: &Search<'_>) -> Vec<f32> {
@@ -112,6 +168,10 @@ fn words(scene: &Scene<'_>, lists: &Lists, search: &Search<'_>) -> Vec<f32> {
             misspelt.extend(Misspelt::read(word));
         }
         worth.for_each(|(tool, worth)| scores[tool] += worth);
+    }
+    for term in &search.request.told {
+        let worth = lists.worth(*term);
+        worth.for_each(|(tool, worth)| scores[tool] += TOLD_WORD * worth);
     }
     misspelt.truncate(MISSPELT_MAX);
     let guesses = guesses(scene, &misspelt);
@@ -144,14 +204,11 @@ fn guesses(scene: &Scene<'_>, misspelt: &[Misspelt]) -> Vec<Guess> {
 /// How like each tool is to what is looked for, no number where a tool has no vector; `None` when
 /// what is looked for has none, or no tool has.
 fn likeness(scene: &Scene<'_>, search: &Search<'_>) -> Option<Vec<f32>> {
-    let (meanings, texts) = (search.meanings, search.request.meanings());
-    if meanings.len() != texts.len() {
-        return None;
-    }
-    let lengths = texts.iter().map(|text| text.len() as f32);
-    let whole = Vector::middle(meanings.iter().zip(lengths))?;
-    let parts = meanings.iter().take(search.request.parts.len());
-    let probes = Probes::of(&[&[whole], &*parts.cloned().collect::<Vec<_>>()].concat())?;
+    let texts = search.request.told_meanings(search.meanings)?;
+    let whole = Vector::middle(texts.iter().map(|(meaning, length)| (meaning, *length)))?;
+    let parts = texts.into_iter().take(search.request.parts.len());
+    let parts = parts.map(|(meaning, _)| meaning);
+    let probes = Probes::of(&std::iter::once(whole).chain(parts).collect::<Vec<_>>())?;
     let mut columns = scene.likeness(&probes).into_iter();
     let mut like = columns.next()?;
     if like.iter().all(|like| like.is_nan()) {
@@ -183,9 +240,8 @@ fn mix_in(parts: &[Vec<f32>], like: &mut [f32]) {
 
 /// Words as how far a tool stands out by them: half by those of the whole, half by those of the part
 /// that fits it best.
-fn standing_out(scene: &Scene<'_>, search: &Search<'_>) -> Vec<f32> {
-    let lists = lists(scene, search);
-    let mut whole = words(scene, &lists, search);
+fn standing_out(lists: &Lists, search: &Search<'_>, words: &[f32]) -> Vec<f32> {
+    let mut whole = words.to_vec();
     in_spreads(&mut whole);
     if search.request.parts.is_empty() {
         return whole;
@@ -195,11 +251,13 @@ fn standing_out(scene: &Scene<'_>, search: &Search<'_>) -> Vec<f32> {
     for part in &search.request.parts {
         // Few tools have a word of a part, and only these are looked at.
         let mut touched = Vec::new();
-        for (tool, worth) in part.iter().flat_map(|term| lists.worth(*term)) {
-            if sums[tool] == 0.0 {
-                touched.push(tool);
+        for (term, counts) in part {
+            for (tool, worth) in lists.worth(*term) {
+                if sums[tool] == 0.0 {
+                    touched.push(tool);
+                }
+                sums[tool] += counts * worth;
             }
-            sums[tool] += worth;
         }
         let few = touched.iter().map(|tool| sums[*tool]);
         let spread = unit(Spread::of_few(few.clone(), whole.len()), few);

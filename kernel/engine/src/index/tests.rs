@@ -83,7 +83,7 @@ const ALL: Asked = Asked {
 type Answer = (Vec<(String, f32)>, usize, Strategy);
 
 fn ask(index: &Index, text: &str, asked: &Asked, visible: &dyn Fn(&Entry) -> bool) -> Answer {
-    let request = Request::read(text).unwrap();
+    let request = Request::read(text);
     let meanings = request.meanings().iter();
     let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
     let meanings: Vec<Vector> = meanings.filter(|_| asked.meanings).collect();
@@ -217,7 +217,7 @@ proptest! {
             index.with(shelf(SERVERS[*server], plans))
         });
         let filter = Filter { categories: vec!["Filesystem".into()], risk_max: Some(risk) };
-        let request = Request::read(&text).unwrap();
+        let request = Request::read(&text);
         let found = index.search(&Search {
             request: &request,
             meanings: &[vector(&[7; 32])],
@@ -333,7 +333,7 @@ fn a_tool_brings_its_own_vector_or_waits_for_one() {
     let shelf = Shelf::new(&ServerId::new("s"), "", drafts);
     assert_eq!((shelf.embedded(), shelf.texts().count()), (1, 3));
     let index = Index::default().with(Arc::new(shelf));
-    let request = Request::read("file").unwrap();
+    let request = Request::read("file");
     let search = |meaning: &Vector, strategy| {
         let found = index.search(&Search {
             request: &request,
@@ -367,7 +367,7 @@ fn the_only_tool_there_is_is_found_by_its_meaning() {
     let mut own = vec![0.0; 32];
     own[3] = 2.0;
     let meaning = Vector::of(&own).unwrap();
-    let request = Request::read("holiday").unwrap();
+    let request = Request::read("holiday");
     for names in [&["oracle"][..], &["oracle", "twin"]] {
         let raw = |name: &str| json!({"name": name, "embedding": own}).to_string();
         let drafts = names
@@ -437,13 +437,16 @@ fn hostile_definitions_are_read_to_a_bound() {
     assert_eq!(shelf.embedded(), 0);
 }
 
-/// MGP-241: a text too long to be a description is refused with what to do; any other is searched.
+/// MGP-241: of a text too long to be a description the beginning is read, and how much was not is told.
 #[test]
 fn a_request_has_a_bound() {
-    let refused = Request::read(&"x".repeat(REQUEST_MAX + 1)).unwrap_err();
-    assert!(refused.to_string().contains("a few sentences"));
-    let long = Request::read(&"many different, words! ".repeat(700)).unwrap();
-    assert!(long.meanings().len() <= 9);
+    let begun = format!("read a file{}", " é".repeat(REQUEST_MAX));
+    let cut = Request::read(&begun);
+    assert!(cut.unread() > 2 * REQUEST_MAX - 16, "{}", cut.unread());
+    assert!(begun.is_char_boundary(begun.len() - cut.unread()));
+    assert_eq!(Request::read(&"x".repeat(REQUEST_MAX)).unread(), 0);
+    let long = Request::read(&"many different, words! ".repeat(700));
+    assert!(long.texts() <= 9 && long.meanings().len() <= 9 + 16);
     let files = [plan("read_file", "reads")];
     let index = index(&[("fs", &files)]);
     assert_eq!(names(&index, "", Strategy::Keyword), Vec::<String>::new());
@@ -475,7 +478,7 @@ proptest! {
             index = index.with(Arc::new(shelf.with_vectors(&mut |text| known(text))));
         }
         let text = parts.iter().map(|part| part.join(" ")).collect::<Vec<_>>().join(", ");
-        let request = Request::read(&text).unwrap();
+        let request = Request::read(&text);
         let meanings = request.meanings().iter();
         let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
         let meanings: Vec<Vector> = meanings.collect();

@@ -147,7 +147,7 @@ fn push(part: &str, out: &mut Vec<String>) {
 
 /// Cuts the endings of English: plural, -ing, -ed, a last e and a doubled letter. Light on purpose:
 /// names of tools are short, and a stem too short joins what does not belong together.
-fn stem(mut word: String) -> String {
+pub(super) fn stem(mut word: String) -> String {
     if !word.is_ascii() || word.starts_with(|c: char| c.is_ascii_digit()) {
         return word;
     }

@@ -25,8 +25,7 @@ fn tool(name: &'static str, score: f32, readiness: Readiness) -> Candidate<&'sta
     Candidate {
         tool: name,
         score,
-        likeness: Some(0.5),
-        words: 0.0,
+        fits: true,
         risk: RiskLevel::Moderate,
         readiness,
     }
@@ -97,17 +96,15 @@ fn a_preferred_risk_is_a_wish() {
 /// MGP-252: of any tools one is the best; that alone is no reason to load it.
 #[test]
 fn the_best_of_what_does_not_fit_is_not_loaded() {
-    let of = |likeness, words| {
-        let mut one = tool("x", 1.0, Ready);
-        (one.likeness, one.words) = (likeness, words);
+    let of = |fits| {
+        let one = Candidate {
+            fits,
+            ..tool("x", 1.0, Ready)
+        };
         status(&[sought("a", &[one])])
     };
-    assert_eq!(of(Some(0.1), 0.1), Unavailable);
-    assert_eq!(of(None, 0.0), Unavailable);
-    assert_eq!(of(Some(0.3), 0.4), Unavailable);
-    assert_eq!(of(Some(0.4), 0.0), Fulfilled);
-    assert_eq!(of(Some(0.1), 0.5), Fulfilled);
-    assert_eq!(of(None, 0.3), Fulfilled);
+    assert_eq!(of(false), Unavailable);
+    assert_eq!(of(true), Fulfilled);
 }
 
 /// MGP-249: a tool that does two things is loaded once.
@@ -207,6 +204,13 @@ fn a_request_is_one_search_for_each_capability() {
         queries(&needs(&[" "])),
         Err(BadRequest::Length("capabilities", 0))
     );
+    let told = "é".repeat(200);
+    let asked = queries(&needs(&[&told])).unwrap();
+    assert!(
+        asked[0].text.starts_with(&told),
+        "all of it is searched for"
+    );
+    assert_eq!(asked[0].capability, format!("{}…", "é".repeat(128)));
     let mut long = needs(&["x"]);
     long.output_types.push("y".repeat(257));
     assert_eq!(queries(&long), Err(BadRequest::Length("output_types", 257)));
@@ -216,8 +220,7 @@ fn candidate() -> impl Strategy<Value = Candidate<u8>> {
     (0u8..6, 0u8..=10, 0usize..3, 0usize..3).prop_map(|(tool, score, risk, readiness)| Candidate {
         tool,
         score: f32::from(score) / 10.0,
-        likeness: Some(f32::from(score) / 10.0),
-        words: 0.0,
+        fits: score >= 4,
         risk: RiskLevel::ALL[risk],
         readiness: [Ready, Waits, Lacks][readiness],
     })

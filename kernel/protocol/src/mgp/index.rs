@@ -44,6 +44,9 @@ pub struct Searched {
     pub search_strategy: String,
     /// How long that took.
     pub query_time_ms: f64,
+    /// What the asker should know: that nothing fits well, or that not all of the query was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// How far the index is.
     pub index: Coverage,
 }
@@ -61,6 +64,8 @@ pub struct Tool {
     pub description: String,
     /// How well it fits, from 0 to 1.
     pub relevance_score: f32,
+    /// Whether it does what is looked for at all, as far as that can be told.
+    pub fits: bool,
     /// The kernel's own judgement.
     pub risk_level: RiskLevel,
     /// Where it stands.

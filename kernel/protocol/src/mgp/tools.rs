@@ -111,6 +111,9 @@ pub struct Discovered {
     /// Results that were found, wanted, and would not have fitted into the context budget (§16.8).
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: usize,
+    /// What the asker should know: that nothing fits well, or that not all of the query was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A tool that was found, with all it takes to call it.
@@ -127,6 +130,9 @@ pub struct Found {
     /// How well it fits, from 0 to 1; `None` for one that was asked for and not ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relevance_score: Option<f32>,
+    /// Whether it does what is looked for at all, as far as that can be told: of any tools one is the
+    /// best.
+    pub fits: bool,
     /// The whole schema, as its server wrote it.
     #[serde(rename = "inputSchema")]
     pub input_schema: Box<RawValue>,
@@ -378,6 +384,7 @@ mod tests {
             tool_id: "files:read_file".into(),
             description: "Reads".into(),
             relevance_score: Some(0.95),
+            fits: true,
             input_schema: raw(r#"{"type":"object","x":1.50}"#),
             security: Some(raw(r#"{"risk_level":"moderate"}"#)),
         };
@@ -388,11 +395,12 @@ mod tests {
             fallback_strategy: None,
             query_time_ms: 12,
             left_out: 0,
+            note: None,
         };
         let text = serde_json::to_string(&answer).unwrap();
         assert_eq!(
             text,
-            r#"{"tools":[{"name":"files__read_file","server_id":"files","tool_id":"files:read_file","description":"Reads","relevance_score":0.95,"inputSchema":{"type":"object","x":1.50},"security":{"risk_level":"moderate"}}],"total_available":47,"search_strategy":"semantic","query_time_ms":12}"#
+            r#"{"tools":[{"name":"files__read_file","server_id":"files","tool_id":"files:read_file","description":"Reads","relevance_score":0.95,"fits":true,"inputSchema":{"type":"object","x":1.50},"security":{"risk_level":"moderate"}}],"total_available":47,"search_strategy":"semantic","query_time_ms":12}"#
         );
         answer.fallback_strategy = Some(Strategy::Keyword);
         answer.left_out = 2;

@@ -268,8 +268,9 @@ fn only_what_was_surely_not_done_is_worth_another_try() {
         .collect();
     assert_eq!(retryable, [2001, 2002, 3000, 3001, 3003, 5002]);
     let made = Refusal::TimedOut {
-        server: server(),
+        server: ServerId::new("s"),
         after_ms: 30,
+        remote: false,
     };
     assert!(said(&made)["data"]["_mgp"]["retryable"] == false);
     let waits =
