@@ -46,16 +46,12 @@ async fn a_prompt_without_what_it_needs_stays_in_the_kernel() {
     let kernel = scene::kernel().await;
     let mut watcher = scene::socket_agent(&kernel, "{}").await;
     let name = "test_prompt_with_arguments";
-    for arguments in [
-        json!({"arg1": "x"}),
-        json!({"arg1": "x", "arg2": null}),
-        json!({}),
-        Value::Null,
+    for params in [
+        json!({"name": name, "arguments": {"arg1": "x"}}),
+        json!({"name": name, "arguments": {"arg1": "x", "arg2": null}}),
+        json!({"name": name, "arguments": {}}),
+        json!({"name": name}),
     ] {
-        let params = match arguments {
-            Value::Null => json!({"name": name}),
-            arguments => json!({"name": name, "arguments": arguments}),
-        };
         let refused = watcher.request("prompts/get", params).await;
         assert_eq!(refused.code(), -32602, "{}", refused.frame);
         assert!(refused.frame.contains("arg2"), "{}", refused.frame);

@@ -130,7 +130,6 @@ async fn the_error_of_a_server_is_passed_on_as_it_is() {
     direct.initialize(NEWEST, "{}").await.result();
     for (method, params) in [
         ("resources/read", json!({"uri": "test://no-such"})),
-        ("prompts/get", json!({"name": "test_prompt_with_arguments"})),
         ("tools/call", json!({"name": "protocol_error_job"})),
     ] {
         let through = agent.request(method, params.clone()).await;

@@ -59,8 +59,8 @@ async fn echo(request: Request<Incoming>, _: Peer) -> Response<Reply> {
     match collect(request.into_body(), 100, Duration::from_millis(200), room).await {
         Ok(body) => Response::new(Reply::full(body)),
         Err(e) => {
-            let mut response = Response::new(Reply::full(e.to_string()));
-            *response.status_mut() = e.status();
+            let mut response = Response::new(Reply::full(e.why.to_string()));
+            *response.status_mut() = e.why.status();
             response
         }
     }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use mgp_engine::consent::Consent;
 use mgp_engine::spec::{Asking, Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel};
 
 use super::*;
@@ -98,6 +99,25 @@ fn limits_hold_for_every_server_that_says_nothing_else() {
     let of = |id: &str| read.spec(id).limits.clone();
     assert_eq!((of("a").max_in_flight, of("b").max_in_flight), (9, 7));
     assert_eq!(of("a").stop_grace, Duration::from_millis(5));
+}
+
+/// CMCP-085: what a server may ask is decided for each, and a word that is none is explained.
+#[test]
+fn what_a_server_may_ask_is_said_for_all_or_for_one() {
+    let read = read_text(
+        "[limits]\nsampling = \"off\"\n\n[[servers]]\nid = \"a\"\ncommand = \"a\"\n\n\
+         [[servers]]\nid = \"b\"\ncommand = \"b\"\nsampling = \"ask\"\nelicitation = \"off\"\n",
+    );
+    assert_eq!(read.said(), [""; 0]);
+    let consents = |id| {
+        let consents = read.spec(id).limits.consents;
+        (consents.sampling, consents.elicitation)
+    };
+    assert_eq!(consents("a"), (Consent::Off, Consent::On));
+    assert_eq!(consents("b"), (Consent::Ask, Consent::Off));
+    let wrong = read_text("[limits]\nsampling = \"never\"\n");
+    let said = &wrong.said()[0];
+    assert!(said.contains("is one of") && said.contains("ask"), "{said}");
 }
 
 /// MGP-216, A-26: every value takes variables.

@@ -10,7 +10,7 @@ fn what_lacks_a_required_member_is_left_out_by_name() {
     let wrong = |kind, definition: &str| {
         let offer = offer.clone().with(kind, &[definition]);
         let (rejected, _) = offer.rejected();
-        rejected.first().map_or(String::new(), |r| r.to_string())
+        rejected.first().map_or(String::new(), ToString::to_string)
     };
     let (tools, prompts) = (Kind::Tools, Kind::Prompts);
     let (resources, templates) = (Kind::Resources, Kind::Templates);
