@@ -51,8 +51,9 @@ async fn a_name_is_free_again_and_begins_with_nothing() {
     register(&mut agent, turner()).await;
     for who in ["agent.friend", "agent.foe"] {
         let deny = (who == "agent.foe").then_some("--deny");
-        let words = [Some("grant"), Some(who), Some(TURNER), deny];
-        let words: Vec<&str> = words.into_iter().flatten().collect();
+        let words = ["grant", who, TURNER, "--yet-unknown"].map(Some);
+        let words = words.into_iter().chain([deny]);
+        let words: Vec<&str> = words.flatten().collect();
         assert!(kernel.mgp(&words).await.status.success());
     }
     let before = [

@@ -219,7 +219,13 @@ async fn a_hidden_tool_leaves_no_trace() {
     let asked = |agent: &str, strategy: &str| json!({"query": "forecast of tomorrow", "strategy": strategy, "agent": agent, "max_results": 50});
     let strategies = ["keyword", "semantic", "hybrid", "category"];
     kernel
-        .mgp_json(&["grant", "agent.curious", "hidden", "--deny"])
+        .mgp_json(&[
+            "grant",
+            "agent.curious",
+            "hidden",
+            "--deny",
+            "--yet-unknown",
+        ])
         .await;
     let mut answers = Vec::new();
     for strategy in strategies {
