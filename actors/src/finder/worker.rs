@@ -161,7 +161,9 @@ impl Worker {
                 self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MAX);
                 match why {
                     Failed::Died(_) => self.put_behind(&server, texts),
-                    _ => self.desk.put_back(&server, texts),
+                    Failed::Unfit(_) | Failed::Resting(_) | Failed::Provider(_) => {
+                        self.desk.put_back(&server, texts);
+                    }
                 }
                 failed(&self.desk, &why);
                 return;

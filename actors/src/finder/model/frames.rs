@@ -99,11 +99,8 @@ pub(super) enum Said {
 impl Said {
     /// As it is sent; words are cut to the room there is.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let words = |words: &str| {
-            words[..words.floor_char_boundary(ANSWER_MAX)]
-                .as_bytes()
-                .into()
-        };
+        let words =
+            |words: &str| words.as_bytes()[..words.floor_char_boundary(ANSWER_MAX)].to_vec();
         let (kind, lane, body): (u8, u8, Vec<u8>) = match self {
             Self::Ready(less) => (READY, 0, words(less)),
             Self::Failed(why) => (FAILED, 0, words(why)),
