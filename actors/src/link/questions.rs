@@ -53,13 +53,13 @@ impl Link {
             let words = "only ping may be asked before `notifications/initialized`";
             return self.reply(&id, &question::refused(INVALID_REQUEST, words));
         }
-        let from = match self.from(method, params, via) {
-            Ok(from) => from,
+        let source = match self.source(method, params, via) {
+            Ok(source) => source,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
         let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
         self.answer_later(id, async move {
-            link.consult(&method, params.as_deref(), &from).await
+            link.consult(&method, params.as_deref(), &source).await
         });
     }
 
