@@ -255,11 +255,10 @@ fn only_what_was_surely_not_done_is_worth_another_try() {
         .map(|(code, _)| *code)
         .collect();
     assert_eq!(retryable, [2001, 2002, 3000, 3001, 3003, 5002]);
-    let made = Refusal::TimedOut {
-        server: server(),
-        after_ms: 30,
-    };
-    assert!(said(&made)["data"]["_mgp"]["retryable"] == false);
+    let all = one_of_each();
+    let timed_out = |(_, refusal): &&(i64, Refusal)| matches!(refusal, Refusal::TimedOut { .. });
+    let (_, made) = all.iter().find(timed_out).unwrap();
+    assert_eq!(said(made)["data"]["_mgp"]["retryable"], false);
     let waits =
         |state, after| said(&not_ready(state, after))["data"]["_mgp"]["retry_after_ms"].clone();
     assert_eq!(waits("error", Some(70)), 70);
