@@ -25,7 +25,7 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// Where a question comes from, as far as its server says.
 #[derive(Debug)]
-pub(super) enum From {
+pub(super) enum Source {
     /// On the stream of this call.
     Stream(u64),
     /// From the call that it names.
@@ -54,52 +54,51 @@ impl Link {
     ///
     /// # Errors
     /// It names its call, and cannot be understood.
-    pub(super) fn from(
+    pub(super) fn source(
         &self,
         method: &str,
         params: Option<&str>,
         via: Option<u64>,
-    ) -> Result<From, Refusal> {
+    ) -> Result<Source, Refusal> {
         if let Some(call) = via {
-            return Ok(From::Stream(call));
+            return Ok(Source::Stream(call));
         }
         let said = Belonging::read(params)?;
         if said.call.is_some() || self.named(&said).is_some() {
-            return Ok(From::Named(said));
+            return Ok(Source::Named(said));
         }
         let roots = method == "roots/list";
         let by_call = self.ways.asking == Asking::ByCall;
         if roots && (by_call || self.roots_told.swap(false, Ordering::Relaxed)) {
-            return Ok(From::Outside);
+            return Ok(Source::Outside);
         }
         if by_call {
-            return Ok(From::Unnamed);
+            return Ok(Source::Unnamed);
         }
-        if !matches!(self.asker(&From::Unsaid), Origin::Nobody) && self.turns.serialise() {
+        if !matches!(self.asker(&Source::Unsaid), Origin::Nobody) && self.turns.serialise() {
             self.log.note(
                 "it asks without saying in which call: from now on its clients get their turns one after \
                  the other; `questions` in its entry can spare them that",
             );
         }
-        Ok(From::Unsaid)
+        Ok(Source::Unsaid)
     }
 
     /// The call a question comes from, as things stand; modern calls cause none.
-    fn asker(&self, from: &From) -> Origin {
+    fn asker(&self, source: &Source) -> Origin {
         let legacy = |era| era == Era::Legacy;
-        match from {
-            From::Stream(id) => self.origin_among(Some(*id), legacy, party),
-            From::Named(said) => self.named(said).unwrap_or(Origin::Nobody),
-            From::Outside | From::Unnamed => Origin::Nobody,
-            From::Unsaid => self.origin_among(None, legacy, party),
+        match source {
+            Source::Stream(id) => self.origin_among(Some(*id), legacy, party),
+            Source::Named(said) => self.named(said).unwrap_or(Origin::Nobody),
+            Source::Outside | Source::Unnamed => Origin::Nobody,
+            Source::Unsaid => self.origin_among(None, legacy, party),
         }
     }
 
     /// The call under way that a question names: by its id, by its progress token or by its task.
     fn named(&self, said: &Belonging) -> Option<Origin> {
-        let may = |call: &InFlight| call.era == Era::Legacy;
         let of = |call: &InFlight| {
-            let caller = call.caller.clone().filter(|_| may(call))?;
+            let caller = call.caller.clone().filter(|_| call.era == Era::Legacy)?;
             Some(Origin::Call(caller, call.exchange.clone()))
         };
         let numbered = |id: u64| self.pending.with(self.ids.number(id)?, of).flatten();
@@ -124,14 +123,14 @@ impl Link {
         self: &Arc<Self>,
         method: &str,
         params: Option<&str>,
-        from: &From,
+        source: &Source,
     ) -> ClientAnswer {
         let deadline = Instant::now() + question::ATTRIBUTION;
         let mut late = false;
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
             changed.as_mut().enable();
-            match self.asker(from) {
+            match self.asker(source) {
                 Origin::Call(caller, exchange) => {
                     if let Some(agent) = caller.standing()
                         && method == "elicitation/create"
@@ -140,7 +139,7 @@ impl Link {
                     }
                     return self.put(&caller, &exchange, method, params).await;
                 }
-                Origin::Nobody => return self.orphaned(from, method, params).await,
+                Origin::Nobody => return self.orphaned(source, method, params).await,
                 // Those who have had their time to answer make room for one who asks now.
                 Origin::Likely(_, _, others) if left(&others) == Some(Duration::ZERO) => {
                     others.iter().for_each(|other| other.cancel());
@@ -184,14 +183,14 @@ impl Link {
     /// get those of the only client that has any, and none where there are several.
     async fn orphaned(
         self: &Arc<Self>,
-        from: &From,
+        source: &Source,
         method: &str,
         params: Option<&str>,
     ) -> ClientAnswer {
-        match from {
-            From::Named(_) => return question::over(),
-            From::Unnamed => return question::unnamed(),
-            From::Stream(_) | From::Outside | From::Unsaid => {}
+        match source {
+            Source::Named(_) => return question::over(),
+            Source::Unnamed => return question::unnamed(),
+            Source::Stream(_) | Source::Outside | Source::Unsaid => {}
         }
         if method != "roots/list" {
             return question::orphaned();

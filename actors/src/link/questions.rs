@@ -57,13 +57,13 @@ impl Link {
             let words = format!("{method} is switched off for this server");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
         }
-        let from = match self.from(method, params, via) {
-            Ok(from) => from,
+        let source = match self.source(method, params, via) {
+            Ok(source) => source,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
         let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
         self.answer_later(id, async move {
-            link.consult(&method, params.as_deref(), &from).await
+            link.consult(&method, params.as_deref(), &source).await
         });
     }
 

@@ -27,6 +27,21 @@ fn not_ready(state: &'static str, retry_after_ms: Option<u64>) -> Refusal {
     }
 }
 
+fn timed_out() -> Refusal {
+    Refusal::TimedOut {
+        server: ServerId::new("s"),
+        after_ms: 30,
+        remote: false,
+    }
+}
+
+fn held_up() -> Refusal {
+    Refusal::HeldUp {
+        server: ServerId::new("s"),
+        after_ms: 30,
+    }
+}
+
 /// One refusal for each code of the document, and of its later drafts.
 fn one_of_each() -> Vec<(i64, Refusal)> {
     let text = String::from;
@@ -114,21 +129,8 @@ fn the_rest() -> Vec<(i64, Refusal)> {
                 limit: 5,
             }),
         ),
-        (
-            3003,
-            Refusal::TimedOut {
-                server: server(),
-                after_ms: 30,
-                remote: false,
-            },
-        ),
-        (
-            3003,
-            Refusal::HeldUp {
-                server: server(),
-                after_ms: 30,
-            },
-        ),
+        (3003, timed_out()),
+        (3003, held_up()),
         (3003, Refusal::Cancelled),
         (
             4000,
@@ -267,12 +269,8 @@ fn only_what_was_surely_not_done_is_worth_another_try() {
         .map(|(code, _)| *code)
         .collect();
     assert_eq!(retryable, [2001, 2002, 3000, 3001, 3003, 5002]);
-    let made = Refusal::TimedOut {
-        server: ServerId::new("s"),
-        after_ms: 30,
-        remote: false,
-    };
-    assert!(said(&made)["data"]["_mgp"]["retryable"] == false);
+    let made = &said(&timed_out())["data"]["_mgp"];
+    assert_eq!(made["retryable"], false);
     let waits =
         |state, after| said(&not_ready(state, after))["data"]["_mgp"]["retry_after_ms"].clone();
     assert_eq!(waits("error", Some(70)), 70);
