@@ -217,7 +217,7 @@ mod tests {
                 "0",
                 "2",
                 "in 12 s",
-                "exited with 1: Error: \\u{1b}[31mno such folder"
+                "exited with 1: Error: no such folder"
             ]
         );
         assert!(
