@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
 use mgp_actors::exchange::{Exchange, Way};
-use mgp_actors::finder::{Embedding, Opening};
+use mgp_actors::finder::{Embedding, Meanings, Opening, Program};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
 use mgp_actors::permissions::PermissionsHandle;
@@ -275,7 +276,15 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         shown: shown.clone(),
         table: table.clone(),
         servers: Arc::new(ServerTable::new(BTreeMap::new())),
-        embedding: Embedding::Off,
+        meanings: Meanings {
+            embedding: Embedding::Off,
+            program: Program {
+                exe: PathBuf::new(),
+                args: Vec::new(),
+                patience: Duration::ZERO,
+            },
+            idle: Duration::ZERO,
+        },
         file: folder.join("vectors"),
         data_dir: folder.to_path_buf(),
     };

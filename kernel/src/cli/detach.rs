@@ -94,10 +94,6 @@ fn still_there(process: &Process) -> Failure {
 /// How long the servers of a new kernel are waited for.
 const FIRST_SERVERS: Duration = Duration::from_secs(10);
 
-/// A client of a kernel that was just started waits for nothing before it is greeted: the lists it asks
-/// for wait a moment for servers that are just starting.
-pub(super) const fn settled(_context: &Context) {}
-
 /// Waits until no server is in one of these states.
 pub(super) fn wait_while(context: &Context, states: &[&str]) {
     let mut progress = Progress::of("waiting for the servers");

@@ -1,7 +1,5 @@
 //! `mgp servers list|start|stop|restart`.
 
-use std::borrow::Cow;
-
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
 use serde::Deserialize;

@@ -102,7 +102,6 @@ impl Ways {
             "mgp: a kernel was started (process {}) {files}; its data is in {}",
             status.pid, status.data_dir
         )));
-        detach::settled(&self.context);
         Ok(())
     }
 }
@@ -115,12 +114,7 @@ impl Kernels for Ways {
         let mut may_start = self.of.is_none();
         loop {
             match self.enter() {
-                Ok(socket) => {
-                    if self.of.is_none() {
-                        detach::settled(&self.context);
-                    }
-                    return Ok(socket);
-                }
+                Ok(socket) => return Ok(socket),
                 Err(Failure::NotRunning(_) | Failure::Gone) => {}
                 Err(failure) => return Err(failure),
             }

@@ -27,7 +27,12 @@ impl Written {
         for (key, value) in keys {
             match value {
                 Value::Table(inner) => self.gather(&format!("{section}.{}", named(key)), inner),
-                value => {
+                Value::String(_)
+                | Value::Integer(_)
+                | Value::Float(_)
+                | Value::Boolean(_)
+                | Value::Datetime(_)
+                | Value::Array(_) => {
                     let keys = self.0.entry(section.to_owned()).or_default();
                     keys.insert(key.clone(), value.to_string());
                 }
