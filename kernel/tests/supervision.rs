@@ -231,6 +231,18 @@ fn entries(servers: &[&str]) -> String {
     servers.iter().map(entry).collect()
 }
 
+fn no_meanings() -> Meanings {
+    Meanings {
+        embedding: Embedding::Off,
+        program: Program {
+            exe: PathBuf::new(),
+            args: Vec::new(),
+            patience: Duration::ZERO,
+        },
+        idle: Duration::ZERO,
+    }
+}
+
 /// What supervisors need, and the actors behind it.
 async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let mark = format!("test-{}", std::process::id());
@@ -276,15 +288,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         shown: shown.clone(),
         table: table.clone(),
         servers: Arc::new(ServerTable::new(BTreeMap::new())),
-        meanings: Meanings {
-            embedding: Embedding::Off,
-            program: Program {
-                exe: PathBuf::new(),
-                args: Vec::new(),
-                patience: Duration::ZERO,
-            },
-            idle: Duration::ZERO,
-        },
+        meanings: no_meanings(),
         file: folder.join("vectors"),
         data_dir: folder.to_path_buf(),
     };

@@ -177,6 +177,7 @@ impl Scripted {
             capabilities,
             mgp: PLAIN,
             back: Back::Alone,
+            presence: Arc::default(),
         });
         let attempt = Attempt {
             id: RequestId::from(1),
