@@ -16,7 +16,7 @@ use crate::exchange::Class;
 use crate::holding::{Holding, Outside};
 use crate::session::{Session, SessionLimits, Sessions};
 
-const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}"#;
+const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;
 
 async fn opened(sessions: &Arc<Sessions>) -> Arc<Session> {
     let (agent, streams) = sessions.agent(AgentId::new("agent.local"));

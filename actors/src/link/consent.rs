@@ -123,6 +123,7 @@ impl Link {
 mod tests {
     use mgp_engine::consent::Consents;
     use mgp_engine::spec::ServerLimits;
+    use mgp_protocol::dialect::Version;
     use serde_json::json;
 
     use super::*;
@@ -140,6 +141,7 @@ mod tests {
             consents,
             ..ServerLimits::default()
         });
+        it.meets(Version::LATEST_LEGACY, "{}");
         let method = "sampling/createMessage";
         it.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": {}}));
         let answer = it.next().await;

@@ -342,12 +342,13 @@ mod tests {
             (vectors(Lane::Tools, 3), "3 vectors to 2 texts"),
             (vectors(Lane::Requests, 2), "what nobody asked"),
             (ready(), "twice"),
-            (Says(Vec::new()), "ended by itself: exit status: 0"),
         ];
         for (said, why) in told {
-            let told = ended(LONG, &[ready(), hears(two), said]);
+            let told = ended(LONG, &[ready(), hears(two), said, Hangs]);
             assert!(told.contains(why), "{told}");
         }
+        let told = ended(LONG, &[ready(), hears(two)]);
+        assert!(told.contains("ended by itself: exit status: 0"), "{told}");
         let unasked = ended(LONG, &[ready(), vectors(Lane::Tools, 1), Hangs]);
         assert!(
             unasked.contains("nobody asked") || unasked.contains("1 vectors"),
