@@ -121,6 +121,15 @@ pub struct Peer {
     pub mgp: Negotiated,
 }
 
+impl Peer {
+    /// Whether clients may choose what it logs: it says so, or each request to it names the level, as those
+    /// of 2026-07-28 do whatever it declares.
+    #[must_use]
+    pub fn takes_levels(&self) -> bool {
+        self.capabilities.logging || !self.version.is_legacy()
+    }
+}
+
 /// One live connection to one server, which may be spoken to in one era or in both.
 #[derive(Debug)]
 pub struct Link {

@@ -20,7 +20,7 @@ impl Relay {
         };
         let can = &peer.capabilities;
         match method {
-            "logging/setLevel" => can.logging,
+            "logging/setLevel" => peer.takes_levels(),
             "completion/complete" => can.completions,
             "prompts/list" | "prompts/get" => can.prompts,
             "resources/list" | "resources/templates/list" | "resources/read" => can.resources,

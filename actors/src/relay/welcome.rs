@@ -136,6 +136,9 @@ fn relayed(peer: &Peer) -> String {
         };
         out.push(format!("{}:{value}", quoted(&name)));
     }
+    if peer.takes_levels() && !peer.capabilities.logging {
+        out.push(r#""logging":{}"#.into());
+    }
     format!("{{{}}}", out.join(","))
 }
 

@@ -91,8 +91,8 @@ fn is_live(section: &str, key: &str) -> bool {
         "validation" | "permissions" | "pins" | "sandbox" => true,
         "access" => key == "default_policy",
         "confirmation" => key == "enabled",
-        // What holds for an agent is counted from the kernel's start on.
-        "limits" => !key.starts_with("agent_"),
+        // What holds for an agent is counted from the kernel's start on, and its doors keep their bound.
+        "limits" => !key.starts_with("agent_") && key != "max_frame_bytes",
         _ => false,
     }
 }
