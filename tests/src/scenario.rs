@@ -66,7 +66,9 @@ impl Scenario {
     async fn act(&self, client: &mut Client) {
         match self.name.as_str() {
             "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {
-                list(client).await;
+                // The server of some of them offers no tools.
+                let listed = client.request("tools/list", json!({})).await;
+                assert!(!listed.is_error() || listed.code() == -32601);
             }
             "tools_call" => add_numbers(client).await,
             "elicitation-sep1034-client-defaults" => defaults(client).await,
