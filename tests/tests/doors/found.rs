@@ -50,6 +50,14 @@ impl User {
         [self.home_only(), vec![(name, self.0.at(value))]].concat()
     }
 
+    /// A shell with another home, where the same is configured.
+    fn elsewhere(&self) -> Variables {
+        let own = self.0.at("home/.config/mgp/servers.toml");
+        let servers = std::fs::read_to_string(own).unwrap();
+        self.0.file("elsewhere/.config/mgp/servers.toml", &servers);
+        self.with("HOME", "elsewhere")
+    }
+
     fn program(&self, variables: &Variables, args: &[&str]) -> Program {
         let variables: Vec<(&str, &Path)> =
             variables.iter().map(|(n, v)| (*n, v.as_path())).collect();
@@ -102,10 +110,6 @@ async fn a_running_kernel_is_found_whatever_the_environment() {
     let Some(user) = User::new().await else {
         return;
     };
-    let elsewhere = user.with("HOME", "elsewhere");
-    std::fs::create_dir(user.0.at("elsewhere")).unwrap();
-    let servers = std::fs::read_to_string(user.0.at("home/.config/mgp/servers.toml")).unwrap();
-    user.0.file("elsewhere/.config/mgp/servers.toml", &servers);
     let clients = [User::path_only(), user.home_only(), user.desktop()];
     for shell in [
         user.desktop(),
@@ -114,7 +118,7 @@ async fn a_running_kernel_is_found_whatever_the_environment() {
         user.with("MGP_DATA_DIR", "data"),
         user.with("MGP_SOCKET", "own/mgp.sock"),
         user.with("XDG_RUNTIME_DIR", "xdg/run"),
-        elsewhere,
+        user.elsewhere(),
     ] {
         let pid = user.up(&shell).await;
         for client in &clients {
@@ -159,8 +163,7 @@ async fn a_second_kernel_comes_up_only_where_it_was_named() {
     let Some(user) = User::new().await else {
         return;
     };
-    std::fs::create_dir(user.0.at("elsewhere")).unwrap();
-    let first = user.up(&user.with("HOME", "elsewhere")).await;
+    let first = user.up(&user.elsewhere()).await;
     let refused = user.mgp(&user.home_only(), &["up"]).await;
     assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
     for words in [format!("process {first}"), "--data-dir".to_owned()] {
