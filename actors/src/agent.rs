@@ -1,5 +1,7 @@
 //! One connection of one agent: what its requests and the kernel's own tables share of it.
 
+mod outward;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,15 +15,13 @@ use mgp_engine::tasks::{Named, TaskRef};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::torn::Glance;
-use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, Message, RequestId};
+use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, RequestId};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{Splice, member};
+use mgp_protocol::splice::Splice;
 use mgp_sync::pending::{Pending, Refused};
-use mgp_transports::lines::LineSink;
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
@@ -31,7 +31,10 @@ use crate::negotiation;
 use crate::presence::Presence;
 use crate::relay::progress_token;
 use crate::request::{Back, Caller, Request};
-use crate::streams::{GET, Lane, Streams};
+use crate::streams::{GET, Lane};
+
+use self::outward::tagged;
+pub use self::outward::{Outward, pass_line, send_line};
 
 /// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
 pub const MAX_OPEN: usize = 1024;
@@ -61,26 +64,6 @@ pub(crate) fn shared_connection(agent: &AgentId, view: &View) -> ConnectionId {
     (agent, view).hash(&mut hasher);
     // The other numbers count from 1.
     ConnectionId(hasher.finish() | 1 << 63)
-}
-
-/// Where an agent's messages go.
-#[derive(Debug)]
-pub enum Outward {
-    /// One line connection carries everything.
-    Line(LineSink),
-    /// A legacy HTTP session.
-    Session(Arc<Streams>),
-    /// A `subscriptions/listen` of a stateless client.
-    Listening {
-        /// The request.
-        exchange: Arc<Exchange>,
-        /// What it wants to hear.
-        wanted: Filter,
-        /// `_meta` of all it hears, as JSON text: names the subscription.
-        tag: Box<str>,
-        /// The tasks it wants to hear of, and what its client calls them.
-        tasks: Vec<(Named, String)>,
-    },
 }
 
 /// One connection of one agent.
@@ -556,20 +539,6 @@ impl Agent {
     }
 }
 
-/// A notification with the name of its subscription.
-fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
-    let Ok(Message::Notification { method, params }) = jsonrpc::parse(frame) else {
-        return None;
-    };
-    let params = params.map_or("{}", RawValue::get);
-    let mut splice = Splice::new(params);
-    match member(params, "_meta") {
-        Some(meta) => splice.replace(meta, tag),
-        None => splice.insert_member(params, "_meta", tag),
-    }
-    Some(jsonrpc::notification(&method, Some(&splice.finish())).into())
-}
-
 /// Takes a question out of the table however its asking ends, and back from the client when it has
 /// not been answered.
 struct Forget<'a> {
@@ -585,20 +554,5 @@ impl Drop for Forget<'_> {
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
             self.exchange.send(frame.into(), Class::Kept);
         }
-    }
-}
-
-/// Sends a line that may be lost when its reader lags behind, or one that may not.
-pub fn pass_line(sink: &LineSink, frame: Bytes, class: Class) {
-    match class {
-        Class::Lossy => drop(sink.offer(frame)),
-        Class::Kept => send_line(sink, frame),
-    }
-}
-
-/// Sends a line; a reader so slow that its queue is full is cut off.
-pub fn send_line(sink: &LineSink, frame: Bytes) {
-    if sink.send(frame).is_err() {
-        sink.close();
     }
 }

@@ -264,7 +264,13 @@ impl Whole {
             if link.peer_in(Era::Modern).is_none() {
                 self.freshness = None;
             }
-            if next.is_none() || self.definitions.len() >= MAX_ITEMS {
+            if next.is_none() {
+                return Ok(());
+            }
+            if self.definitions.len() >= MAX_ITEMS {
+                self.notes.push(format!(
+                    "{method}: more than {MAX_ITEMS} entries; the rest is not shown"
+                ));
                 return Ok(());
             }
             if next == cursor {

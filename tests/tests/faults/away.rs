@@ -206,7 +206,7 @@ async fn who_is_denied_reads_the_words_for_what_is_not_there_in_every_state() {
     let servers = absent_servers()
         + &server("back", &[], "backoff_base_ms = 60000")
         + &server("mute", &["--slow-start", "60000"], "");
-    let kernel = Kernel::start(&servers).await;
+    let kernel = Kernel::start(&format!("[access]\nreveal = false\n{servers}")).await;
     let mut watching = owner(&kernel).await;
     absent(&kernel, &mut watching).await;
     watching

@@ -1,5 +1,6 @@
 //! What has ended takes no memory.
 
+use mgp_tests::harness::{DEADLINE, wait_until};
 use mgp_tests::load::{Holding, Turnover};
 
 /// Of each kind that comes and goes, in one round.
@@ -22,7 +23,11 @@ async fn the_kernel_does_not_grow_from_what_has_ended() {
     }
     let (first, last) = (held[0], held[ROUNDS - 1]);
     assert!(last.resident < first.resident + SLACK, "{held:?}");
-    // Connections that were just closed may still be there, and threads that were lent.
-    assert!(last.descriptors < first.descriptors + 20, "{held:?}");
-    assert!(last.threads < first.threads + 20, "{held:?}");
+    // Connections that were just closed may still be there for a moment, and threads that were lent.
+    let least = held.iter().map(|held| held.descriptors).min().unwrap();
+    wait_until("what was closed is let go", DEADLINE, async || {
+        let now = Holding::of(turnover.pid());
+        now.descriptors < least + 20 && now.threads < first.threads + 20
+    })
+    .await;
 }

@@ -134,7 +134,7 @@ async fn a_kernel_told_to_end_answers_every_call_under_way() {
     let mut waiting = Vec::new();
     for agent in &mut at_doors {
         agent.initialize(NEWEST, "{}").await.result();
-        let slow = json!({"name": "it__slow", "arguments": {"ms": 1500}});
+        let slow = json!({"name": "it__slow", "arguments": {"ms": 700}});
         let hang = json!({"name": "it__hang", "arguments": {}});
         let slow = agent.start("tools/call", slow).await;
         waiting.push((slow, agent.start("tools/call", hang).await));
@@ -167,7 +167,7 @@ async fn a_closed_terminal_ends_the_kernel_in_order() {
     let server = u32::try_from(server["pid"].as_u64().unwrap()).unwrap();
     let status = agent.request("mgp/kernel/status", json!({})).await.result();
     let pid = u32::try_from(status["pid"].as_u64().unwrap()).unwrap();
-    let slow = json!({"name": "it__slow", "arguments": {"ms": 1500}});
+    let slow = json!({"name": "it__slow", "arguments": {"ms": 700}});
     let slow = agent.start("tools/call", slow).await;
     let mut watcher = Agent::over_socket(&socket).await;
     watcher.initialize(NEWEST, "{}").await.result();
@@ -204,7 +204,7 @@ async fn a_kernel_that_is_to_ignore_the_end_of_its_terminal_does() {
     in_state(&mut agent, "it", "connected").await;
     kernel.signal(Signal::SIGHUP);
     // Longer than a kernel that ends keeps its door open.
-    let slow = agent.call("it__slow", json!({"ms": 1500})).await;
+    let slow = agent.call("it__slow", json!({"ms": 700})).await;
     assert_eq!(slow.text(), "slept");
     let mut another = Agent::over_socket(&socket).await;
     another.initialize(NEWEST, "{}").await.result();

@@ -15,7 +15,7 @@ use crate::scene::{AT_ONCE, echoes, in_state, listed, owner, server};
 async fn a_server_that_hangs_delays_no_list_and_no_call_of_others() {
     let mut far = Upstream::start(&["--hang-at-initialize"]).await;
     let servers = server("mute", &["--hang-at-initialize"], "")
-        + &server("blank", &["--hang-at-list"], "")
+        + &server("blank", &["--hanging-list", "tools/list"], "")
         + &server("late", &["--slow-start", "60000"], "")
         + &remote_entry("far", &far.url())
         + &server("calm", &[], "");
@@ -48,7 +48,7 @@ async fn a_server_that_hangs_delays_no_list_and_no_call_of_others() {
 async fn a_server_that_never_gets_ready_is_in_error_with_the_reason() {
     let keys = "start_timeout_secs = 1\nrestart_policy = \"never\"\nstop_grace_ms = 100";
     let servers = server("mute", &["--hang-at-initialize"], keys)
-        + &server("blank", &["--hang-at-list"], keys)
+        + &server("blank", &["--hanging-list", "tools/list"], keys)
         + &server("late", &["--slow-start", "60000"], keys);
     let kernel = Kernel::start(&servers).await;
     let mut agent = owner(&kernel).await;

@@ -1,7 +1,7 @@
 //! `mgp/discovery/list`: which servers there are, for agents.
 
 use mgp_tests::harness::{Kernel, Program};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::registering::agent;
 
@@ -54,7 +54,7 @@ async fn servers_are_listed_and_filtered() {
         assert_eq!(ids, expected, "{filter}");
     }
     let all = agent
-        .request("mgp/discovery/list", Value::Null)
+        .request("mgp/discovery/list", json!({}))
         .await
         .result();
     let of = |id: &str| {
