@@ -76,7 +76,7 @@ pub enum Command {
     Demo,
     /// Join stdin and stdout to the running kernel; this is what an MCP client starts.
     Stdio(Stdio),
-    /// Show the kernel, its doors and its servers.
+    /// Show the kernel, its doors, its servers and who is connected.
     Status,
     /// Look after the servers.
     #[command(subcommand)]
@@ -272,7 +272,7 @@ pub struct Logs {
 /// `mgp agents …`.
 #[derive(Debug, Subcommand)]
 pub enum Agents {
-    /// Make an agent and show its token, this once.
+    /// Make an agent, and show its token, this once, and the entries for its client.
     Add(AddAgent),
     /// Show every agent that has a token.
     List,
@@ -288,8 +288,9 @@ pub enum Agents {
   mgp agents add alice
   mgp agents add ci --expires 30d
 
-The token is printed once and kept as a hash. Its holder comes in at the HTTP door with
-`Authorization: Bearer mgp_…`, and is agent.alice.")]
+Prints what goes into the configuration of a client: for one that starts programs
+(`mgp stdio --agent alice`, without a token), and for one that speaks HTTP, with the token.
+The token is printed once and kept as a hash. It stands alone on stdout; the entries go to stderr.")]
 pub struct AddAgent {
     /// The agent's name: letters, digits, '.', '_' and '-'.
     pub name: String,
@@ -403,8 +404,8 @@ or through a pipe into @/dev/stdin.
 Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
 Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
 pub struct Call {
-    /// The tool: as listed, SERVER:TOOL; as agents are shown it, as SERVER/TOOL, or its bare name when
-    /// only one server has it.
+    /// The tool: as listed, SERVER:TOOL; also SERVER/TOOL, what agents are shown, SERVER__TOOL, or its
+    /// bare name when only one server has it.
     pub name: String,
     /// KEY=VALUE; or all arguments as a JSON object, or as @FILE with one.
     #[arg(value_name = "KEY=VALUE|JSON|@FILE")]
