@@ -525,8 +525,8 @@ pub struct About {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp grant agent.local files
-  mgp grant agent.local files:delete --deny --because 'only by hand'
-  mgp grant agent.local files:write --expires 1h
+  mgp grant agent.local files:move_file --deny --because 'only by hand'
+  mgp grant agent.local files:write_file --expires 1h
   mgp grant agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
 pub struct Grant {
     /// Whom and what.
@@ -547,7 +547,7 @@ pub struct Grant {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp revoke agent.local files
-  mgp revoke agent.local files:delete")]
+  mgp revoke agent.local files:move_file")]
 pub struct Revoke {
     /// Whom and what: as it was granted or denied, a server or a tool.
     #[command(flatten)]
@@ -568,7 +568,7 @@ pub struct Grants {
 /// `mgp explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp explain agent.local files:delete
+  mgp explain agent.local files:move_file
   mgp explain agent.local files")]
 pub struct Explain {
     /// Whom and what.
