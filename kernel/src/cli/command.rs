@@ -76,7 +76,7 @@ pub enum Command {
     Demo,
     /// Join stdin and stdout to the running kernel; this is what an MCP client starts.
     Stdio(Stdio),
-    /// Show the kernel, its doors and its servers.
+    /// Show the kernel, its doors, its servers and who is connected.
     Status,
     /// Look after the servers.
     #[command(subcommand)]
@@ -272,7 +272,7 @@ pub struct Logs {
 /// `mgp agents …`.
 #[derive(Debug, Subcommand)]
 pub enum Agents {
-    /// Make an agent and show its token, this once.
+    /// Make an agent, and show its token, this once, and the entries for its client.
     Add(AddAgent),
     /// Show every agent that has a token.
     List,
@@ -288,8 +288,9 @@ pub enum Agents {
   mgp agents add alice
   mgp agents add ci --expires 30d
 
-The token is printed once and kept as a hash. Its holder comes in at the HTTP door with
-`Authorization: Bearer mgp_…`, and is agent.alice.")]
+Prints what goes into the configuration of a client: for one that starts programs
+(`mgp stdio --agent alice`, without a token), and for one that speaks HTTP, with the token.
+The token is printed once and kept as a hash. It stands alone on stdout; the entries go to stderr.")]
 pub struct AddAgent {
     /// The agent's name: letters, digits, '.', '_' and '-'.
     pub name: String,
@@ -403,8 +404,8 @@ or through a pipe into @/dev/stdin.
 Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
 Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
 pub struct Call {
-    /// The tool: as listed, SERVER:TOOL; as agents are shown it, as SERVER/TOOL, or its bare name when
-    /// only one server has it.
+    /// The tool: as listed, SERVER:TOOL; also SERVER/TOOL, what agents are shown, SERVER__TOOL, or its
+    /// bare name when only one server has it.
     pub name: String,
     /// KEY=VALUE; or all arguments as a JSON object, or as @FILE with one.
     #[arg(value_name = "KEY=VALUE|JSON|@FILE")]
@@ -524,8 +525,8 @@ pub struct About {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp grant agent.local files
-  mgp grant agent.local files:delete --deny --because 'only by hand'
-  mgp grant agent.local files:write --expires 1h
+  mgp grant agent.local files:move_file --deny --because 'only by hand'
+  mgp grant agent.local files:write_file --expires 1h
   mgp grant agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
 pub struct Grant {
     /// Whom and what.
@@ -546,7 +547,7 @@ pub struct Grant {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp revoke agent.local files
-  mgp revoke agent.local files:delete")]
+  mgp revoke agent.local files:move_file")]
 pub struct Revoke {
     /// Whom and what: as it was granted or denied, a server or a tool.
     #[command(flatten)]
@@ -567,7 +568,7 @@ pub struct Grants {
 /// `mgp explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp explain agent.local files:delete
+  mgp explain agent.local files:move_file
   mgp explain agent.local files")]
 pub struct Explain {
     /// Whom and what.

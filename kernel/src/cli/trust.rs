@@ -184,8 +184,8 @@ fn taken_up(context: &Context, place: &Path) -> Option<(String, bool)> {
     let in_force = status.config_files.contains(&here);
     let told = match in_force {
         true => format!(
-            "the kernel (process {pid}) has taken its servers up; sections of the kernel count \
-             from its next start"
+            "the kernel (process {pid}) has taken it up; what waits for its next start stands under \
+             `restart` in `mgp status`"
         ),
         false => format!(
             "the kernel that runs (process {pid}) was started in another folder and does not read it"

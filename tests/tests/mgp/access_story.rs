@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 const README: &str = include_str!("../../../README.md");
 
-/// The part of the README that is about access.
+/// The part of the README that is about names and access.
 fn story() -> &'static str {
     let begin = README
-        .find("Decide who may call what.")
+        .find("Then give each client a name")
         .expect("the story begins");
     let story = &README[begin..];
     &story[..story.find("A denied tool is in no list").expect("and ends")]
@@ -20,14 +20,13 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
     parts.map(|block| block.split_once('\n').unwrap()).collect()
 }
 
-/// The client entry that it gives.
+/// The client entry that it gives: the first one that `mgp agents add` prints.
 fn entry() -> Vec<String> {
-    let block = blocks()
-        .into_iter()
-        .find(|(language, _)| *language == "json");
-    let config: Value = serde_json::from_str(block.expect("an entry").1).unwrap();
+    let mut lines = blocks().into_iter().flat_map(|(_, text)| text.lines());
+    let line = lines.find(|line| line.starts_with('{')).expect("an entry");
+    let config: Value = serde_json::from_str(line).unwrap();
     let entry = &config["mcpServers"]["mgp"];
-    assert_eq!(entry["command"], "mgp");
+    assert!(entry["command"].as_str().unwrap().ends_with("/mgp"));
     serde_json::from_value(entry["args"].clone()).unwrap()
 }
 

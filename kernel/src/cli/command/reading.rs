@@ -33,9 +33,9 @@ pub struct List {
 /// `mgp resources read`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp resources read demo://about
-  mgp resources read file:///etc/hostname --server files
-  mgp resources read demo://logo --out pictures")]
+  mgp resources read demo://readme
+  mgp resources read demo://greeting/Anna --server demo
+  mgp resources read file:///srv/logo.png --out pictures")]
 pub struct Read {
     /// Its URI, as listed or made from a template.
     pub uri: String,
@@ -50,8 +50,8 @@ pub struct Read {
 /// `mgp prompts get`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp prompts get demo__review file=src/main.rs
-  mgp prompts get review file=src/main.rs --server demo")]
+  mgp prompts get demo__explain topic=tides
+  mgp prompts get explain topic=tides --server demo")]
 pub struct Get {
     /// The prompt, as listed.
     pub name: String,
