@@ -147,6 +147,15 @@ impl Client {
         }
     }
 
+    /// All notifications that came and were not taken yet.
+    #[must_use]
+    pub fn all_heard(&self) -> &[Value] {
+        match self {
+            Self::Legacy(agent) => agent.all_heard(),
+            Self::Modern(agent) => agent.all_heard(),
+        }
+    }
+
     /// Drops the notifications that came so far.
     pub fn forget(&mut self) {
         match self {

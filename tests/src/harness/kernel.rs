@@ -183,14 +183,21 @@ impl Kernel {
     /// When none or several do.
     #[must_use]
     pub fn child(&self, executable: &str) -> u32 {
-        let mut children = below(self.pid());
-        children.retain(|pid| runs(*pid, executable));
+        let children = self.children(executable);
         assert_eq!(
             children.len(),
             1,
             "one {executable} runs below the kernel: {children:?}"
         );
         children[0]
+    }
+
+    /// The process ids of the servers that run this executable.
+    #[must_use]
+    pub fn children(&self, executable: &str) -> Vec<u32> {
+        let mut children = below(self.pid());
+        children.retain(|pid| runs(*pid, executable));
+        children
     }
 
     /// The kernel's process.

@@ -45,6 +45,7 @@ async fn methods_of_what_is_not_offered_are_unknown() {
 async fn a_prompt_without_what_it_needs_stays_in_the_kernel() {
     let kernel = scene::kernel().await;
     let mut watcher = scene::socket_agent(&kernel, "{}").await;
+    let mut other = scene::http_agent(&kernel, Some("it"), "{}").await;
     let name = "test_prompt_with_arguments";
     for params in [
         json!({"name": name, "arguments": {"arg1": "x"}}),
@@ -52,9 +53,11 @@ async fn a_prompt_without_what_it_needs_stays_in_the_kernel() {
         json!({"name": name, "arguments": {}}),
         json!({"name": name}),
     ] {
-        let refused = watcher.request("prompts/get", params).await;
-        assert_eq!(refused.code(), -32602, "{}", refused.frame);
-        assert!(refused.frame.contains("arg2"), "{}", refused.frame);
+        for agent in [&mut watcher, &mut other] {
+            let refused = agent.request("prompts/get", params.clone()).await;
+            assert_eq!(refused.code(), -32602, "{}", refused.frame);
+            assert!(refused.frame.contains("arg2"), "{}", refused.frame);
+        }
     }
     let reached = scene::counts(&mut watcher, "it:count").await;
     assert_eq!(reached["methods"]["prompts/get"], Value::Null, "{reached}");

@@ -33,22 +33,6 @@ async fn a_prompt_is_rendered_by_the_server_whose_it_is() {
     }
 }
 
-/// MCP-045, CMCP-043: an argument that is required and missing is refused.
-#[tokio::test]
-async fn a_missing_argument_of_a_prompt_is_refused() {
-    let kernel = scene::kernel().await;
-    let mut agent = scene::http_agent(&kernel, None, "{}").await;
-    let params = json!({"name": "test_prompt_with_arguments", "arguments": {"arg1": "x"}});
-    let refused = agent.request("prompts/get", params).await;
-    assert_eq!(refused.code(), -32602);
-    assert!(
-        refused.error()["message"]
-            .as_str()
-            .unwrap()
-            .contains("arg2")
-    );
-}
-
 /// MCP-058: an argument is completed by the server whose prompt or template it belongs to.
 #[tokio::test]
 async fn an_argument_is_completed_by_the_server_it_belongs_to() {

@@ -449,6 +449,55 @@ async fn what_was_granted_holds_after_a_restart() {
     assert!(echo(&mut agent, "one__echo").await.is_error());
 }
 
+/// An agent of this name, who has just been added and speaks MGP.
+async fn newcomer(kernel: &Kernel, name: &str) -> Agent {
+    kernel.mgp_json(&["agents", "add", name]).await;
+    let mut agent = Agent::over_stdio(&kernel.program(&["stdio", "--agent", name]));
+    agent.initialize(NEWEST, &speaks_mgp(NEWEST)).await.result();
+    agent
+}
+
+/// It reads that access is denied, as the document says it, and that trying again is of no use.
+fn is_denied(answer: &Answer) {
+    assert_eq!(answer.code(), 1001, "{}", answer.frame);
+    let told = &answer.error()["data"]["_mgp"];
+    assert_eq!(
+        (&told["category"], &told["retryable"]),
+        (&json!("security"), &json!(false))
+    );
+}
+
+/// MGP-077, MGP-188: under `opt-in` nobody has what nobody opened: neither an agent that was just added nor
+/// anybody at a server that was; and what is opened to one agent is open to that one, on that server.
+#[tokio::test]
+async fn under_opt_in_a_new_agent_and_a_new_server_are_denied() {
+    let entry = |id: &str| Program::fixture(&[]).entry(id);
+    let one = "[access]\ndefault_policy = \"opt-in\"\n".to_owned() + &entry("one");
+    let kernel = Kernel::start(&one).await;
+    kernel.connected(&["one"]).await;
+    let mut alice = newcomer(&kernel, "alice").await;
+    is_denied(&echo(&mut alice, "one__echo").await);
+    kernel.mgp_json(&["grant", "alice", "one"]).await;
+    assert_eq!(echo(&mut alice, "one__echo").await.text(), "hello");
+    kernel.rewrite(&(one + &entry("two")));
+    kernel.connected(&["one", "two"]).await;
+    let mut bob = newcomer(&kernel, "bob").await;
+    is_denied(&echo(&mut alice, "two__echo").await);
+    for tool in ["one__echo", "two__echo", "two:echo"] {
+        is_denied(&echo(&mut bob, tool).await);
+        for version in [NEWEST, MODERN] {
+            let mut anybody = Client::over_http(kernel.url(), version, &speaks_mgp(version)).await;
+            is_denied(&anybody.call(tool, json!({"text": "hello"})).await);
+        }
+    }
+    let mut owner = owner(&kernel).await;
+    assert!(!echoed(&mut owner, "two").await, "nothing reached it");
+    kernel.mgp_json(&["grant", "bob", "two"]).await;
+    assert_eq!(echo(&mut bob, "two__echo").await.text(), "hello");
+    is_denied(&echo(&mut bob, "one__echo").await);
+    is_denied(&echo(&mut alice, "two__echo").await);
+}
+
 /// MGP-077: a server that is trusted least is closed until somebody opens it.
 #[tokio::test]
 async fn a_sandboxed_server_is_closed_by_default() {

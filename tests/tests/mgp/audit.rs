@@ -56,6 +56,21 @@ pub(crate) fn whole_log(folder: &Path) -> String {
     log_files(folder).into_iter().map(read).collect()
 }
 
+/// The types of MGP §6.4.
+const STANDARD: [&str; 11] = [
+    "TOOL_EXECUTED",
+    "TOOL_BLOCKED",
+    "PERMISSION_GRANTED",
+    "PERMISSION_DENIED",
+    "PERMISSION_REVOKED",
+    "ACCESS_GRANTED",
+    "ACCESS_REVOKED",
+    "SERVER_CONNECTED",
+    "SERVER_DISCONNECTED",
+    "VALIDATION_FAILED",
+    "CODE_REJECTED",
+];
+
 /// The form of MGP §6.3, member by member.
 pub(crate) fn has_the_form(event: &Value) {
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
@@ -88,14 +103,22 @@ pub(crate) fn has_the_form(event: &Value) {
         "{event}"
     );
     let kind = text(&event["event_type"]);
-    let custom = kind.split('.').count() >= 3;
     assert!(
-        custom || kind.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
+        STANDARD.contains(&kind.as_str()) || is_reverse_domain(&kind),
         "{kind}"
     );
 }
 
-/// MGP-007, MGP-083, MGP-085, MGP-086, MGP-088, MGP-089, MGP-090, MGP-096, MGP-097, MGP-100: what is
+/// A name in reverse-domain notation: three labels at least, in small letters.
+pub(crate) fn is_reverse_domain(name: &str) -> bool {
+    let label = |label: &str| {
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+        !label.is_empty() && label.bytes().all(fits)
+    };
+    name.split('.').count() >= 3 && name.split('.').all(label)
+}
+
+/// MGP-007, MGP-083, MGP-085, MGP-086, MGP-088, MGP-089, MGP-090, MGP-096, MGP-097: what is
 /// done is in the local log, each thing once, in the form of the document.
 #[tokio::test]
 async fn every_call_and_every_server_is_written_down() {

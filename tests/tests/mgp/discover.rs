@@ -157,7 +157,7 @@ async fn a_filter_takes_away() {
     assert_eq!(empty.code(), -32602);
 }
 
-/// MGP-066, MGP-236: what an agent may not call it does not find, nor can it be called by the way round;
+/// MGP-066, MGP-080, MGP-081, MGP-236: what an agent may not call it does not find, nor can it be called by the way round;
 /// a call that was found stands in the log under its own name.
 #[tokio::test]
 async fn nothing_is_found_or_called_that_is_denied() {

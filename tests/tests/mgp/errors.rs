@@ -215,6 +215,34 @@ async fn an_upstream_that_is_silent_or_gone_is_said_to_be() {
     }
 }
 
+/// MGP-204, MGP-205: an upstream that takes a call and stands still, and one that was never there, are told
+/// to every agent, whichever way it came.
+#[tokio::test]
+async fn an_upstream_that_stands_still_or_never_was_is_said_to_be() {
+    let mut still = Upstream::start(&[]).await;
+    let mut never = Upstream::start(&[]).await;
+    never.process().signal(Signal::SIGKILL);
+    never.process().end(DEADLINE).await;
+    let keys = "call_timeout_secs = 2\n";
+    let entries = remote_entry("still", &still.url()) + keys + &remote_entry("never", &never.url());
+    let kernel = Kernel::start(&entries).await;
+    kernel.connected(&["still"]).await;
+    still.process().signal(Signal::SIGSTOP);
+    for (door, version) in [(Door::Http, ERAS[0]), (Door::Socket, ERAS[1])] {
+        let mut mgp = of_kind(&kernel, door, version, true).await;
+        let (code, silent) = told(&mgp.call("still:echo", json!({"text": "a"})).await);
+        assert_eq!(code, 5001, "{door:?} {silent}");
+        assert_eq!(silent["details"]["timeoutMs"], 2000);
+        let (code, away) = told(&mgp.call("never:echo", json!({"text": "a"})).await);
+        assert_eq!(code, 5002, "{door:?} {away}");
+        let mut mcp = of_kind(&kernel, door, version, false).await;
+        assert_eq!(
+            plain(&mcp.call("never:echo", json!({"text": "a"})).await),
+            Some(-32603)
+        );
+    }
+}
+
 /// MGP-197, MGP-199: a list that is full, a server that does not answer.
 #[tokio::test]
 async fn bounds_have_their_codes() {
@@ -276,7 +304,7 @@ async fn an_agent_has_so_many_calls_a_day() {
     assert_eq!(plain(&mcp.call("it:count", json!({})).await), Some(-32603));
 }
 
-/// MGP-187, MGP-188, MGP-189, MGP-190, MGP-191, MGP-192, MGP-202, MGP-204, MGP-205, MGP-283: every
+/// MGP-187, MGP-188, MGP-189, MGP-190, MGP-191, MGP-192, MGP-202, MGP-283: every
 /// code that a server may say is relayed to MGP callers as it is, and to others in words they know.
 #[tokio::test]
 async fn the_codes_of_servers_are_relayed_to_those_who_know_them() {

@@ -379,6 +379,56 @@ async fn one_trace_goes_all_the_way() {
     }
 }
 
+/// MGP-100: what the document has no type for is told under a name in reverse-domain notation, on the wire
+/// as in the log: what the kernel does, and what a server reports in a type of its own.
+#[tokio::test]
+async fn what_has_no_type_of_its_own_is_told_under_a_domain() {
+    let said = declaration(&["audit"]).to_string();
+    let fixture = Program::fixture(&["--mgp", &said]);
+    let kernel = Kernel::start(&(fixture.entry("it") + &fixture.entry("keeper"))).await;
+    kernel.connected(&["it", "keeper"]).await;
+    let mut agent = kernel.http_agent(None);
+    let speaks = declaring(NEWEST, "{}", &declaration(&NINE));
+    agent.initialize(NEWEST, &speaks).await.result();
+    let joined = json!({"event_type": "com.example.node_joined", "details": {"node": "b"},
+        "trace_id": trace("joined")});
+    let report = json!({"method": "notifications/mgp.audit", "params": joined});
+    agent.call("it__announce", report).await.result();
+    let out = json!({"id": "it", "trace_id": trace("out")});
+    let refused = agent.request("mgp/discovery/deregister", out).await;
+    assert_eq!(refused.code(), 1000);
+    for (words, kind) in [
+        ("joined", "dev.cloto.mgp.server_reported"),
+        ("out", "dev.cloto.mgp.server_deregistered"),
+    ] {
+        let event = of_trace(&kernel, words, 1).await.remove(0);
+        assert_eq!(event["event_type"], kind);
+        let mut heard = Value::Null;
+        wait_until("the keeper hears of it", DEADLINE, async || {
+            heard = heard_of(&mut agent, &trace(words)).await;
+            !heard.is_null()
+        })
+        .await;
+        assert_eq!(heard["event_type"], kind, "{heard}");
+        if words == "joined" {
+            let own = &heard["details"]["reported_type"];
+            assert_eq!(own, "com.example.node_joined", "{heard}");
+        }
+    }
+}
+
+/// The event of a trace that the server `keeper` heard, or nothing.
+async fn heard_of(agent: &mut Agent, trace: &str) -> Value {
+    let seen = agent.call("keeper__received", json!({})).await.result();
+    let frames = seen["structuredContent"]["frames"].as_array().unwrap();
+    let frames = frames.iter().filter_map(Value::as_str);
+    let mut frames = frames.map(|frame| serde_json::from_str::<Value>(frame).unwrap());
+    let found = frames.find(|frame| {
+        frame["method"] == "notifications/mgp.audit" && frame["params"]["trace_id"] == trace
+    });
+    found.map_or(Value::Null, |mut frame| frame["params"].take())
+}
+
 /// MGP-083, MGP-087: an audit server asks for what it missed; to others there is no such method.
 #[tokio::test]
 async fn an_audit_server_asks_for_what_it_missed() {

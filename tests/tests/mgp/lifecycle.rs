@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use mgp_tests::harness::mgp::declaration;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::health::{lifecycle, owner, server, shown, speaker, until};
@@ -45,23 +46,25 @@ fn reasons(diary: &PathBuf) -> Vec<Value> {
         .collect()
 }
 
-/// The steps of a server an agent has heard of, up to the one into `last`.
-async fn steps(agent: &mut Agent, last: &str) -> Vec<String> {
+/// The steps of a server an agent has heard of, up to the one into `last`: each with its reason.
+async fn reasoned(agent: &mut Agent, last: &str) -> Vec<[String; 2]> {
     let mut steps = Vec::new();
     loop {
         let step = agent.hears("notifications/mgp.lifecycle").await["params"].clone();
-        let (from, to) = (&step["previous_state"], &step["new_state"]);
-        steps.push(format!(
-            "{}>{}",
-            from.as_str().unwrap(),
-            to.as_str().unwrap()
-        ));
-        assert!(step["timestamp"].as_str().unwrap().ends_with('Z') && step["reason"].is_string());
         assert_eq!(step["server_id"], "it");
-        if *to == last {
+        assert!(step["timestamp"].as_str().unwrap().ends_with('Z'), "{step}");
+        let said = |member: &str| step[member].as_str().unwrap().to_owned();
+        let (from, to) = (said("previous_state"), said("new_state"));
+        steps.push([format!("{from}>{to}"), said("reason")]);
+        if to == last {
             return steps;
         }
     }
+}
+
+async fn steps(agent: &mut Agent, last: &str) -> Vec<String> {
+    let steps = reasoned(agent, last).await;
+    steps.into_iter().map(|[step, _]| step).collect()
 }
 
 /// MGP-138, MGP-140, MGP-142: a server is told that it is to end, with the reason that each trigger
@@ -201,6 +204,67 @@ async fn agents_that_negotiated_it_hear_of_every_step() {
     );
     deaf.request("ping", json!({})).await.result();
     assert!(deaf.heard("notifications/mgp.lifecycle").is_empty());
+}
+
+/// MGP-127, MGP-126, MGP-129: a change of its configuration restarts a server: it finishes what it has and
+/// starts again, without an end between the two, and says why.
+#[tokio::test]
+async fn a_change_of_configuration_drains_and_then_restarts() {
+    let kernel = Kernel::start(&server("it", &[], "")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = speaker(&kernel, &["lifecycle"]).await;
+    let (mut caller, mut owner) = (owner(&kernel).await, owner(&kernel).await);
+    let before = shown(&mut owner, "it").await["pid"].clone();
+    let slow = json!({"name": "it__slow", "arguments": {"ms": 800}});
+    let waiting = caller.start("tools/call", slow).await;
+    wait_until("a call is under way", DEADLINE, async || {
+        shown(&mut owner, "it").await["in_flight"] == 1
+    })
+    .await;
+    kernel.rewrite(&server("it", &[], "max_in_flight = 7"));
+    let expected = [
+        ["connected>draining", "configuration_change"],
+        ["draining>restarting", "configuration_change"],
+        ["restarting>connected", "handshake done"],
+    ];
+    assert_eq!(reasoned(&mut agent, "connected").await, expected);
+    assert_eq!(caller.answer_to(&waiting).await.text(), "slept");
+    assert_ne!(shown(&mut owner, "it").await["pid"], before);
+}
+
+/// MGP-128, MGP-129, MGP-146, MGP-147: a server that is killed is in error and from there restarting, each
+/// step with its reason, where its policy restarts what failed; where it does not, it stays in error.
+#[tokio::test]
+async fn a_killed_server_goes_from_error_to_restarting() {
+    for (policy, restarts) in [("on_failure", true), ("never", false)] {
+        let keys = format!("restart_policy = {policy:?}\nbackoff_base_ms = 20");
+        let kernel = Kernel::start(&server("it", &[], &keys)).await;
+        kernel.connected(&["it"]).await;
+        let mut agent = speaker(&kernel, &["lifecycle"]).await;
+        let mut owner = owner(&kernel).await;
+        let before = shown(&mut owner, "it").await["pid"].clone();
+        let pid = i32::try_from(before.as_i64().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        let [killed, why] = reasoned(&mut agent, "error").await.remove(0);
+        assert_eq!(killed, "connected>error");
+        assert!(why.contains("signal 9"), "{why}");
+        if restarts {
+            let expected = [
+                ["error>restarting", "restart policy"],
+                ["restarting>connected", "handshake done"],
+            ];
+            assert_eq!(reasoned(&mut agent, "connected").await, expected);
+            let after = shown(&mut owner, "it").await;
+            assert_ne!(after["pid"], before);
+            assert_eq!(after["restarts"], 1, "{after:#}");
+        } else {
+            let call = owner.call("it__echo", json!({"text": "x"})).await;
+            assert!(call.is_error(), "{}", call.frame);
+            assert_eq!(shown(&mut owner, "it").await["state"], "error");
+            agent.request("ping", json!({})).await.result();
+            assert!(agent.heard("notifications/mgp.lifecycle").is_empty());
+        }
+    }
 }
 
 /// MGP-144, MGP-145: a server that says it drains takes no new call and finishes what it has; what it

@@ -3,7 +3,7 @@
 use mgp_tests::harness::envelope::{CLIENT_CAPABILITIES, MODERN};
 use mgp_tests::harness::mgp::{NINE, declaration, declared, declaring, speaks_mgp};
 use mgp_tests::harness::program::remote_entry;
-use mgp_tests::harness::{Agent, Client, Kernel, Program, Upstream};
+use mgp_tests::harness::{Agent, Answer, Client, Kernel, Program, Upstream};
 use serde_json::{Value, json};
 
 use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, received, reported};
@@ -99,7 +99,7 @@ fn no_mgp_methods(frames: &[String]) {
     }
 }
 
-/// MGP-008, MGP-009, MGP-010, MGP-011, MGP-012, MGP-013, MGP-014, MGP-015, MGP-269: clients and servers
+/// MGP-008, MGP-010, MGP-011, MGP-012, MGP-013, MGP-014, MGP-015, MGP-269: clients and servers
 /// that speak MGP and that do not, each with each, over every wire, with one configuration.
 #[tokio::test]
 async fn all_four_patterns_work_with_one_configuration() {
@@ -171,6 +171,73 @@ async fn a_plain_client_is_told_nothing_of_mgp() {
                 "{version} {capabilities}"
             );
         }
+    }
+}
+
+/// What a server that speaks all of MGP may say of itself, and what nobody has heard of.
+const SAID: [&str; 6] = [
+    "notifications/mgp.lifecycle",
+    "notifications/mgp.audit",
+    "notifications/mgp.permission",
+    "notifications/mgp.stream.chunk",
+    "notifications/mgp.callback.request",
+    "notifications/mgp.anything",
+];
+
+/// MGP-009: nothing of what a server says in MGP comes to a client that does not speak it: no notification
+/// in its calls or beside them, no question, no word in what it is answered or refused; and what the kernel
+/// itself tells of that server to others does not either.
+#[tokio::test]
+async fn a_plain_client_hears_nothing_of_what_an_mgp_server_says() {
+    let said = declaration(&NINE).to_string();
+    let security = json!({"echo": {"risk_level": "safe", "permissions_required": ["camera"]}});
+    for era in ["legacy", "modern"] {
+        let flags = [
+            "--era",
+            era,
+            "--mgp",
+            &said,
+            "--mgp-security",
+            &security.to_string(),
+        ];
+        let kernel = kernel_with("[permissions]\npolicy = \"deny_all\"\n", &flags).await;
+        let mut plain = Vec::new();
+        for version in ERAS {
+            for door in DOORS {
+                let mut client = of_kind(&kernel, door, version, false).await;
+                client.wants_news_of_tools().await;
+                plain.push((format!("{era} {version} {door:?}"), client));
+            }
+        }
+        for (case, client) in &mut plain {
+            for method in SAID {
+                let params = json!({"server_id": "it", "previous_state": "connected",
+                    "new_state": "asleep", "event_type": "com.example.said", "request_id": 1});
+                let announced = json!({"method": method, "params": params});
+                assert_eq!(client.call("it:announce", announced).await.text(), "sent");
+            }
+            let ask = json!({"request_id": "mine", "permissions": ["camera"]});
+            let asked = json!({"method": "mgp/permission/request", "params": ask});
+            silent(&client.call("it:ask", asked).await, case);
+            let refused = client.call("it:echo", json!({"text": "x"})).await;
+            assert_eq!(refused.code(), -32603, "{case}");
+            silent(&refused, case);
+        }
+        kernel.mgp_json(&["servers", "restart", "it"]).await;
+        kernel.connected(&["it"]).await;
+        for (case, client) in &mut plain {
+            silent(&client.call("it:slow", json!({"ms": 0})).await, case);
+            let words = format!("{:?} {:?}", client.all_heard(), client.asked());
+            assert!(!words.contains("mgp."), "{case}: {words}");
+            assert!(!words.contains("mgp/"), "{case}: {words}");
+        }
+    }
+}
+
+/// An answer without a word of MGP.
+fn silent(answer: &Answer, case: &str) {
+    for word in ["\"mgp\":", "_mgp", "notifications/mgp", "\"mgp/"] {
+        assert!(!answer.frame.contains(word), "{case}: {}", answer.frame);
     }
 }
 

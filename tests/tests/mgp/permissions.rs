@@ -171,23 +171,130 @@ async fn a_tool_without_its_permission_is_denied() {
     assert_eq!(calls, Value::Null, "nothing reached the server");
 }
 
-/// MGP-044, MGP-042: what is put off stays open; the server runs meanwhile, and has it when it is
-/// approved.
+/// MGP-044, MGP-042: what is put off stays open, and no agent has it; the server is told so and runs
+/// meanwhile. When it is approved later the server is told that, and its tool works for everybody.
 #[tokio::test]
 async fn a_decision_can_be_put_off() {
     let (needs, security) = (needing(&["camera"]), echo_needs("camera"));
-    let flags = ["--mgp", &needs, "--mgp-security", &security];
+    let heard = json!({"mgp/permission/request": {"result": {}}, TOLD: {"result": {}}}).to_string();
+    let flags = [
+        "--mgp",
+        &needs,
+        "--mgp-security",
+        &security,
+        "--mgp-answers",
+        &heard,
+    ];
     let kernel = Kernel::start(&entry("it", "", &flags)).await;
     let asked = question(&kernel).await;
     let put_off = kernel.mgp_json(&["deny", &id(&asked), "--later"]).await;
     assert_eq!(put_off["verdict"], "deferred");
     kernel.connected(&["it"]).await;
-    let mut agent = agent(&kernel).await;
-    assert_eq!(echo(&mut agent).await.error()["code"], 1000);
-    assert_eq!(id(&question(&kernel).await), id(&asked));
+    hears_of_camera(&kernel, "deferred").await;
+    let (mut one, mut other) = (agent(&kernel).await, owner(&kernel).await);
+    for agent in [&mut one, &mut other] {
+        assert_eq!(echo(agent).await.error()["code"], 1000);
+    }
+    assert_eq!(id(&question(&kernel).await), id(&asked), "it is open still");
+    let calls = async |agent: &mut Client| {
+        let count = agent.call("it:count", json!({})).await.result();
+        count["structuredContent"]["calls"]["echo"].clone()
+    };
+    assert_eq!(calls(&mut one).await, Value::Null, "nothing reached it");
     kernel.mgp_json(&["approve", &id(&asked)]).await;
-    assert!(!echo(&mut agent).await.is_error());
+    for agent in [&mut one, &mut other] {
+        assert!(!echo(agent).await.is_error());
+    }
+    assert_eq!(calls(&mut one).await, 2);
+    hears_of_camera(&kernel, "approved").await;
     assert!(pending(&kernel).await.is_empty());
+}
+
+/// MGP-044: what was put off is open in the server's next life, too: asked again, and had when it is approved.
+#[tokio::test]
+async fn what_was_put_off_is_open_after_a_restart() {
+    let (needs, security) = (needing(&["camera"]), echo_needs("camera"));
+    let keys = "backoff_base_ms = 20\n";
+    let flags = ["--mgp", &needs, "--mgp-security", &security];
+    let kernel = Kernel::start(&entry("it", keys, &flags)).await;
+    let put_off = ["deny", &id(&question(&kernel).await), "--later"];
+    kernel.mgp_json(&put_off).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    agent.call("it:crash", json!({"code": 3})).await.error();
+    wait_until("its next life waits", DEADLINE, async || {
+        server(&kernel).await["reason"]
+            .to_string()
+            .contains("mgp approve")
+    })
+    .await;
+    let asked = question(&kernel).await;
+    assert_eq!(asked["parts"], json!(["camera"]));
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+    assert!(!echo(&mut agent).await.is_error());
+}
+
+const TOLD: &str = "mgp/permission/response";
+
+/// Waits until the server was told this of the camera.
+async fn hears_of_camera(kernel: &Kernel, verdict: &str) {
+    wait_until("the server hears of the decision", DEADLINE, async || {
+        let told = received(kernel, TOLD).await;
+        told.iter()
+            .any(|told| told["grants"] == json!({"camera": verdict}))
+    })
+    .await;
+}
+
+/// The operator, who reads the codes of MGP.
+async fn owner(kernel: &Kernel) -> Client {
+    let version = "2025-11-25";
+    Client::over_socket(&kernel.socket(), version, &speaks_mgp(version)).await
+}
+
+/// MGP-277: the permission flow runs after `notifications/initialized` and before anything else is asked, and
+/// the server is `connecting` all the while.
+#[tokio::test]
+async fn permissions_are_asked_after_the_handshake_and_before_the_rest() {
+    let heard = json!({"mgp/permission/request": {"result": {}}, TOLD: {"result": {}}}).to_string();
+    let needs = needing(&["shell"]);
+    let flags = ["--era", "legacy", "--mgp", &needs, "--mgp-answers", &heard];
+    let folder = tempfile::tempdir().unwrap();
+    let diary = folder.path().join("diary");
+    let path = diary.display().to_string();
+    let kernel = Kernel::start(&entry(
+        "it",
+        "",
+        &[&flags[..], &["--mgp-diary", &path]].concat(),
+    ))
+    .await;
+    let asked = question(&kernel).await;
+    wait_until("the server hears that it is asked", DEADLINE, async || {
+        assert_eq!(state(&kernel).await, "connecting");
+        let diary = std::fs::read_to_string(&diary).unwrap_or_default();
+        diary.contains("mgp/permission/request")
+    })
+    .await;
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = agent(&kernel).await;
+    let frames = crate::scene::received(&mut agent, "it:received").await;
+    let frames = frames.iter().map(|f| serde_json::from_str(f).unwrap());
+    let methods = frames.map(|frame: Value| frame["method"].as_str().unwrap_or("").to_owned());
+    // It may be asked first whether it speaks the newer era.
+    let methods: Vec<String> = methods.skip_while(|m| m == "server/discover").collect();
+    let first = [
+        "initialize",
+        "notifications/initialized",
+        "mgp/permission/request",
+    ];
+    assert_eq!(methods[..3], first, "{methods:?}");
+    let at = |method: &str| methods.iter().position(|said| said == method);
+    assert!(
+        at("tools/list") > at("mgp/permission/request"),
+        "{methods:?}"
+    );
 }
 
 /// MGP-045: an approval ends when it was said to, and is asked for again.
