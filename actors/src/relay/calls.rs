@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use super::access::not_granted;
 use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
+use super::tracing::may_be_of_mgp;
 use super::{Relay, checks, finding, granting, progress_token, required, text, token_in};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
@@ -118,6 +119,7 @@ impl Relay {
             leave: Some(&leave),
             method: "tools/call",
             params,
+            of_mgp: call.trace_id || call.mgp,
             edit: (call.name.get(), &route.own_name_json),
             token,
             mirrored: Mirrored {
@@ -187,6 +189,7 @@ impl Relay {
             leave: Some(&leave),
             method: "prompts/get",
             params,
+            of_mgp: may_be_of_mgp(params),
             edit: (get.name.get(), &route.own_name_json),
             token: progress_token(params)?,
             mirrored: Mirrored::named(&route.own_name),
@@ -214,6 +217,7 @@ impl Relay {
             leave: Some(&leave),
             method: "resources/read",
             params,
+            of_mgp: may_be_of_mgp(params),
             edit: (about.uri.get(), &quoted(&own)),
             token: progress_token(params)?,
             mirrored: Mirrored::named(&own),
@@ -250,6 +254,7 @@ impl Relay {
             leave: Some(&leave),
             method: "completion/complete",
             params,
+            of_mgp: may_be_of_mgp(params),
             edit: (part, &quoted(&own)),
             token: progress_token(params)?,
             mirrored: Mirrored::default(),

@@ -32,6 +32,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) tool: Option<&'a Tool>,
     pub(super) method: &'a str,
     pub(super) params: &'a str,
+    /// They may hold what MGP puts beside the members that MCP knows.
+    pub(super) of_mgp: bool,
     /// The part of `params` that names what is asked for, and the server's own name for it.
     pub(super) edit: (&'a str, &'a str),
     /// The client's progress token, borrowed from `params`.
@@ -130,7 +132,7 @@ pub(super) async fn along(
         if let Some((said, instead)) = redeclared {
             splice.replace(said, instead);
         }
-        traced(request, link, era, outgoing.params, &mut splice);
+        traced(request, link, era, outgoing, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await
@@ -222,6 +224,7 @@ pub(super) async fn send(
     era: Era,
     params: &str,
 ) -> Outcome {
+    let outgoing = Outgoing { params, ..outgoing };
     let token = progress_token(params)?;
     let headers = outgoing.headers(era);
     let call = Call {
@@ -237,7 +240,7 @@ pub(super) async fn send(
         if let Some(token) = token {
             splice.replace(token.get(), id.to_string());
         }
-        traced(request, link, era, params, &mut splice);
+        traced(request, link, era, outgoing, &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await

@@ -32,32 +32,32 @@ impl Relay {
     /// Whether a list of the caller's would lack a server that is just starting.
     #[must_use]
     pub fn awaits_newcomers(&self, caller: &Caller) -> bool {
-        !self.newcomers(caller).is_empty()
+        self.any(caller, ServerHandle::is_new)
     }
 
     /// Whether lists of the caller's lack a server that has not been there yet and comes, however long
     /// that takes.
     pub(super) fn lacks_some(&self, caller: &Caller) -> bool {
-        let comes = |server: &ServerHandle| server.outlook() == Outlook::First;
-        !self.those(caller, comes).is_empty()
+        self.any(caller, |server| server.outlook() == Outlook::First)
     }
 
     fn newcomers(&self, caller: &Caller) -> Vec<Arc<ServerHandle>> {
-        self.those(caller, ServerHandle::is_new)
-    }
-
-    /// Of the servers the caller may see those that are like this: what is hidden from it shows nowhere.
-    fn those(
-        &self,
-        caller: &Caller,
-        are: impl Fn(&ServerHandle) -> bool,
-    ) -> Vec<Arc<ServerHandle>> {
         let servers = self.servers.load();
         let mut all: Vec<_> = match &caller.view {
-            View::All => servers.values().collect(),
-            View::One(only) => servers.get(only).into_iter().collect(),
+            View::All => servers.values().cloned().collect(),
+            View::One(only) => servers.get(only).cloned().into_iter().collect(),
         };
-        all.retain(|server| are(server) && self.sees(caller, &server.id));
-        all.into_iter().cloned().collect()
+        all.retain(|server| server.is_new() && self.sees(caller, &server.id));
+        all
+    }
+
+    /// Whether a server that the caller may see is like this: what is hidden from it shows nowhere.
+    fn any(&self, caller: &Caller, is: impl Fn(&ServerHandle) -> bool) -> bool {
+        let servers = self.servers.load();
+        let is = |server: &Arc<ServerHandle>| is(server) && self.sees(caller, &server.id);
+        match &caller.view {
+            View::All => servers.values().any(is),
+            View::One(only) => servers.get(only).is_some_and(is),
+        }
     }
 }

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use super::access::Admitted;
 use super::forward::{Mirrored, Outgoing, along, is_untaken};
+use super::tracing::may_be_of_mgp;
 use super::{Relay, required, text};
 use crate::link::Link;
 use crate::request::{Caller, Outcome, Request};
@@ -133,12 +134,14 @@ impl Relay {
             return Err(unknown(id));
         }
         let own_json = quoted(own);
+        let params = required(request)?;
         let outgoing = Outgoing {
             tool: None,
             leave: Some(&leave),
             server: &task.server,
             method: &request.method,
-            params: required(request)?,
+            params,
+            of_mgp: may_be_of_mgp(params),
             edit: (id.get(), &own_json),
             token: None,
             mirrored: Mirrored::named(own),

@@ -6,6 +6,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, quoted};
 
+use super::forward::Outgoing;
 use crate::link::Link;
 use crate::request::Request;
 use crate::trace::{Trace, span};
@@ -13,15 +14,21 @@ use crate::trace::{Trace, span};
 /// What requests of MGP carry beside their own members.
 const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
 
+/// Whether params may hold some of it.
+pub(super) fn may_be_of_mgp(params: &str) -> bool {
+    let mut names = OF_MGP.iter();
+    names.any(|name| may_mention(params.as_bytes(), name))
+}
+
 /// Puts the trace of a request into params that go to a server, and takes out what is not for it.
 pub(super) fn traced(
     request: &Request,
     link: &Link,
     era: Era,
-    params: &str,
+    outgoing: Outgoing<'_>,
     splice: &mut Splice<'_>,
 ) {
-    let trace = &request.trace;
+    let (trace, params) = (&request.trace, outgoing.params);
     if link.mgp_in(era).is_active() {
         let id = quoted(trace.id.as_str());
         match said(params, "trace_id") {
@@ -32,8 +39,7 @@ pub(super) fn traced(
         }
         return;
     }
-    let bytes = params.as_bytes();
-    if OF_MGP.iter().any(|name| may_mention(bytes, name)) {
+    if outgoing.of_mgp {
         splice.remove_members(params, &OF_MGP);
     }
     if trace.said {

@@ -45,6 +45,9 @@ impl Consents {
     /// A `ClientCapabilities` object without what is off.
     #[must_use]
     pub fn declared(self, capabilities: &str) -> Cow<'_, str> {
+        if !self.restrict() {
+            return capabilities.into();
+        }
         let is_off = |name: &str| match name {
             "sampling" => self.sampling == Consent::Off,
             "elicitation" => self.elicitation == Consent::Off,

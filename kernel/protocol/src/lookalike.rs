@@ -25,6 +25,14 @@ impl<'de> Deserialize<'de> for Unread {
     }
 }
 
+/// Reads that a member is there, whatever it holds: `null`, too.
+///
+/// # Errors
+/// As serde_json.
+pub fn is_there<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    Unread::deserialize(d).map(|Unread| true)
+}
+
 /// The known member that this one is not, and that it may be taken for. Known ones are ASCII.
 #[must_use]
 pub fn lookalike<'k>(member: &str, known: &[&'k str]) -> Option<&'k str> {

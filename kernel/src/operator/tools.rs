@@ -1,8 +1,11 @@
 //! Methods of the operator that are tools of the kernel as well, under the names of [`spells`], for
 //! clients that can only call tools. Nobody else's call is looked at.
 
+use std::borrow::Cow;
+
 use bytestring::ByteString;
 use mgp_actors::request::Request;
+use mgp_protocol::jsonrpc::torn;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::audit::Replay;
 use mgp_protocol::mgp::health::{Ping, Status};
@@ -24,9 +27,11 @@ pub fn meant(request: &Request) -> Option<Request> {
         return None;
     }
     let params = request.params.as_ref()?;
-    let call: mcp::tools::Call<'_> = mcp::read(Some(params)).ok()?;
-    let name: String = serde_json::from_str(call.name.get()).ok()?;
+    // Nearly all calls are of servers' tools: of those no more is read here.
+    let name: Cow<'_, str> =
+        serde_json::from_slice(torn::first(params.as_bytes(), "name")?).ok()?;
     let method = METHODS.into_iter().find(|method| spells(method, &name))?;
+    let call: mcp::tools::Call<'_> = mcp::read(Some(params)).ok()?;
     Some(Request {
         caller: request.caller.clone(),
         exchange: request.exchange.clone(),

@@ -93,6 +93,7 @@ impl Relay {
             server: &task.link.server,
             method,
             params: &params,
+            of_mgp: false,
             edit: ("", ""),
             token: None,
             mirrored: Mirrored::named(task.own),

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::forward::{Mirrored, Outgoing, along, is_untaken, send, shown};
+use super::super::tracing::may_be_of_mgp;
 use super::super::{Relay, progress_token, required, text};
 use super::bridged::UNLISTED;
 use super::{knows_tasks, named, unknown};
@@ -81,6 +82,7 @@ impl Relay {
             server: &task.server,
             method: &request.method,
             params,
+            of_mgp: may_be_of_mgp(params),
             edit: (about.task_id.get(), &own_json),
             token: progress_token(params)?,
             mirrored: Mirrored::default(),

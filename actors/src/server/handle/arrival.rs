@@ -67,7 +67,7 @@ impl ServerHandle {
     /// Whether it starts for the first time and began so shortly ago that lists wait for it.
     #[must_use]
     pub fn is_new(&self) -> bool {
-        !self.newness().is_zero() && self.outlook() == Outlook::First
+        self.outlook() == Outlook::First && !self.newness().is_zero()
     }
 
     /// Resolves when it is there for the first time, has failed or does not come, and when lists do not

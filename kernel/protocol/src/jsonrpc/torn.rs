@@ -29,18 +29,8 @@ impl Glance {
     #[must_use]
     pub fn at(text: &[u8]) -> Self {
         let mut seen = Self::default();
-        let text = text.strip_prefix(BOM).unwrap_or(text).trim_ascii_start();
-        let Some(mut rest) = text.strip_prefix(b"{") else {
-            return seen;
-        };
-        while let Some((name, behind)) = name(rest) {
-            let value = &behind[..end_of_value(behind)];
-            rest = &behind[value.len()..];
-            seen.take(&name, value, !rest.is_empty());
-            match rest.strip_prefix(b",") {
-                Some(next) => rest = next,
-                None => break,
-            }
+        for (name, value, whole) in members(text) {
+            seen.take(&name, value, whole);
         }
         seen
     }
@@ -93,6 +83,26 @@ impl Glance {
     pub fn answers(&self) -> bool {
         self.answers && !self.asks
     }
+}
+
+/// The first member of this name in an object, or in the start of one. Nothing behind it is looked at.
+#[must_use]
+pub fn first<'t>(object: &'t [u8], wanted: &str) -> Option<&'t [u8]> {
+    let mut named = members(object).filter(|(name, ..)| name == wanted);
+    named.next().map(|(_, value, _)| value)
+}
+
+/// The members of an object, or of the start of one, as far as they can be followed; of each whether its
+/// value is whole.
+fn members(text: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8], bool)> {
+    let text = text.strip_prefix(BOM).unwrap_or(text).trim_ascii_start();
+    let mut rest = text.strip_prefix(b"{");
+    std::iter::from_fn(move || {
+        let (name, behind) = name(rest?)?;
+        let (value, after) = behind.split_at(end_of_value(behind));
+        rest = after.strip_prefix(b",");
+        Some((name, value, !after.is_empty()))
+    })
 }
 
 /// The name that stands first, and what is behind its colon.
@@ -186,6 +196,30 @@ mod tests {
         assert_eq!(end(r#"x","id":3}}"#), None);
         assert_eq!(end("xxxx"), None);
     }
+
+    #[test]
+    fn a_member_is_found_without_reading_what_is_behind_it() {
+        let name = |text: &'static str| first(text.as_bytes(), "name").map(String::from_utf8_lossy);
+        assert_eq!(
+            name(r#"{"name": "a" ,"name":"b"}"#).as_deref(),
+            Some(" \"a\" ")
+        );
+        assert_eq!(
+            name(r#"{"x":{"name":1},"n\u0061me":2"#).as_deref(),
+            Some("2")
+        );
+        assert_eq!(name(r#"{"name":"a","broken"#).as_deref(), Some("\"a\""));
+        for none in [
+            "",
+            "[]",
+            "{}",
+            r#"{"x":{"name":1}}"#,
+            r#"{"broken "name":1}"#,
+        ] {
+            assert_eq!(name(none), None, "{none}");
+        }
+    }
+
     /// Only what stands at the top level says what a message is.
     #[test]
     fn a_broken_message_is_known_by_its_top_level() {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Unread;
+use crate::lookalike::{Unread, is_there};
 
 super::methods! {
     "tools/list" => List,
@@ -36,6 +36,12 @@ pub struct Call<'a> {
     /// That it shall be a task (2025-11-25).
     #[serde(default)]
     pub task: Option<Unread>,
+    /// MGP has a trace there.
+    #[serde(default, deserialize_with = "is_there")]
+    pub trace_id: bool,
+    /// MGP has what is its own there.
+    #[serde(default, rename = "_mgp", deserialize_with = "is_there")]
+    pub mgp: bool,
 }
 
 /// The result of a call, as far as it is checked.
@@ -62,3 +68,24 @@ pub struct Called<'a> {
 /// `notifications/tools/list_changed`.
 #[derive(Debug)]
 pub struct ListChanged;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::read;
+
+    /// Point 9: what MGP puts beside the members of a call is seen whatever it holds, and only there.
+    #[test]
+    fn what_mgp_puts_beside_is_seen() {
+        let seen = |params: &str| {
+            let call: Call<'_> = read(Some(params)).unwrap();
+            (call.trace_id, call.mgp)
+        };
+        for value in ["null", "\"x\"", "{}"] {
+            let params = format!(r#"{{"trace_id":{value},"name":"a","\u005fmgp":{value}}}"#);
+            assert_eq!(seen(&params), (true, true), "{params}");
+        }
+        let within = r#"{"name":"a","arguments":{"trace_id":1,"_mgp":2}}"#;
+        assert_eq!(seen(within), (false, false));
+    }
+}
