@@ -27,7 +27,6 @@ mod values;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -45,6 +44,7 @@ pub use mentions::Mention;
 pub use oauth::OAuth;
 pub use problem::{Place, Problem, Weight};
 
+use crate::paths::open_file;
 use crate::trust::{self, Book, Project};
 
 /// How a variable of the kernel's environment is looked up.
@@ -233,7 +233,7 @@ fn text(file: &ConfigFile) -> Result<String, Problem> {
         message,
         nearest: None,
     };
-    let opened = File::open(&file.path).map_err(|e| problem(e.to_string()))?;
+    let opened = open_file(&file.path).map_err(|e| problem(e.to_string()))?;
     let mut bytes = Vec::new();
     let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
     read.map_err(|e| problem(e.to_string()))?;

@@ -1,11 +1,12 @@
 //! Where the kernel's socket and the things that last are.
 
 use std::env;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use nix::unistd::{User, geteuid};
 
 use crate::record::Kept;
@@ -160,6 +161,20 @@ pub fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(own)
 }
 
+/// Opens a file to be read. Anything else is refused: a pipe in its place would hold up whoever opens it.
+///
+/// # Errors
+/// Those of the file system, and that it is no file.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let mut open = OpenOptions::new();
+    open.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let file = open.open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
 /// Makes sure that a folder is there and nobody but its owner can look into it.
 ///
 /// # Errors
@@ -297,5 +312,19 @@ mod tests {
         );
         std::os::unix::fs::symlink(root.path(), root.path().join("link")).unwrap();
         assert!(private_folder(&root.path().join("link")).is_err());
+    }
+
+    /// A pipe in the place of a configuration holds nobody up.
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let root = tempfile::tempdir().unwrap();
+        let (pipe, file) = (root.path().join("pipe"), root.path().join("file"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        fs::write(&file, "x").unwrap();
+        for odd in [pipe.as_path(), root.path(), Path::new("/dev/zero")] {
+            let refused = open_file(odd).unwrap_err().to_string();
+            assert!(refused.contains("not a regular file"), "{refused}");
+        }
+        assert_eq!(io::read_to_string(open_file(&file).unwrap()).unwrap(), "x");
     }
 }

@@ -7,13 +7,17 @@ const BEGINNING: usize = 3;
 /// where two slips turn `tags` into `args`, only one is. A capital is no slip.
 #[must_use]
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let word = word.to_lowercase();
+    let small = word.to_lowercase();
     let slips = |known: &str| {
-        let slips = strsim::osa_distance(&word, &known.to_lowercase());
+        let slips = strsim::osa_distance(&small, &known.to_lowercase());
         (slips <= if known.len() <= 4 { 1 } else { 2 }).then_some(slips)
     };
-    let near = known.into_iter().filter_map(|k| Some((slips(k)?, k)));
-    near.min().map(|(_, k)| k)
+    // Of two that differ in capitals only, the one that is written alike.
+    let exact = |known: &str| strsim::osa_distance(word, known);
+    let near = known
+        .into_iter()
+        .filter_map(|k| Some((slips(k)?, exact(k), k)));
+    near.min().map(|(.., k)| k)
 }
 
 /// The same among names, where the beginning of the only one that begins so is near, too.
@@ -47,6 +51,7 @@ mod tests {
         assert_eq!(near("evn"), Some("env"));
         assert_eq!(near("tags"), None);
         assert_eq!(near("type"), None);
+        assert_eq!(nearest("claud", ["Claude", "claude"]), Some("claude"));
     }
 
     #[test]

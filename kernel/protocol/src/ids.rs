@@ -128,6 +128,9 @@ impl AgentId {
     /// [`BadAgentName`] says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, BadAgentName> {
         let name = text.strip_prefix(Self::PREFIX).unwrap_or(text);
+        if name.starts_with(Self::PREFIX) {
+            return Err(BadAgentName::Twice);
+        }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         match name.chars().find(|c| !plain(*c)) {
             Some(c) => Err(BadAgentName::Character(c)),
@@ -181,6 +184,11 @@ pub enum BadAgentName {
     /// Somebody is called so already, whom no token and no certificate can name.
     #[error("{0:?} is a name of the kernel's own; choose another one")]
     Taken(&'static str),
+    /// It would be read as another one's.
+    #[error(
+        "an agent's name does not begin with \"agent.\" again: it would be taken for that of another"
+    )]
+    Twice,
 }
 
 #[cfg(test)]
@@ -216,6 +224,10 @@ mod tests {
         }
         assert_eq!(AgentId::parse("a b"), Err(BadAgentName::Character(' ')));
         assert_eq!(AgentId::parse("agent."), Err(BadAgentName::Empty));
+        assert_eq!(
+            AgentId::parse("agent.agent.alice"),
+            Err(BadAgentName::Twice)
+        );
         assert_eq!(
             AgentId::of_subject(&"|".repeat(43)),
             Err(BadAgentName::TooLong(129))

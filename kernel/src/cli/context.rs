@@ -93,15 +93,27 @@ impl Context {
         folders.iter().find_map(|folder| Record::live(folder))
     }
 
-    /// Where a running kernel is looked for: in the data folder that was named; else where all look.
+    /// Where a running kernel is looked for: in the data folder that was named, by an option or in the
+    /// file that one names; else where all look. The user's own files may say another folder than they did
+    /// when the kernel that runs was started.
     fn folders(&self) -> Vec<PathBuf> {
-        if let Some(told) = self.told_data_dir() {
-            return vec![told.to_owned()];
+        let named = self.named_data_dir.as_ref();
+        if let Some(named) = named.or(self.configured_data.as_ref().filter(|_| self.is_explicit()))
+        {
+            return vec![named.clone()];
         }
-        let mut folders = self.bases.record_folders();
+        let mut folders: Vec<PathBuf> = self.configured_data.iter().cloned().collect();
         let usual = self.bases.data_dir(None).ok();
-        folders.extend(usual.filter(|usual| !folders.contains(usual)));
+        for folder in self.bases.record_folders().into_iter().chain(usual) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
         folders
+    }
+
+    fn is_explicit(&self) -> bool {
+        self.look_up.explicit.is_some()
     }
 
     /// Where a kernel that is started with these names is recorded beside its data folder. One whose

@@ -1,6 +1,6 @@
 //! `mgp servers add|remove`: edits of the configuration, taken up by the kernel when one runs.
 
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::Kind;
@@ -24,6 +24,7 @@ use super::starting::watch;
 use super::words::plain;
 use crate::config;
 use crate::config::edit::{self, NewServer};
+use crate::paths::open_file;
 use crate::trust::Book;
 
 /// Writes a server down, and has it started when a kernel runs.
@@ -290,7 +291,7 @@ fn in_file(file: &Path, error: &edit::EditError) -> Failure {
 }
 
 fn existing(file: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(file) {
+    match open_file(file).and_then(io::read_to_string) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read
             .map(Some)

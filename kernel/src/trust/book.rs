@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::paths::open_file;
+
 /// Projects remembered at once: far more than a person works on. One more is refused in words that say
 /// how to let others go.
 pub const MAX_ENTRIES: usize = 1024;
@@ -146,7 +148,7 @@ fn turn(path: &Path) -> io::Result<File> {
 }
 
 fn read(path: &Path) -> Result<Vec<Entry>, String> {
-    let file = match File::open(path) {
+    let file = match open_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         opened => opened.map_err(|e| e.to_string())?,
     };

@@ -1,4 +1,5 @@
 use mgp_engine::spec::Reach;
+use std::fs::File;
 
 use super::*;
 
