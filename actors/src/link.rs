@@ -18,7 +18,7 @@ pub(crate) mod scripted;
 mod turns;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -155,6 +155,8 @@ pub struct Link {
     roots_told: AtomicBool,
     /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
     level: AtomicU8,
+    /// Resources that somebody wants to hear of.
+    followed: AtomicUsize,
     counts: Counts,
 }
 
@@ -210,6 +212,7 @@ impl Link {
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
+            followed: AtomicUsize::new(0),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
@@ -353,6 +356,20 @@ impl Link {
         let place = Level::ALL.iter().position(|one| *one == level);
         let place = place.and_then(|place| u8::try_from(place + 1).ok());
         self.level.store(place.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// One resource more of it is followed, or one fewer.
+    pub(crate) fn count_follower(&self, follows: bool) {
+        match follows {
+            true => self.followed.fetch_add(1, Ordering::Relaxed),
+            false => self.followed.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// True while somebody wants to hear of its resources.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        self.followed.load(Ordering::Relaxed) > 0
     }
 
     /// Calls under way.

@@ -123,3 +123,12 @@ mod tests {
         assert_eq!(start.told(), "npx downloads or starts it, 0 s");
     }
 }
+
+/// Of a server that waits for the operator.
+pub(super) fn waiting(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
+    }
+}

@@ -84,6 +84,30 @@ impl ServerId {
             None => Ok(Self::new(text)),
         }
     }
+
+    /// Between a server's id and what names one instance of it; in no id that is given.
+    const INSTANCE: char = '~';
+
+    /// The name of the instance of this server that `whose` tells from others.
+    #[must_use]
+    pub fn instance(&self, whose: &str) -> Self {
+        Self::new(format!("{self}{}{whose}", Self::INSTANCE))
+    }
+
+    /// The server itself, of the name of an instance or of its own id.
+    #[must_use]
+    pub fn server(&self) -> Self {
+        match self.0.split_once(Self::INSTANCE) {
+            Some((server, _)) => Self::new(server),
+            None => self.clone(),
+        }
+    }
+
+    /// True for the name of an instance.
+    #[must_use]
+    pub fn is_instance(&self) -> bool {
+        self.0.contains(Self::INSTANCE)
+    }
 }
 
 /// Why a text is no server id.
