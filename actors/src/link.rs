@@ -18,8 +18,9 @@ pub(crate) mod scripted;
 mod turns;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -155,8 +156,8 @@ pub struct Link {
     roots_told: AtomicBool,
     /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
     level: AtomicU8,
-    /// Resources that somebody wants to hear of.
-    followed: AtomicUsize,
+    /// Resources that somebody wants to hear of; bounded where they are kept.
+    followed: Mutex<HashSet<Box<str>>>,
     counts: Counts,
 }
 
@@ -212,7 +213,7 @@ impl Link {
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
-            followed: AtomicUsize::new(0),
+            followed: Mutex::default(),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
@@ -358,18 +359,20 @@ impl Link {
         self.level.store(place.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// One resource more of it is followed, or one fewer.
-    pub(crate) fn count_follower(&self, follows: bool) {
-        match follows {
-            true => self.followed.fetch_add(1, Ordering::Relaxed),
-            false => self.followed.fetch_sub(1, Ordering::Relaxed),
-        };
+    /// A resource of it is followed over this connection, or not any more. False when that was so before.
+    pub(crate) fn set_followed(&self, uri: &str, followed: bool) -> bool {
+        let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        match followed {
+            true => all.insert(uri.into()),
+            false => all.remove(uri),
+        }
     }
 
     /// True while somebody wants to hear of its resources.
     #[must_use]
     pub fn is_followed(&self) -> bool {
-        self.followed.load(Ordering::Relaxed) > 0
+        let all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        !all.is_empty()
     }
 
     /// Calls under way.

@@ -196,7 +196,13 @@ impl Actor for SubscriptionsActor {
                     );
                 }
             }
-            SubscriptionsMsg::Lost(server) => state.engine.server_lost(&server),
+            SubscriptionsMsg::Lost(server) => {
+                // An instance that nobody follows may never come back.
+                let followed = !state.engine.server_back(&server).is_empty();
+                if followed || !server.is_instance() {
+                    state.engine.server_lost(&server);
+                }
+            }
             SubscriptionsMsg::AccessChanged => {
                 let ended = state.engine.keep(|who, server| self.hears_of(who, server));
                 for effect in ended {
@@ -239,7 +245,14 @@ impl SubscriptionsActor {
             }
             return;
         };
-        link.count_follower(matches!(effect, Effect::SubscribeUpstream { .. }));
+        let (Effect::SubscribeUpstream { uri, .. } | Effect::UnsubscribeUpstream { uri, .. }) =
+            &effect;
+        if !link.set_followed(uri, matches!(effect, Effect::SubscribeUpstream { .. })) {
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+            return;
+        }
         if link.peer_in(Era::Modern).is_some() {
             return listen(link, effect, reply);
         }

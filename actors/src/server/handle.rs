@@ -375,7 +375,7 @@ impl ServerHandle {
             tools: counts.tools as u64,
             resources: (counts.resources + counts.templates) as u64,
             prompts: counts.prompts as u64,
-            in_flight: link.as_ref().map_or(0, |l| l.in_flight() as u64),
+            in_flight: self.in_flight(),
             waiting_turn,
             noise_lines,
             oversized,

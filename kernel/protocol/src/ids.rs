@@ -222,6 +222,20 @@ mod tests {
         );
     }
 
+    /// No server can be given the name of an instance of another.
+    #[test]
+    fn instances_are_named_as_no_server_is() {
+        let server = ServerId::new("files");
+        let instance = server.instance("0a");
+        assert_eq!(instance.server(), server);
+        assert_eq!(server.server(), server);
+        assert!(instance.is_instance() && !server.is_instance());
+        assert_eq!(
+            ServerId::parse(instance.as_str()),
+            Err(BadServerId::Character('~'))
+        );
+    }
+
     /// One name, one agent: no other authority's name can be made to look like this one.
     #[test]
     fn agents_of_other_authorities_never_meet() {

@@ -71,10 +71,9 @@ impl Lives {
 impl ServerHandle {
     /// The face of an agent's instance of this server, which is started at once.
     pub(in crate::server) fn of_agent(self: &Arc<Self>, agent: &AgentId) -> Arc<Self> {
-        let whose = blake3::hash(agent.as_str().as_bytes()).to_hex();
         let own = Own {
             agent: agent.clone(),
-            key: self.id.instance(&whose[..NAME]),
+            key: self.key_for(agent),
             used: AtomicU64::new(0),
             of: Arc::downgrade(self),
         };
@@ -83,6 +82,11 @@ impl ServerHandle {
         handle.make_due();
         handle.touch();
         handle
+    }
+
+    fn key_for(&self, agent: &AgentId) -> ServerId {
+        let whose = blake3::hash(agent.as_str().as_bytes()).to_hex();
+        self.id.instance(&whose[..NAME])
     }
 
     /// Whose instance this is; `None` for the server itself.
@@ -145,9 +149,9 @@ impl ServerHandle {
 
     /// The name under which this caller's subscriptions at the server are kept.
     #[must_use]
-    pub fn key_of(self: &Arc<Self>, caller: &Caller) -> ServerId {
+    pub fn key_of(&self, caller: &Caller) -> ServerId {
         match self.parts(caller) {
-            true => self.of_agent(&caller.agent).key().clone(),
+            true => self.key_for(&caller.agent),
             false => self.id.clone(),
         }
     }
@@ -205,6 +209,14 @@ impl ServerHandle {
         let link = self.link.get();
         let busy = link.is_some_and(|link| link.in_flight() > 0 || link.is_followed());
         starts || busy || self.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// Calls under way, at it and at its instances.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        let own = self.link().map_or(0, |link| link.in_flight() as u64);
+        let instances = self.instances().into_iter();
+        own + instances.map(|one| one.in_flight).sum::<u64>()
     }
 
     /// Its instances as shown to the operator.
