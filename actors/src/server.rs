@@ -316,6 +316,7 @@ impl ServerActor {
 
     fn restart(&self, state: &mut ServerState) {
         if state.current.is_none() {
+            drop(self.end_instances(state, Why::OperatorRequest.into(), None));
             return self.start(state, true);
         }
         state.start_again = true;
@@ -328,6 +329,7 @@ impl ServerActor {
         self.handle.take_spoken();
         self.handle.unlower();
         self.handle.offered_nothing();
+        drop(self.end_instances(state, Why::ConfigurationChange.into(), None));
         self.parts(&spec);
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
