@@ -92,6 +92,15 @@ impl Status {
     }
 }
 
+/// Of a server that waits for the operator.
+pub(super) fn waiting(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,14 +130,5 @@ mod tests {
             "Error: no such folder"
         );
         assert_eq!(start.told(), "npx downloads or starts it, 0 s");
-    }
-}
-
-/// Of a server that waits for the operator.
-pub(super) fn waiting(names: &[String]) -> String {
-    match names {
-        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
-        [name] => format!("waits for approval: mgp approve {name}"),
-        names => format!("waits for approval: mgp approve {}", names.join(", ")),
     }
 }
