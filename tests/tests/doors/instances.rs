@@ -102,6 +102,8 @@ async fn a_question_of_one_holds_nobody_up() {
     let hangs = one
         .start("tools/call", json!({"name": "it:hang", "arguments": {}}))
         .await;
+    let busy = async || seen(&kernel).await["in_flight"] == 1;
+    wait_until("it is called", DEADLINE, busy).await;
     let asked = two.start("tools/call", form).await;
     let told = two.answer_to(&asked).await.text();
     assert!(told.contains("action=decline"), "{told}");
