@@ -1,6 +1,7 @@
 //! `instances = "agent"`: a server of which each agent has an instance for itself.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use mgp_tests::harness::agent::FULL;
 use mgp_tests::harness::program::remote_entry;
@@ -104,8 +105,10 @@ async fn a_question_of_one_holds_nobody_up() {
         .await;
     let busy = async || seen(&kernel).await["in_flight"] == 1;
     wait_until("it is called", DEADLINE, busy).await;
+    let begun = Instant::now();
     let asked = two.start("tools/call", form).await;
     let told = two.answer_to(&asked).await.text();
+    assert!(begun.elapsed() < Duration::from_secs(10), "it waited");
     assert!(told.contains("action=decline"), "{told}");
     assert_eq!((one.asked().len(), two.asked().len()), (1, 1));
     assert_eq!(seen(&kernel).await["waiting_turn"], 0);
