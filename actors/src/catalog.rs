@@ -271,8 +271,8 @@ impl Upward for Up {
         let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
     }
 
-    fn updated(&self, server: &ServerId, uri: &str, params: &str) {
-        self.subscriptions.updated(server, uri, params);
+    fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
+        self.subscriptions.updated(self.handle.key(), uri, params);
     }
 
     fn task_changed(&self, server: &ServerId, era: Era, params: &str) {
@@ -287,11 +287,13 @@ impl Upward for Up {
         match era {
             Era::Modern => {
                 let task_ref = refer(Maker::Modern { task });
-                self.directory.task_changed(&task_ref, params);
+                let whose = self.handle.agent();
+                self.directory.task_changed(&task_ref, params, whose);
             }
             Era::Legacy => {
                 let task_ref = refer(Maker::Legacy { task });
-                self.directory.task_status(&task_ref, params);
+                let whose = self.handle.agent();
+                self.directory.task_status(&task_ref, params, whose);
             }
         }
     }
@@ -303,11 +305,11 @@ impl Upward for Up {
     }
 
     fn logged(&self, server: &ServerId, params: &str) {
-        self.directory.logged(server, params);
+        self.directory.logged(server, params, self.handle.agent());
     }
 
     fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>> {
-        let mut rooted = self.directory.rooted(server, 2);
+        let mut rooted = self.directory.rooted(server, 2, self.handle.agent());
         rooted.pop().filter(|_| rooted.is_empty())
     }
 

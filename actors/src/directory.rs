@@ -131,6 +131,13 @@ impl Directory {
         agents.values().cloned().collect()
     }
 
+    /// Everybody, or one agent's connections: an instance of its own speaks to nobody else.
+    fn of(&self, whose: Option<&AgentId>) -> Vec<Arc<Agent>> {
+        let mut all = self.all();
+        all.retain(|agent| whose.is_none_or(|whose| agent.id() == whose));
+        all
+    }
+
     /// Tells every agent with this view that a list changed, when it knows of one of the servers that
     /// changed it: one change, one notification.
     pub fn list_changed(&self, view: &View, kind: Kind, servers: &[ServerId]) {
@@ -167,9 +174,9 @@ impl Directory {
     }
 
     /// Tells those who listen for it how a task stands now, under the name each of them has for it.
-    pub fn task_changed(&self, task: &TaskRef, params: &str) {
+    pub fn task_changed(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
         let may = self.calling();
-        for agent in self.all() {
+        for agent in self.of(whose) {
             if let Some((named, id)) = agent.follows_task(task)
                 && agent.caller().is_some_and(|caller| may(caller, named))
             {
@@ -185,9 +192,9 @@ impl Directory {
     }
 
     /// Tells the clients of 2025-11-25 that were given a task how it stands now.
-    pub fn task_status(&self, task: &TaskRef, params: &str) {
+    pub fn task_status(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
         let may = self.calling();
-        for agent in self.all() {
+        for agent in self.of(whose) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
@@ -245,7 +252,7 @@ impl Directory {
     }
 
     /// Tells everyone who may see the server and wants this level.
-    pub fn logged(&self, server: &ServerId, params: &str) {
+    pub fn logged(&self, server: &ServerId, params: &str, whose: Option<&AgentId>) {
         let level = mcp::read::<mcp::Message<'_>>(Some(params))
             .ok()
             .and_then(|m| m.level.parse().ok())
@@ -253,7 +260,7 @@ impl Directory {
         let own = View::One(server.clone());
         let open = self.opening(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
-        for agent in self.all() {
+        for agent in self.of(whose) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
@@ -269,12 +276,18 @@ impl Directory {
     /// The agents whose folders a server could be shown outside their own calls: ready, able to name
     /// them, and allowed to see the server. More than `most` are not looked for.
     #[must_use]
-    pub fn rooted(&self, server: &ServerId, most: usize) -> Vec<Arc<Agent>> {
+    pub fn rooted(
+        &self,
+        server: &ServerId,
+        most: usize,
+        whose: Option<&AgentId>,
+    ) -> Vec<Arc<Agent>> {
         let own = View::One(server.clone());
         let open = self.opening(server);
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
-            agent.is_ready()
+            whose.is_none_or(|whose| agent.id() == whose)
+                && agent.is_ready()
                 && !agent.is_listening()
                 && agent
                     .caller()

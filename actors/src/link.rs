@@ -18,8 +18,9 @@ pub(crate) mod scripted;
 mod turns;
 mod wire;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -164,6 +165,8 @@ pub struct Link {
     roots_told: AtomicBool,
     /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
     level: AtomicU8,
+    /// Resources that somebody wants to hear of; bounded where they are kept.
+    followed: Mutex<HashSet<Box<str>>>,
     counts: Counts,
 }
 
@@ -219,6 +222,7 @@ impl Link {
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
+            followed: Mutex::default(),
             counts: Counts::default(),
             legacy: OnceLock::new(),
             modern: OnceLock::new(),
@@ -362,6 +366,22 @@ impl Link {
         let place = Level::ALL.iter().position(|one| *one == level);
         let place = place.and_then(|place| u8::try_from(place + 1).ok());
         self.level.store(place.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// A resource of it is followed over this connection, or not any more. False when that was so before.
+    pub(crate) fn set_followed(&self, uri: &str, followed: bool) -> bool {
+        let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        match followed {
+            true => all.insert(uri.into()),
+            false => all.remove(uri),
+        }
+    }
+
+    /// True while somebody wants to hear of its resources.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        let all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        !all.is_empty()
     }
 
     /// Calls under way.

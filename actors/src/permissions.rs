@@ -170,6 +170,15 @@ impl PermissionsHandle {
         gates.get(server)?.may(words, unix_ms()).err()
     }
 
+    /// What a server that runs has now of what it is known to need.
+    #[must_use]
+    pub fn has(&self, server: &ServerId, words: &[String]) -> BTreeSet<PermissionType> {
+        let gates = self.0.shown.load();
+        let gate = gates.get(server);
+        gate.map(|gate| gate.has(words, unix_ms()))
+            .unwrap_or_default()
+    }
+
     /// A server asks for itself while it runs. Answered when a person, the configuration or
     /// the policy has said something of all of it.
     pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {

@@ -127,7 +127,8 @@ impl Relay {
         let handle = servers
             .get(server)
             .ok_or_else(|| Refusal::UnknownServer(server.to_string()))?;
-        handle.connection(&request.exchange).await
+        let (caller, exchange) = (&request.caller, &request.exchange);
+        handle.connection_of(caller, exchange).await
     }
 
     /// The servers a caller may reach, connected right now.
@@ -139,6 +140,13 @@ impl Relay {
         };
         links.retain(|link| self.sees(caller, &link.server));
         links
+    }
+
+    /// Where the caller's calls go that are connected right now: those servers, or its own instances of them.
+    fn links_of(&self, caller: &Caller) -> Vec<Arc<Link>> {
+        let (servers, links) = (self.servers.load(), self.links(caller));
+        let own = |link: Arc<Link>| servers.get(&link.server)?.link_of(caller);
+        links.into_iter().filter_map(own).collect()
     }
 }
 

@@ -4,12 +4,14 @@
 mod audited;
 mod connect;
 mod farewell;
+mod fetches;
 mod fragile;
 mod gaps;
 mod handle;
 mod handshake;
 mod health;
 mod incarnation;
+mod instances;
 mod lists;
 mod remote;
 mod starts;
@@ -23,17 +25,20 @@ use std::time::Duration;
 use mgp_engine::catalog::Offer;
 use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
 use mgp_engine::restart::{Exit, Restarts, Verdict};
-use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::spec::{Instances as Apart, Reach, ServerSpec};
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp;
+use mgp_protocol::refusal::Refusal;
 use mgp_transports::log::ServerLog;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::farewell::StopOrder;
 use self::gaps::Gaps;
 use self::incarnation::Incarnation;
-use self::lists::{Fresh, Lists, Watch};
+use self::instances::Instances;
+use self::lists::Fresh;
 use self::starts::Turn;
 use crate::audit::AuditHandle;
 use crate::catalog::{CatalogHandle, Fetched};
@@ -88,6 +93,10 @@ pub enum ServerMsg {
     Said(u64, mgp::Lifecycle),
     /// The backoff is over.
     TryAgain(u64),
+    /// An agent calls that has an instance of its own.
+    Instance(AgentId, Reply<Result<Arc<ServerHandle>, Refusal>>),
+    /// Time to look which instances have nothing to do.
+    LookForIdle,
     /// Tells its address to the actor that must know it: used by tests to break it.
     Panic,
 }
@@ -134,6 +143,7 @@ pub struct ServerState {
     changed: Vec<List>,
     notes: Vec<String>,
     gaps: Gaps,
+    instances: Instances,
     stopping: Vec<Reply<()>>,
     why: Option<Why>,
     asked_to_stop: bool,
@@ -161,6 +171,7 @@ impl Actor for ServerActor {
     ) -> Result<ServerState, ActorProcessingErr> {
         let me = Mailbox::new(myself);
         self.handle.filled(me.clone());
+        self.parts(&spec);
         let state = ServerState {
             me,
             lifecycle: Lifecycle::new(moment()),
@@ -173,6 +184,7 @@ impl Actor for ServerActor {
             changed: Vec::new(),
             notes: Vec::new(),
             gaps: Gaps::default(),
+            instances: Instances::default(),
             stopping: Vec::new(),
             why: None,
             asked_to_stop: false,
@@ -190,7 +202,7 @@ impl Actor for ServerActor {
 
     async fn handle(
         &self,
-        _myself: ActorRef<Self::Msg>,
+        myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
@@ -215,6 +227,10 @@ impl Actor for ServerActor {
             ServerMsg::Broken(link, why) => Self::broken(state, link, why),
             ServerMsg::Said(link, step) => self.said(state, link, &step),
             ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
+            ServerMsg::Instance(agent, reply) => {
+                reply.send(self.instance(myself.get_cell(), state, agent).await);
+            }
+            ServerMsg::LookForIdle => self.look_for_idle(state),
             ServerMsg::Panic => panic!("told to"),
         }
         Ok(())
@@ -226,7 +242,21 @@ impl Actor for ServerActor {
         _state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         self.handle.gone();
-        self.catalog.withdraw(&self.handle.id);
+        self.withdraw();
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        event: SupervisionEvent,
+        state: &mut ServerState,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(who, _)
+        | SupervisionEvent::ActorTerminated(who, _, _) = event
+        {
+            self.lost_instance(state, who.get_id());
+        }
         Ok(())
     }
 }
@@ -270,6 +300,7 @@ impl ServerActor {
         let why = order.why;
         state.asked_to_stop = true;
         state.unreachable = false;
+        let reply = self.end_instances(state, order, reply);
         state.stopping.extend(reply);
         state.why = Some(why);
         self.handle.vacate();
@@ -285,6 +316,7 @@ impl ServerActor {
 
     fn restart(&self, state: &mut ServerState) {
         if state.current.is_none() {
+            drop(self.end_instances(state, Why::OperatorRequest.into(), None));
             return self.start(state, true);
         }
         state.start_again = true;
@@ -297,6 +329,8 @@ impl ServerActor {
         self.handle.take_spoken();
         self.handle.unlower();
         self.handle.offered_nothing();
+        drop(self.end_instances(state, Why::ConfigurationChange.into(), None));
+        self.parts(&spec);
         let wanted = spec.autostart || state.lifecycle.state() == State::Error;
         state.spec = spec;
         if state.current.is_some() {
@@ -328,6 +362,9 @@ impl ServerActor {
         }
         current.link = Some(link.clone());
         state.fetching.clear();
+        if self.handle.agent().is_some() {
+            return self.shown(state, attempt);
+        }
         let (shown, me) = (self.offer(state, lists, link), state.me.clone());
         tokio::spawn(async move {
             let _ = shown.await;
@@ -347,11 +384,11 @@ impl ServerActor {
         self.handle.fill(link.clone());
         state.unreachable = false;
         self.step(state, Event::HandshakeDone, None);
-        if self.handle.may_audit() {
+        if self.handle.agent().is_none() && self.handle.may_audit() {
             self.audit.forward(&link);
         }
         self.tell_connected(&link);
-        self.subscriptions.server_back(&self.handle.id);
+        self.subscriptions.server_back(self.handle.key());
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
         }
@@ -402,7 +439,7 @@ impl ServerActor {
         if current.is_none_or(|current| current.attempt != attempt) || state.asked_to_stop {
             return;
         }
-        let mut status = self.status(state, Some(waiting_words(names)));
+        let mut status = self.status(state, Some(words::waiting(names)));
         status.waiting = true;
         self.handle.publish(status);
     }
@@ -423,7 +460,7 @@ impl ServerActor {
         state.last_words = life.and_then(|life| life.start.last_words(self.log()));
         state.gaps.clear();
         self.handle.vacate();
-        self.subscriptions.server_lost(&self.handle.id);
+        self.subscriptions.server_lost(self.handle.key());
         let remote = matches!(state.spec.reach, Reach::Http { .. });
         state.unreachable = remote && matches!(exit, Exit::Failed(_)) && !state.asked_to_stop;
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
@@ -463,11 +500,11 @@ impl ServerActor {
             }
             Verdict::Stay => {
                 self.publish(state, Some(how));
-                self.catalog.withdraw(&self.handle.id);
+                self.withdraw();
             }
             Verdict::Park { reason, next_try } => {
                 self.publish(state, Some(reason));
-                self.catalog.withdraw(&self.handle.id);
+                self.withdraw();
                 if let Some(at) = next_try {
                     self.try_later(state, at);
                 }
@@ -484,7 +521,7 @@ impl ServerActor {
             state.start_again = false;
             self.start(state, true);
         } else {
-            self.catalog.withdraw(&self.handle.id);
+            self.withdraw();
         }
     }
 
@@ -539,58 +576,21 @@ impl ServerActor {
         }
     }
 
-    fn fetch(&self, state: &mut ServerState, list: List) {
-        let Some(link) = state.current.as_ref().and_then(|c| c.link.clone()) else {
-            if !state.changed.contains(&list) {
-                state.changed.push(list);
-            }
-            return;
-        };
-        // One more fetch afterwards covers any number of changes meanwhile.
-        if let Some((_, again)) = state.fetching.iter_mut().find(|(l, _)| *l == list) {
-            *again = true;
-            return;
-        }
-        state.fetching.push((list, false));
-        let (me, before) = (state.me.clone(), state.offer.clone());
-        let watch = self.watch(&state.spec);
-        tokio::spawn(async move {
-            let lists = Lists::fetch_one(&link, list, before, &watch).await;
-            let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
-        });
-    }
-
-    fn fetched(&self, state: &mut ServerState, list: List, number: u64, lists: Fresh) {
-        let link = state.current.as_ref().and_then(|c| c.link.clone());
-        let Some(link) = link.filter(|l| l.number == number) else {
-            return;
-        };
-        let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
-        state.fetching.retain(|(l, _)| *l != list);
-        drop(self.offer(state, lists, &link));
-        self.publish(state, None);
-        if again {
-            self.fetch(state, list);
+    /// Nobody is shown anything of it any more; of an instance nobody ever was.
+    fn withdraw(&self) {
+        if self.handle.agent().is_none() {
+            self.catalog.withdraw(&self.handle.id);
         }
     }
 
-    /// How what it lists is held against its pins.
-    fn watch(&self, spec: &ServerSpec) -> Watch {
-        Watch {
-            pins: self.pins.clone(),
-            mode: spec.pin,
-        }
+    /// Whether agents have instances of their own from now on.
+    fn parts(&self, spec: &ServerSpec) {
+        let apart = matches!(spec.instances, Apart::PerAgent(_));
+        self.handle
+            .set_apart(apart && self.handle.agent().is_none());
     }
 
     pub(crate) fn log(&self) -> &ServerLog {
         &self.handle.log
-    }
-}
-
-fn waiting_words(names: &[String]) -> String {
-    match names {
-        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
-        [name] => format!("waits for approval: mgp approve {name}"),
-        names => format!("waits for approval: mgp approve {}", names.join(", ")),
     }
 }

@@ -30,7 +30,7 @@ pub struct SubscriptionsHandle(Mailbox<SubscriptionsMsg>);
 /// What the actor is told and asked.
 #[derive(Debug)]
 pub enum SubscriptionsMsg {
-    /// An agent wants to hear about a resource of a server, by the server's own URI.
+    /// An agent wants to hear about a resource of a server or of an instance, by the server's own URI.
     Subscribe(ConnectionId, ServerId, String, Reply<Result<(), Refusal>>),
     /// It does not any more.
     Unsubscribe(ConnectionId, ServerId, String, Reply<()>),
@@ -196,7 +196,13 @@ impl Actor for SubscriptionsActor {
                     );
                 }
             }
-            SubscriptionsMsg::Lost(server) => state.engine.server_lost(&server),
+            SubscriptionsMsg::Lost(server) => {
+                // An instance that nobody follows may never come back.
+                let followed = !state.engine.server_back(&server).is_empty();
+                if followed || !server.is_instance() {
+                    state.engine.server_lost(&server);
+                }
+            }
             SubscriptionsMsg::AccessChanged => {
                 let ended = state.engine.keep(|who, server| self.hears_of(who, server));
                 for effect in ended {
@@ -215,7 +221,7 @@ impl SubscriptionsActor {
         let Some(agent) = self.directory.get(who) else {
             return false;
         };
-        let caller = agent.caller();
+        let (caller, server) = (agent.caller(), &server.server());
         *server == own() || caller.is_none_or(|caller| self.directory.opening(server)(caller))
     }
 
@@ -229,7 +235,8 @@ impl SubscriptionsActor {
         let link = effect.as_ref().and_then(|effect| {
             let (Effect::SubscribeUpstream { server, .. }
             | Effect::UnsubscribeUpstream { server, .. }) = effect;
-            self.servers.get()?.load().get(server)?.link()
+            let servers = self.servers.get()?.load();
+            servers.get(&server.server())?.link_named(server)
         });
         let (Some(effect), Some(link)) = (effect, link) else {
             // Nothing to say to the server, or it is away: it is asked when it comes back.
@@ -238,6 +245,14 @@ impl SubscriptionsActor {
             }
             return;
         };
+        let (Effect::SubscribeUpstream { uri, .. } | Effect::UnsubscribeUpstream { uri, .. }) =
+            &effect;
+        if !link.set_followed(uri, matches!(effect, Effect::SubscribeUpstream { .. })) {
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+            return;
+        }
         if link.peer_in(Era::Modern).is_some() {
             return listen(link, effect, reply);
         }
@@ -262,7 +277,7 @@ impl SubscriptionsActor {
         params: &str,
         interested: impl Iterator<Item = ConnectionId>,
     ) {
-        let shown = self.shown.load();
+        let (shown, server) = (self.shown.load(), &server.server());
         let open = self.directory.opening(server);
         for agent in interested.filter_map(|who| self.directory.get(who)) {
             let Some(caller) = agent.caller() else {

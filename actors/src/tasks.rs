@@ -295,7 +295,7 @@ impl Tasks {
     fn tell(&self, kept: &Kept) {
         let params = kept.task().render(&kept.id);
         self.directory
-            .task_changed(&reference(&kept.server, kept.at), &params);
+            .task_changed(&reference(&kept.server, kept.at), &params, None);
     }
 
     fn kept(&self, at: Number) -> Option<Arc<Kept>> {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::spec::{
-    Asking, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+    Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -80,6 +80,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         limits: ServerLimits::default(),
         default_policy: None,
         asking: Asking::default(),
+        instances: Instances::default(),
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()

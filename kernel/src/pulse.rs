@@ -261,7 +261,7 @@ fn uptime(server: &ServerHandle) -> Duration {
 }
 
 fn under_way(server: &ServerHandle) -> u64 {
-    server.link().map_or(0, |link| link.in_flight() as u64)
+    server.in_flight()
 }
 
 /// What a server of the other era said, without the words that only that one has.

@@ -10,7 +10,7 @@ use mgp_engine::pins::PinMode;
 use mgp_engine::registration::Accepted;
 use mgp_engine::sandbox::{self, Pinned, Program};
 use mgp_engine::spec::{
-    Asking, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+    Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
 };
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
@@ -193,6 +193,7 @@ impl Record {
             limits: background.limits.clone(),
             default_policy: None,
             asking: Asking::default(),
+            instances: Instances::default(),
             mgp: MgpDeclaration {
                 suppressed: false,
                 extensions: self.extensions.clone(),

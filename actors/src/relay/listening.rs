@@ -18,7 +18,7 @@ use crate::agent::Agent;
 use crate::exchange::Class;
 use crate::link::Link;
 use crate::listener;
-use crate::request::{Outcome, Request};
+use crate::request::{Caller, Outcome, Request};
 
 /// Resources one request may name, and tasks; a client that wants more listens twice.
 const MAX_RESOURCES: usize = 1000;
@@ -48,7 +48,7 @@ impl Relay {
         let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
         let (mut wanted, resources) = self.agreed(request, notifications).await;
         let tasks = self.named(request, &mut wanted);
-        let followed = self.follow_tasks(&tasks);
+        let followed = self.follow_tasks(&request.caller, &tasks);
         let agent = Agent::listening(request, &wanted, &tag, tasks);
         let listener = listener::begin(&self.agents, &self.directory, &self.subscriptions, &agent);
         let _listener = listener.await?;
@@ -71,7 +71,11 @@ impl Relay {
     async fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
         let owned = async |shown: &String| {
             let (server, own) = self.followed(request, shown.clone()).await.ok()?;
-            self.tells_of_resources(&server).then(|| Resource {
+            if !self.tells_of_resources(&server) {
+                return None;
+            }
+            let server = self.life(request, server).await.ok()?;
+            Some(Resource {
                 shown: shown.clone(),
                 server,
                 own,
@@ -93,12 +97,12 @@ impl Relay {
     }
 
     /// Wants to hear of tasks that servers made.
-    fn follow_tasks(&self, tasks: &[(Named, String)]) -> Followed {
+    fn follow_tasks(&self, caller: &Caller, tasks: &[(Named, String)]) -> Followed {
         let servers = self.servers.load();
         let tasks = tasks.iter().map(|(named, _)| &named.task);
         let of_servers = tasks.filter_map(|task| match &task.maker {
             Maker::Modern { task: own } => {
-                let link = servers.get(&task.server)?.link()?;
+                let link = servers.get(&task.server)?.link_of(caller)?;
                 link.follow_task(own);
                 Some((Arc::downgrade(&link), own.clone()))
             }

@@ -1,5 +1,6 @@
 //! What an agent asks to be told: resource updates and log levels.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +12,7 @@ use mgp_protocol::refusal::Refusal;
 use super::{Relay, nothing, required, text};
 use crate::approvals;
 use crate::levels;
-use crate::link::Peer;
+use crate::link::{Link, Peer};
 use crate::request::{Caller, Outcome, Request};
 
 /// How long a level may take to reach the servers before the agent is answered anyway: a hung server
@@ -32,6 +33,7 @@ impl Relay {
                 "resources/subscribe (server {server} does not offer it)"
             )));
         }
+        let server = self.life(request, server).await?;
         self.subscriptions
             .subscribe(request.caller.connection, server, own)
             .await?;
@@ -48,6 +50,34 @@ impl Relay {
             true => Ok((approvals::own(), uri)),
             false => Box::pin(self.owner(request, &uri)).await,
         }
+    }
+
+    /// The name under which a subscription at the server is kept: of the caller's own instance, where it has
+    /// one. That is there then.
+    pub(super) async fn life(
+        &self,
+        request: &Request,
+        server: ServerId,
+    ) -> Result<ServerId, Refusal> {
+        let life = self.life_of(&request.caller, server);
+        if life.is_instance() {
+            self.link(request, &life.server()).await?;
+        }
+        Ok(life)
+    }
+
+    fn life_of(&self, caller: &Caller, server: ServerId) -> ServerId {
+        let servers = self.servers.load();
+        let handle = servers.get(&server);
+        handle.map_or(server, |handle| handle.key_of(caller))
+    }
+
+    /// The caller's own instances of servers, connected right now.
+    fn own_links(&self, caller: &Caller) -> Vec<Arc<Link>> {
+        let mut own = self.links_of(caller);
+        let shared = self.links(caller);
+        own.retain(|link| shared.iter().all(|other| other.number != link.number));
+        own
     }
 
     /// True when it says so when one of its resources changes.
@@ -68,6 +98,7 @@ impl Relay {
             // Its server need not be there for that.
             false => self.owner_of(&request.caller, &uri)?,
         };
+        let server = self.life_of(&request.caller, server);
         self.subscriptions
             .unsubscribe(request.caller.connection, server, own)
             .await?;
@@ -90,7 +121,8 @@ impl Relay {
         if let Some(agent) = request.caller.standing() {
             agent.set_level(level);
         }
-        let links = self.links(&request.caller);
+        let mut links = self.links(&request.caller);
+        links.extend(self.own_links(&request.caller));
         let telling = links.iter().map(|link| levels::tell(&self.directory, link));
         let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
         Ok(nothing())
@@ -103,9 +135,12 @@ impl Relay {
             return;
         }
         for link in self.links(caller) {
-            if link.asks_roots() && self.directory.rooted(&link.server, 3).len() < 3 {
+            if link.asks_roots() && self.directory.rooted(&link.server, 3, None).len() < 3 {
                 link.roots_changed();
             }
         }
+        let own = self.own_links(caller).into_iter();
+        own.filter(|link| link.asks_roots())
+            .for_each(|link| link.roots_changed());
     }
 }

@@ -49,7 +49,15 @@ impl ServerActor {
         self.audit.tell(said);
     }
 
-    fn of_server(&self, kind: EventType, result: Outcome, details: Map<String, Value>) -> Event {
+    fn of_server(
+        &self,
+        kind: EventType,
+        result: Outcome,
+        mut details: Map<String, Value>,
+    ) -> Event {
+        if let Some(agent) = self.handle.agent() {
+            details.insert("instance_of".into(), agent.as_str().into());
+        }
         let target = Target {
             server_id: Some(self.handle.id.to_string()),
             ..Target::default()

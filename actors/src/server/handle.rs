@@ -1,6 +1,7 @@
 //! The public face of one server: what calls and reports read without asking its supervisor.
 
 mod arrival;
+mod lives;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
+use self::lives::{Lives, Own};
 use super::ServerMsg;
 use super::handshake::Spoken;
 use super::words::Start;
@@ -53,7 +55,10 @@ pub struct ServerHandle {
     last: Mutex<Option<Offer>>,
     /// Calls that wait until it is connected.
     waiters: AtomicUsize,
-    life: tokio::sync::Mutex<()>,
+    life: Arc<tokio::sync::Mutex<()>>,
+    /// What makes it an agent's instance; `None` for the server itself.
+    own: Option<Own>,
+    lives: Lives,
     /// The eras it spoke the last time it was met.
     spoken: Mutex<Option<Spoken>>,
     /// It ended at a question about its era and was started again for nothing, since it was met.
@@ -104,10 +109,27 @@ pub struct Status {
     pub last_words: Option<Arc<str>>,
 }
 
+impl Status {
+    /// Process id of its child, while there is one.
+    fn process(&self) -> Option<u32> {
+        let pid = self.pid.as_ref()?.load(Ordering::Relaxed);
+        u32::try_from(pid).ok().filter(|&pid| pid != 0)
+    }
+}
+
 impl ServerHandle {
     /// The face of a server that has no supervisor yet.
     #[must_use]
     pub fn new(id: ServerId, log: ServerLog) -> Arc<Self> {
+        Arc::new(Self::made(id, log, None, Arc::default()))
+    }
+
+    fn made(
+        id: ServerId,
+        log: ServerLog,
+        own: Option<Own>,
+        life: Arc<tokio::sync::Mutex<()>>,
+    ) -> Self {
         let status = Status {
             state: State::Registered,
             reason: String::new(),
@@ -127,7 +149,7 @@ impl ServerHandle {
             start: None,
             last_words: None,
         };
-        Arc::new(Self {
+        Self {
             id,
             log,
             link: Slot::new(),
@@ -138,23 +160,29 @@ impl ServerHandle {
             tools: Mutex::new(Arc::new([])),
             last: Mutex::new(None),
             waiters: AtomicUsize::new(0),
-            life: tokio::sync::Mutex::new(()),
+            life,
+            own,
+            lives: Lives::none(),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
             lowered: AtomicBool::new(false),
             sandbox: Mutex::new(None),
-        })
+        }
     }
 
     /// The face of a server that is started as soon as its name is free.
     #[must_use]
     pub fn due(id: ServerId, log: ServerLog) -> Arc<Self> {
         let handle = Self::new(id, log);
-        handle.publish(Status {
-            due: true,
-            ..handle.status()
-        });
+        handle.make_due();
         handle
+    }
+
+    fn make_due(&self) {
+        self.publish(Status {
+            due: true,
+            ..self.status()
+        });
     }
 
     /// The face of a server that cannot be run as it is configured.
@@ -341,16 +369,13 @@ impl ServerHandle {
             registered_by: None,
             runs: status.runs.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
-            pid: status
-                .pid
-                .and_then(|pid| u32::try_from(pid.load(Ordering::Relaxed)).ok())
-                .filter(|&pid| pid != 0),
+            pid: status.process(),
             protocol_version: link.as_deref().and_then(spoken),
             server_info: peer.and_then(|p| p.info.as_deref()).map(name_version),
             tools: counts.tools as u64,
             resources: (counts.resources + counts.templates) as u64,
             prompts: counts.prompts as u64,
-            in_flight: link.as_ref().map_or(0, |l| l.in_flight() as u64),
+            in_flight: self.in_flight(),
             waiting_turn,
             noise_lines,
             oversized,
@@ -363,6 +388,7 @@ impl ServerHandle {
                 .and_then(|l| l.mgp().active())
                 .map(spoken_mgp),
             sandbox: self.sandbox(),
+            instances: self.instances(),
         }
     }
 

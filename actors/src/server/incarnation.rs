@@ -1,5 +1,6 @@
 //! One life of a server: from its start to its end, in one task.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use mgp_engine::duties::Terms;
 use mgp_engine::restart::Exit;
 use mgp_engine::risk;
 use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_protocol::mgp::permission::PermissionType;
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
@@ -17,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::farewell::StopOrder;
 use super::fragile::Fragile;
 use super::handshake::{Spoken, Trouble};
-use super::lists::{Lists, Watch};
+use super::lists::{Fresh, Lists, Watch};
 use super::walls::Walls;
 use super::words::Start;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
@@ -167,15 +169,23 @@ impl Life {
             alone = self.handle.alone() => alone,
             end = self.ordered() => return end,
         };
-        let (id, rules) = (&self.spec.id, &self.spec.permissions);
-        match self.permissions.open(id, rules).await {
-            Ok(keeper) => drop(self.keeper.set(keeper)),
-            Err(why) => return End::Failed(why),
+        if let Err(why) = self.gated().await {
+            return End::Failed(why);
         }
         match &self.spec.reach {
             Reach::Stdio { .. } => self.child().await,
             Reach::Http { url, headers } => self.remote(url, headers).await,
         }
+    }
+
+    /// Has the server's gate opened; an instance stands behind that, for it runs only while the server does.
+    async fn gated(&self) -> Result<(), String> {
+        if self.handle.agent().is_none() {
+            let (id, rules) = (&self.spec.id, &self.spec.permissions);
+            let keeper = self.permissions.open(id, rules).await?;
+            let _ = self.keeper.set(keeper);
+        }
+        Ok(())
     }
 
     /// One process, or a second one where the first showed that it must be spoken to otherwise: that
@@ -299,8 +309,12 @@ impl Life {
         &self.log
     }
 
-    pub(super) fn keeper(&self) -> Option<&Keeper> {
-        self.keeper.get()
+    /// What of this it has been permitted.
+    pub(super) fn has(&self, words: &[String]) -> BTreeSet<PermissionType> {
+        match self.keeper.get() {
+            Some(keeper) => keeper.has(words),
+            None => self.permissions.has(&self.spec.id, words),
+        }
     }
 
     pub(super) fn stands_in(&self, walls: Walls) {
@@ -324,7 +338,7 @@ impl Life {
             unreachable!("only stdio servers have a child");
         };
         ChildSpec {
-            id: self.spec.id.clone(),
+            id: self.handle.key().clone(),
             command: command.clone(),
             args: args.clone(),
             env: env.clone(),
@@ -378,6 +392,9 @@ impl Life {
                 return Err(Trouble::Again(spoken));
             }
             let before = self.before.clone().under(Arc::new(self.terms(link)));
+            if self.handle.agent().is_some() {
+                return Ok(Fresh::none(before));
+            }
             let lists = tokio::time::timeout(patience, Lists::fetch(link, before, &self.watch));
             let lists = lists.await.unwrap_or_else(|_| Err(self.too_slow()));
             lists.map_err(Trouble::Failed)

@@ -39,6 +39,16 @@ pub struct Fresh {
 }
 
 impl Fresh {
+    /// None.
+    pub(super) fn none(before: Offer) -> Self {
+        Self {
+            offer: before,
+            kinds: Vec::new(),
+            notes: Vec::new(),
+            asked: Vec::new(),
+        }
+    }
+
     /// Which lists were fetched.
     pub(super) fn kinds(&self) -> &[Kind] {
         &self.kinds

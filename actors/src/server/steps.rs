@@ -31,6 +31,10 @@ impl ServerActor {
 
     /// Agents that negotiated it hear of every step.
     pub(super) fn tell_agents(&self, step: &Transition) {
+        // Their own instances come and go with their calls.
+        if self.handle.agent().is_some() {
+            return;
+        }
         let step = mgp::Lifecycle {
             server_id: self.handle.id.to_string(),
             previous_state: step.from.to_string(),

@@ -109,7 +109,7 @@ impl Life {
     fn walls(&self) -> Walls {
         let low = self.spec.mgp.trust_level == TrustLevel::Sandboxed || self.handle.is_lowered();
         let needs = &self.spec.mgp.permissions_required;
-        low.then(|| widening(&self.keeper().map(|k| k.has(needs)).unwrap_or_default()))
+        low.then(|| widening(&self.has(needs)))
     }
 }
 

@@ -92,6 +92,15 @@ impl Status {
     }
 }
 
+/// Of a server that waits for the operator.
+pub(super) fn waiting(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

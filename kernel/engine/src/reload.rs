@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::permissions::Rules;
     use crate::pins::PinMode;
-    use crate::spec::{Asking, MgpDeclaration, Reach, RestartRules, ServerLimits};
+    use crate::spec::{Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits};
 
     fn spec(id: &str, url: &str) -> ServerSpec {
         ServerSpec {
@@ -69,6 +69,7 @@ mod tests {
             limits: ServerLimits::default(),
             default_policy: None,
             asking: Asking::default(),
+            instances: Instances::default(),
             mgp: MgpDeclaration::default(),
             tools: Arc::default(),
             permissions: Rules::default(),

@@ -35,6 +35,8 @@ pub struct ServerSpec {
     pub default_policy: Option<DefaultPolicy>,
     /// How it is known whose call a question of its belongs to.
     pub asking: Asking,
+    /// Who shares a life of its.
+    pub instances: Instances,
     /// `[servers.mgp]`: what it is declared to speak and to need.
     pub mgp: MgpDeclaration,
     /// The operator's word on its tools.
@@ -164,6 +166,34 @@ pub enum Asking {
     ByTurn,
     /// Each question names its call; one that names none is refused, and nobody waits.
     ByCall,
+}
+
+/// Who shares a life of a server: its process, or its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Instances {
+    /// All who call it.
+    #[default]
+    Shared,
+    /// Each agent has an instance of its own, beside the life that serves the lists and the operator.
+    PerAgent(PerAgent),
+}
+
+/// Bounds on the instances of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerAgent {
+    /// Instances at once.
+    pub max: usize,
+    /// One that has had nothing to do for this long is ended.
+    pub idle: Duration,
+}
+
+impl Default for PerAgent {
+    fn default() -> Self {
+        Self {
+            max: 16,
+            idle: Duration::from_secs(600),
+        }
+    }
 }
 
 /// Bounds on one server.

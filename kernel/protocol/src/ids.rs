@@ -84,6 +84,30 @@ impl ServerId {
             None => Ok(Self::new(text)),
         }
     }
+
+    /// Between a server's id and what names one instance of it; in no id that is given.
+    const INSTANCE: char = '~';
+
+    /// The name of the instance of this server that `whose` tells from others.
+    #[must_use]
+    pub fn instance(&self, whose: &str) -> Self {
+        Self::new(format!("{self}{}{whose}", Self::INSTANCE))
+    }
+
+    /// The server itself, of the name of an instance or of its own id.
+    #[must_use]
+    pub fn server(&self) -> Self {
+        match self.0.split_once(Self::INSTANCE) {
+            Some((server, _)) => Self::new(server),
+            None => self.clone(),
+        }
+    }
+
+    /// True for the name of an instance.
+    #[must_use]
+    pub fn is_instance(&self) -> bool {
+        self.0.contains(Self::INSTANCE)
+    }
 }
 
 /// Why a text is no server id.
@@ -203,6 +227,20 @@ mod tests {
         assert_eq!(
             ServerId::parse(&"a".repeat(49)),
             Err(BadServerId::TooLong(49))
+        );
+    }
+
+    /// No server can be given the name of an instance of another.
+    #[test]
+    fn instances_are_named_as_no_server_is() {
+        let server = ServerId::new("files");
+        let instance = server.instance("0a");
+        assert_eq!(instance.server(), server);
+        assert_eq!(server.server(), server);
+        assert!(instance.is_instance() && !server.is_instance());
+        assert_eq!(
+            ServerId::parse(instance.as_str()),
+            Err(BadServerId::Character('~'))
         );
     }
 

@@ -1,7 +1,7 @@
 //! `mgp servers info`: all that is known of one server.
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::servers::{List, Server};
+use mgp_protocol::mgp::servers::{Instance, List, Server};
 use serde_json::json;
 
 use super::client::{Opening, read};
@@ -68,12 +68,26 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("trust", vec![server.trust_level.clone()]),
         ("offers", vec![offers(server)]),
         ("lists", server.rejected.clone()),
+        ("instances", server.instances.iter().map(instance).collect()),
         ("under way", vec![format!("{} calls", server.in_flight)]),
         ("odd", odd(server)),
         ("sandbox", sandbox.enforced),
         ("NOT HELD", sandbox.missing),
         ("note", sandbox.notes),
     ]
+}
+
+fn instance(one: &Instance) -> String {
+    let process = one
+        .pid
+        .map_or(String::new(), |pid| format!(", process {pid}"));
+    format!(
+        "{}: {}, for {}{process}, {} calls",
+        one.agent,
+        one.state,
+        time(one.since_ms),
+        one.in_flight
+    )
 }
 
 fn runs(server: &Server) -> Option<String> {

@@ -139,12 +139,24 @@ pub(super) fn why(server: &Server, most: usize) -> Option<String> {
             None => reason,
         });
     }
-    let (first, more) = server.left_out.split_first()?;
+    let Some((first, more)) = server.left_out.split_first() else {
+        return instances(server).map(|whose| one_line(&whose, most));
+    };
     let first = one_line(first, most);
     Some(match more.len() {
         0 => format!("left out: {first}"),
         more => format!("left out: {first} (and {more} more)"),
     })
+}
+
+/// Whose instances of it there are.
+fn instances(server: &Server) -> Option<String> {
+    let whose: Vec<_> = server.instances.iter().map(|one| &*one.agent).collect();
+    match whose.len() {
+        0 => None,
+        1 => Some(format!("1 instance: {}", whose[0])),
+        many => Some(format!("{many} instances: {}", whose.join(", "))),
+    }
 }
 
 /// Its state, and how it is unless that is well.

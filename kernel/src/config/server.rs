@@ -9,7 +9,8 @@ use mgp_engine::permissions::Rules;
 use mgp_engine::pins::PinMode;
 use mgp_engine::sandbox;
 use mgp_engine::spec::{
-    Asking, MgpDeclaration, RestartPolicy, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+    Asking, Instances, MgpDeclaration, PerAgent, RestartPolicy, RestartRules, ServerLimits,
+    ServerSpec, TrustLevel,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
@@ -68,6 +69,7 @@ pub(super) fn read_server(
     let mut asking = Asking::default();
     let known = [("by-turn", Asking::ByTurn), ("by-call", Asking::ByCall)];
     entry.choice("questions", &known, &mut asking);
+    let instances = read_instances(&mut entry);
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mut tools = background.tools.clone();
@@ -88,12 +90,28 @@ pub(super) fn read_server(
         limits,
         default_policy,
         asking,
+        instances,
         mgp,
         tools: Arc::new(tools),
         permissions,
         pin,
         sandbox,
     })
+}
+
+/// Whether each agent has an instance of its own, and how many there are. The bounds may stand there without
+/// being in force.
+fn read_instances(entry: &mut Section<'_, '_, '_>) -> Instances {
+    let mut bounds = PerAgent::default();
+    entry.count("max_instances", 1..=1000, &mut bounds.max);
+    entry.secs("instance_idle_secs", 1..=DAY, &mut bounds.idle);
+    let mut instances = Instances::default();
+    let known = [
+        ("shared", Instances::Shared),
+        ("agent", Instances::PerAgent(bounds)),
+    ];
+    entry.choice("instances", &known, &mut instances);
+    instances
 }
 
 /// The keys of [`ServerLimits`], in an entry or in `[limits]`.

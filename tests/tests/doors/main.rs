@@ -14,6 +14,7 @@ mod found;
 mod half_sent;
 mod handshakes;
 mod headers;
+mod instances;
 mod logging;
 mod modern_calls;
 mod modern_envelope;

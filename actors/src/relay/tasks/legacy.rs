@@ -97,11 +97,13 @@ impl Relay {
     /// [`Refusal::UnknownMethod`] where no server lists its tasks.
     pub async fn list_tasks(&self, request: &Request) -> Outcome {
         self.knows_experiment(request)?;
-        let mut links = self.links(&request.caller);
-        links.retain(|link| experiment(link).is_some_and(|peer| peer.capabilities.tasks_list));
-        if links.is_empty() {
+        let offers =
+            |link: &Arc<Link>| experiment(link).is_some_and(|peer| peer.capabilities.tasks_list);
+        if !self.links(&request.caller).iter().any(offers) {
             return Err(Refusal::UnknownMethod("tasks/list".into()));
         }
+        let mut links = self.links_of(&request.caller);
+        links.retain(offers);
         let caller = &request.caller;
         let lists = links.iter().map(|link| self.tasks_of(link, caller));
         let tasks: Vec<String> = join_all(lists).await.into_iter().flatten().collect();

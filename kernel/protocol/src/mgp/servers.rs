@@ -172,6 +172,24 @@ pub struct Server {
     /// What holds a server that is trusted least; `None` for every other one.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
+    /// The instances that agents have for themselves, by agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<Instance>,
+}
+
+/// An instance of a server that one agent has for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Whose it is.
+    pub agent: String,
+    /// MGP state, as of a server.
+    pub state: String,
+    /// How long it has been in this state, in milliseconds.
+    pub since_ms: u64,
+    /// Process id of a child.
+    pub pid: Option<u32>,
+    /// Calls under way.
+    pub in_flight: u64,
 }
 
 /// The walls around a sandboxed server, in words. They are those of its last start.

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use mgp_engine::consent::Consent;
-use mgp_engine::spec::{Asking, Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel};
+use mgp_engine::spec::{
+    Asking, Instances, PerAgent, Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel,
+};
 
 use super::*;
 
@@ -211,6 +213,28 @@ fn trust_has_aliases_and_what_is_unknown_is_trusted_least() {
     assert_eq!(trust("core"), TrustLevel::Trusted);
     assert_eq!(trust("untrusted"), TrustLevel::Sandboxed);
     assert_eq!(trust("whatever"), TrustLevel::Sandboxed);
+}
+
+/// Each agent has an instance of its own where the operator says so, within bounds.
+#[test]
+fn who_shares_a_server_is_the_operators_word() {
+    let read = |line: &str| {
+        entry(&format!("command = \"c\"\n{line}"))
+            .spec("x")
+            .instances
+    };
+    assert_eq!(read(""), Instances::Shared);
+    assert_eq!(read("max_instances = 3"), Instances::Shared);
+    let bounds = PerAgent {
+        max: 3,
+        idle: Duration::from_secs(7),
+    };
+    let keys = "instances = \"agent\"\nmax_instances = 3\ninstance_idle_secs = 7";
+    assert_eq!(read(keys), Instances::PerAgent(bounds));
+    let none = entry("command = \"c\"\nmax_instances = 0").said();
+    assert!(none[0].contains("max_instances"), "{none:?}");
+    let misspelt = entry("command = \"c\"\ninstances = \"agents\"").said();
+    assert!(misspelt[0].contains("agent"), "{misspelt:?}");
 }
 
 /// CMCP-074: servers get their clients in turn where the operator does not say that they name the call.

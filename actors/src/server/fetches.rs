@@ -1,0 +1,56 @@
+//! Lists that a connected server says have changed, fetched again one at a time.
+
+use mgp_engine::spec::ServerSpec;
+
+use super::lists::{Fresh, Lists, Watch};
+use super::{ServerActor, ServerMsg, ServerState};
+use crate::link::List;
+
+impl ServerActor {
+    pub(super) fn fetch(&self, state: &mut ServerState, list: List) {
+        // What is shown is what the server itself lists.
+        if self.handle.agent().is_some() {
+            return self.handle.refresh_all(list);
+        }
+        let Some(link) = state.current.as_ref().and_then(|c| c.link.clone()) else {
+            if !state.changed.contains(&list) {
+                state.changed.push(list);
+            }
+            return;
+        };
+        // One more fetch afterwards covers any number of changes meanwhile.
+        if let Some((_, again)) = state.fetching.iter_mut().find(|(l, _)| *l == list) {
+            *again = true;
+            return;
+        }
+        state.fetching.push((list, false));
+        let (me, before) = (state.me.clone(), state.offer.clone());
+        let watch = self.watch(&state.spec);
+        tokio::spawn(async move {
+            let lists = Lists::fetch_one(&link, list, before, &watch).await;
+            let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
+        });
+    }
+
+    pub(super) fn fetched(&self, state: &mut ServerState, list: List, number: u64, lists: Fresh) {
+        let link = state.current.as_ref().and_then(|c| c.link.clone());
+        let Some(link) = link.filter(|l| l.number == number) else {
+            return;
+        };
+        let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
+        state.fetching.retain(|(l, _)| *l != list);
+        drop(self.offer(state, lists, &link));
+        self.publish(state, None);
+        if again {
+            self.fetch(state, list);
+        }
+    }
+
+    /// How what it lists is held against its pins.
+    pub(super) fn watch(&self, spec: &ServerSpec) -> Watch {
+        Watch {
+            pins: self.pins.clone(),
+            mode: spec.pin,
+        }
+    }
+}
