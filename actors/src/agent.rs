@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::catalog::View;
 use mgp_engine::levels::Level;
+use mgp_engine::request_ids::{RequestIds, WireId};
 use mgp_engine::tasks::{Named, TaskRef};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
@@ -32,6 +33,7 @@ use crate::presence::Presence;
 use crate::relay::progress_token;
 use crate::request::{Back, Caller, Request};
 use crate::streams::{GET, Lane};
+use crate::wire_ids;
 
 use self::outward::tagged;
 pub use self::outward::{Outward, pass_line, send_line};
@@ -84,6 +86,8 @@ pub struct Agent {
     level: AtomicU8,
     level_set: AtomicBool,
     asked: Pending<Asked>,
+    /// What the client reads for the numbers of `asked`.
+    ids: RequestIds,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
     answered: Notify,
     /// What its session holds of tools.
@@ -142,6 +146,7 @@ impl Agent {
             level: AtomicU8::new(0),
             level_set: AtomicBool::new(false),
             asked: Pending::new(MAX_ASKED),
+            ids: wire_ids::of_a_connection(),
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
             holding: Holding::default(),
@@ -462,13 +467,15 @@ impl Agent {
                 .zip(link)
                 .map(|(token, link)| (Arc::downgrade(link), token.get().into())),
         };
-        let id = self.asked.insert(asked).map_err(|refused| match refused {
+        let number = self.asked.insert(asked).map_err(|refused| match refused {
             Refused::Full(_) => Unanswered::Overloaded,
             Refused::Closed(_) => Unanswered::Gone,
         })?;
+        let id = self.ids.shown(number);
         let forget = Forget {
             agent: self,
             exchange,
+            number,
             id,
         };
         let params = params.map(|params| {
@@ -503,7 +510,8 @@ impl Agent {
 
     /// The client answered a question; answers to nothing are dropped (CMCP-007).
     pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
-        if let Some(waiter) = id.as_u64().and_then(|id| self.asked.take(id)) {
+        let number = id.as_u64().and_then(|id| self.ids.number(id));
+        if let Some(waiter) = number.and_then(|number| self.asked.take(number)) {
             let _ = waiter.answer.send(answer);
         }
     }
@@ -528,7 +536,8 @@ impl Agent {
             return;
         };
         let id = progress.progress_token.get().parse().ok();
-        let heeds = id.and_then(|id| self.asked.with(id, |asked| asked.heeds.clone()));
+        let number = id.and_then(|id| self.ids.number(id));
+        let heeds = number.and_then(|n| self.asked.with(n, |asked| asked.heeds.clone()));
         if let Some((link, token)) = heeds.flatten()
             && let Some(link) = link.upgrade()
         {
@@ -544,12 +553,13 @@ impl Agent {
 struct Forget<'a> {
     agent: &'a Agent,
     exchange: &'a Exchange,
-    id: u64,
+    number: u64,
+    id: WireId,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        if self.agent.asked.take(self.id).is_some() {
+        if self.agent.asked.take(self.number).is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
             self.exchange.send(frame.into(), Class::Kept);

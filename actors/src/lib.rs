@@ -53,3 +53,4 @@ pub mod time;
 pub mod trace;
 pub mod trouble;
 pub mod validation;
+mod wire_ids;

@@ -46,6 +46,7 @@ use crate::agent::Agent;
 use crate::exchange::Exchange;
 use crate::negotiation;
 use crate::request::{Answering, Caller};
+use crate::wire_ids;
 
 pub use self::calls::{Call, Leave, Mirror};
 pub(crate) use self::envelope::code;
@@ -212,7 +213,7 @@ impl Link {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
-            ids: RequestIds::new(key()),
+            ids: wire_ids::of_a_connection(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),
@@ -433,11 +434,4 @@ impl Link {
         let late = || self.untaken("it finishes its last calls and takes no new ones");
         self.gate.enter().ok_or_else(late)
     }
-}
-
-/// Randomness for the ids of one connection.
-fn key() -> [u8; 16] {
-    let mut key = [0; 16];
-    getrandom::fill(&mut key).expect("the system has randomness");
-    key
 }

@@ -1,8 +1,9 @@
-//! Ids toward a server that nobody else can guess.
+//! Ids toward a server or a client that nobody else can guess.
 //!
-//! Calls are counted inside the kernel. What a server reads is the count, shuffled with a key of its
+//! Requests are counted inside the kernel. What a peer reads is the count, shuffled with a key of its
 //! connection: a permutation, so that no id comes twice and each leads back without a table. Whoever
-//! gets a line of his own to a server's output cannot answer the call of another.
+//! gets a line of his own to a server's output cannot answer the call of another, and an answer to an
+//! earlier kernel settles no question of this one.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ const RIGHT: u32 = 27;
 /// Four rounds of a good function make a permutation that looks like chance; two more cost little.
 const ROUNDS: u64 = 6;
 
-/// An id, or a progress token, as a server reads it: below 2^53.
+/// An id, or a progress token, as a peer reads it: below 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireId(u64);
 
@@ -36,7 +37,7 @@ impl RequestIds {
         Self(SipHasher24::new_with_key(&key))
     }
 
-    /// What the server reads for the call of this number. Different numbers below 2^53 never share an
+    /// What the peer reads for the request of this number. Different numbers below 2^53 never share an
     /// id; a kernel does not count so far.
     #[must_use]
     pub fn shown(&self, number: u64) -> WireId {
@@ -44,7 +45,7 @@ impl RequestIds {
         WireId(join(halves))
     }
 
-    /// The number of the call that a server means; `None` for what can be no id of ours.
+    /// The number of the request that a peer means; `None` for what can be no id of ours.
     #[must_use]
     pub fn number(&self, said: u64) -> Option<u64> {
         if said >> BITS != 0 {

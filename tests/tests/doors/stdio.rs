@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use mgp_tests::harness::agent::initialize;
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process, Program};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process, Program, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -16,11 +16,12 @@ fn joined(kernel: &Kernel) -> Process {
     Process::start("mgp stdio", &kernel.program(&["stdio"]))
 }
 
-/// Every line it wrote, each a message.
+/// Every whole line it wrote, each a message.
 fn lines(process: &Process) -> Vec<Value> {
     let out = process.stdout();
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
-    out.lines().map(parse).collect()
+    let whole = out.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(parse).collect()
 }
 
 /// MCP-021: the end of input ends it with success, after what was asked has been answered.
@@ -86,9 +87,14 @@ struct Place(TempDir);
 
 impl Place {
     fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With more for the entry of its server.
+    fn with(more: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let config = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n{}",
+            "[http]\nlisten = \"127.0.0.1:0\"\n{}{more}",
             Program::fixture(&[]).entry("it")
         );
         std::fs::write(folder.path().join("mgp.toml"), config).unwrap();
@@ -223,6 +229,52 @@ async fn a_kernel_that_fell_is_started_again() {
     assert_eq!(hi.text(), "again");
     assert_ne!(place.pid(), Some(first));
     assert!(agent.close().await.unwrap().success());
+}
+
+/// The id of the question that is the `nth` the client was asked, counted from 0.
+async fn question(process: &Process, nth: usize) -> Value {
+    let questions = || {
+        let all = lines(process);
+        let asks = |line: &Value| line["method"] == "elicitation/create";
+        all.into_iter().filter(asks).collect::<Vec<_>>()
+    };
+    let asked = async || questions().len() > nth;
+    wait_until("a question", DEADLINE, asked).await;
+    questions()[nth]["id"].clone()
+}
+
+/// Point 4: an answer to a question of the kernel that fell is none to a question of the next one: it
+/// approves no dangerous call, alone or in a batch.
+#[tokio::test]
+async fn a_late_answer_settles_no_question_of_the_next_kernel() {
+    let place = Place::with("[servers.tools.echo]\nrisk_level = \"dangerous\"\n");
+    let mut process = Process::start("mgp stdio", &place.program(&["stdio"]));
+    let mut stdin = process.take_stdin().unwrap();
+    let mut say = |line: &str| stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let answer = |id: &Value, action: &str| {
+        json!({"jsonrpc": "2.0", "id": id, "result": {"action": action, "content": {}}}).to_string()
+    };
+    say(&initialize("2025-03-26", r#"{"elicitation":{}}"#));
+    say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    say(&call(1, "it:test_elicitation", json!({"message": "?"})));
+    let old = question(&process, 0).await;
+    kill(Pid::from_raw(place.pid().unwrap()), Signal::SIGKILL).unwrap();
+    say(&call(2, "it:echo", json!({"text": "fired"})));
+    let new = question(&process, 1).await;
+    assert_ne!(old, new);
+    say(&answer(&old, "accept"));
+    say(&format!("[{}]", answer(&old, "accept")));
+    say(&answer(&new, "decline"));
+    let answered = || {
+        lines(&process)
+            .into_iter()
+            .find(|it| it["id"] == 2 && it.get("method").is_none())
+    };
+    wait_until("the answer", DEADLINE, async || answered().is_some()).await;
+    let refused = answered().unwrap().to_string();
+    assert!(!refused.contains("fired"), "{refused}");
+    drop(stdin);
+    assert!(process.end(DEADLINE).await.success());
 }
 
 /// A configuration the kernel cannot start with is told on stderr, with its place; stdout stays

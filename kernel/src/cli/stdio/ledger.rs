@@ -1,6 +1,7 @@
 //! What has to be known of a conversation to take it up at another kernel: what is under way, and how it
 //! was opened.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use mgp_protocol::jsonrpc::torn::{self, Glance};
@@ -25,7 +26,7 @@ const TAIL: usize = 96;
 pub(super) struct Ledger {
     /// Requests of the client without an answer.
     asked: HashSet<RequestId>,
-    /// Requests of the kernel without an answer; true of those whose kernel has gone.
+    /// Requests of the kernel without an answer; true of those whose kernel has gone, ever after.
     questions: HashMap<RequestId, bool>,
     greeting: Greeting,
     /// More than is remembered: the conversation cannot be taken up.
@@ -42,14 +43,24 @@ pub(super) struct Lost {
 }
 
 impl Ledger {
-    /// Notes a line of the client that is about to be written. False of an answer that nobody waits for
-    /// any more: it is not to be written.
-    pub(super) fn says(&mut self, line: &[u8]) -> bool {
+    /// Notes a line of the client that is about to be written; gives what is to be written of it, all
+    /// but the answers that nobody waits for any more.
+    pub(super) fn says<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
+        if line.trim_ascii_start().first() == Some(&b'[') {
+            return self.says_many(line);
+        }
+        match self.notes(line) {
+            true => Cow::Borrowed(line),
+            false => Cow::default(),
+        }
+    }
+
+    /// Notes one message of the client. False of an answer that nobody waits for any more.
+    fn notes(&mut self, line: &[u8]) -> bool {
         let seen = glance(line);
         let id = seen.id();
         if seen.answers() {
-            let stale = id.and_then(|id| self.questions.remove(&id));
-            return stale != Some(true);
+            return id.is_none_or(|id| self.answers(&id));
         }
         match (seen.method(), id) {
             (Some(mcp::Cancelled::METHOD), None) => {
@@ -59,9 +70,18 @@ impl Ledger {
             }
             (method, Some(id)) => self.asks(method, id, line),
             (Some(method), None) => self.overflown |= !self.greeting.says(method, None, line),
-            (None, None) => self.says_many(line),
+            (None, None) => {}
         }
         true
+    }
+
+    /// Notes an answer of the client. False when nobody waits for it any more.
+    fn answers(&mut self, id: &RequestId) -> bool {
+        let stale = self.questions.get(id) == Some(&true);
+        if !stale {
+            self.questions.remove(id);
+        }
+        !stale
     }
 
     fn asks(&mut self, method: Option<&str>, id: RequestId, line: &[u8]) {
@@ -74,21 +94,47 @@ impl Ledger {
         }
     }
 
-    /// A batch (2025-03-26).
-    fn says_many(&mut self, line: &[u8]) {
-        if line.trim_ascii_start().first() == Some(&b'[') {
-            for one in jsonrpc::batch(line).unwrap_or_default() {
-                self.says(one.get().as_bytes());
+    /// A batch (2025-03-26), without the stale ones among its messages.
+    fn says_many<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
+        let all = jsonrpc::batch(line).unwrap_or_default();
+        let mut kept = Vec::with_capacity(all.len());
+        for one in &all {
+            if self.notes(one.get().as_bytes()) {
+                kept.push(one.get());
             }
+        }
+        match (kept.len() == all.len(), kept.is_empty()) {
+            (true, _) => Cow::Borrowed(line),
+            (false, true) => Cow::default(),
+            (false, false) => Cow::Owned(format!("[{}]\n", kept.join(",")).into_bytes()),
         }
     }
 
-    /// A line that was noted could not be written, and will be again.
+    /// A line that was noted could not be written, and will be again. An answer is not: who asked has
+    /// gone.
     pub(super) fn unsaid(&mut self, line: &[u8]) {
+        match jsonrpc::batch(line) {
+            Some(all) => all.iter().for_each(|one| self.unsays(one.get().as_bytes())),
+            None => self.unsays(line),
+        }
+    }
+
+    fn unsays(&mut self, line: &[u8]) {
         let seen = glance(line);
-        if let Some(id) = seen.id().filter(|_| seen.asks()) {
+        let Some(id) = seen.id() else { return };
+        if seen.asks() {
             self.asked.remove(&id);
             self.greeting.unsaid(&id);
+        } else if seen.answers() {
+            self.questions(id, true);
+        }
+    }
+
+    /// Notes a question of the kernel. One that is stale stays so.
+    fn questions(&mut self, id: RequestId, stale: bool) {
+        self.overflown |= self.questions.len() >= MOST;
+        if !self.overflown {
+            *self.questions.entry(id).or_default() |= stale;
         }
     }
 
@@ -101,14 +147,12 @@ impl Ledger {
                 self.greeting.answered(&id, line);
             }
             (Some(id), false) => {
-                self.overflown |= self.questions.len() >= MOST;
-                if !self.overflown {
-                    self.questions.insert(id, false);
-                }
+                self.questions(id, false);
             }
             (None, _) if seen.method() == Some(mcp::Cancelled::METHOD) => {
                 if let Some(id) = cancelled(line) {
-                    self.questions.remove(&id);
+                    // What was taken back is not waited for, as what was answered.
+                    self.answers(&id);
                 }
             }
             (None, _) => {}
@@ -213,7 +257,7 @@ mod tests {
             r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#.to_owned(),
             r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#.to_owned(),
         ] {
-            assert!(ledger.says(line.as_bytes()), "{line}");
+            assert_eq!(*ledger.says(line.as_bytes()), *line.as_bytes());
         }
         ledger.hears(
             format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{"id":1,"t":"{long}"}}}}"#).as_bytes(),
@@ -224,7 +268,8 @@ mod tests {
         assert_eq!(ledger.lose(), Lost::default());
     }
 
-    /// Point 4: an answer to a question of a kernel that has gone reaches no other kernel.
+    /// Point 4: an answer to a question of a kernel that has gone reaches no other kernel, whatever that
+    /// one asks.
     #[test]
     fn answers_to_a_kernel_that_has_gone_are_dropped() {
         let mut ledger = Ledger::default();
@@ -233,21 +278,53 @@ mod tests {
         for id in 1..=4 {
             ledger.hears(ask(id).as_bytes());
         }
-        assert!(ledger.says(answer(1).as_bytes()));
-        ledger.hears(
-            br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#,
-        );
+        let passes =
+            |ledger: &mut Ledger, line: &str| *ledger.says(line.as_bytes()) == *line.as_bytes();
+        assert!(passes(&mut ledger, &answer(1)));
+        let taken_back =
+            br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#;
+        ledger.hears(taken_back);
         assert_eq!(ids(&ledger.lose().questions), ["2", "3"]);
-        assert!(!ledger.says(answer(2).as_bytes()));
-        ledger.hears(ask(3).as_bytes());
-        assert!(
-            ledger.says(answer(3).as_bytes()),
-            "the new kernel asked, too"
+        ledger.hears(ask(2).as_bytes());
+        ledger.hears(
+            &String::from_utf8_lossy(taken_back)
+                .replace('4', "3")
+                .into_bytes(),
         );
+        for _ in 0..2 {
+            assert!(ledger.says(answer(2).as_bytes()).is_empty());
+            assert!(ledger.says(answer(3).as_bytes()).is_empty());
+        }
+        ledger.hears(ask(5).as_bytes());
+        assert!(passes(&mut ledger, &answer(5)));
         assert!(
-            ledger.says(answer(9).as_bytes()),
+            passes(&mut ledger, &answer(9)),
             "an unknown one is the kernel's to judge"
         );
+    }
+
+    /// Point 4: nor does one in a batch, or one that could not be written to its own kernel.
+    #[test]
+    fn stale_answers_are_taken_out_of_a_batch() {
+        let mut ledger = Ledger::default();
+        let answer = |id: u8| format!(r#"{{"id": {id},"result":{{}}}}"#);
+        for id in 1..=2 {
+            ledger.hears(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
+        }
+        ledger.says(answer(2).as_bytes());
+        ledger.unsaid(format!("[{}]\n", answer(2)).as_bytes());
+        ledger.lose();
+        let ping = r#"{"id":7,"method":"ping"}"#;
+        let all = format!("[{}, {ping} ,{},{}]\n", answer(1), answer(2), answer(3));
+        let kept = format!("[{ping},{}]\n", answer(3));
+        assert_eq!(*ledger.says(all.as_bytes()), *kept.as_bytes());
+        assert!(
+            ledger
+                .says(format!(" [{}]\n", answer(1)).as_bytes())
+                .is_empty()
+        );
+        assert_eq!(*ledger.says(b"[]\n"), *b"[]\n");
+        assert_eq!(ids(&ledger.lose().asked), ["7"]);
     }
 
     #[test]

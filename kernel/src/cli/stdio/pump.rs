@@ -198,11 +198,15 @@ impl Pump {
         let mut kept = Cow::Borrowed(text);
         let mut at = 0;
         for (nth, line) in lines(text).enumerate() {
-            if (torn && nth == 0) || ledger.says(line) {
-                at += line.len();
-            } else {
-                kept.to_mut().drain(at..at + line.len());
+            let said = match torn && nth == 0 {
+                true => Cow::Borrowed(line),
+                false => ledger.says(line),
+            };
+            if said.len() != line.len() {
+                let place = at..at + line.len();
+                kept.to_mut().splice(place, said.iter().copied());
             }
+            at += said.len();
         }
         kept
     }
