@@ -4,6 +4,7 @@
 //! reader of the connection settles it. Nothing here waits for a mailbox.
 
 mod aside;
+mod asked;
 mod calls;
 mod consent;
 mod consulting;
@@ -161,6 +162,8 @@ pub struct Link {
     questions: inbound::Questions,
     listening: listening::Listening,
     elicited: elicited::Elicited,
+    /// Which questions of tasks may be answered.
+    permits: asked::Permits,
     asks_roots: AtomicBool,
     /// It was told that roots changed, and has not asked for them since.
     roots_told: AtomicBool,
@@ -220,6 +223,7 @@ impl Link {
             questions: inbound::Questions::default(),
             listening: listening::Listening::default(),
             elicited: elicited::Elicited::default(),
+            permits: asked::Permits::default(),
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),

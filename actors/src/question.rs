@@ -9,8 +9,10 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+use mgp_protocol::lookalike::are_alike;
 use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
-use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
+use mgp_protocol::mcp::{self, ClientCapabilities, Method as _, elicitation};
+use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
@@ -78,13 +80,39 @@ pub fn ambiguous() -> ClientAnswer {
     )
 }
 
+/// The methods a server may ask.
+const KNOWN: [&str; 3] = ["sampling/createMessage", "elicitation/create", "roots/list"];
+
 /// True for the methods a server may ask.
 #[must_use]
 pub fn is_known(method: &str) -> bool {
-    matches!(
-        method,
-        "sampling/createMessage" | "elicitation/create" | "roots/list"
-    )
+    KNOWN.contains(&method)
+}
+
+/// True for these, and for what some readers take for them.
+pub(crate) fn is_like_one(method: &str) -> bool {
+    KNOWN.iter().any(|known| are_alike(method, known))
+}
+
+/// Leave to send a client to a URL.
+///
+/// # Errors
+/// [`Refusal::MissingCapability`] when it did not say that it can be sent there.
+pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refusal> {
+    let (method, params) = (elicitation::Create::METHOD, Some(r#"{"mode":"url"}"#));
+    match able(&declared(caller, exchange), method, params) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Refusal::MissingCapability {
+            required: required(method, params),
+        }),
+    }
+}
+
+/// What the client of a call can be asked.
+fn declared(caller: &Caller, exchange: &Exchange) -> ClientCapabilities {
+    exchange
+        .attempts()
+        .map_or(caller.capabilities, Attempts::capabilities)
 }
 
 /// Puts the question to the client, if it said that it can be asked.
@@ -95,9 +123,7 @@ pub async fn put(
     method: &str,
     params: Option<&str>,
 ) -> ClientAnswer {
-    let can = exchange
-        .attempts()
-        .map_or(caller.capabilities, Attempts::capabilities);
+    let can = declared(caller, exchange);
     if let Err(missing) = able(&can, method, params) {
         if caller.is_alone() {
             exchange.lacks(required(method, params));

@@ -93,18 +93,15 @@ impl Link {
             biased;
             outcome = settled => {
                 let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
-                match outcome {
-                    Ok(result) if self.limits.consents.restrict() => {
-                        Box::pin(self.consented_result(&call, result)).await
-                    }
-                    Ok(result) => Ok(result),
-                    Err(refusal) => {
-                        if let Refusal::Peer(error) = &refusal {
-                            self.refused(&call, error.get());
-                        }
-                        Err(refusal)
-                    }
+                let asks = outcome.is_err() || self.limits.consents.restrict();
+                let outcome = match asks {
+                    true => Box::pin(self.judged(&call, outcome)).await,
+                    false => outcome,
+                };
+                if let Err(Refusal::Peer(error)) = &outcome {
+                    self.refused(&call, error.get());
                 }
+                outcome
             }
             never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
             () = call.exchange.cancelled() => {

@@ -1,41 +1,20 @@
 //! Questions of a server that the operator has switched off, or wants to see first (CMCP-084, CMCP-085).
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
 use mgp_engine::approvals::{Asker, Question};
 use mgp_engine::consent::Consent;
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::lookalike;
-use mgp_protocol::mention::may_mention;
+use mgp_protocol::mcp::elicitation::Create;
+use mgp_protocol::mcp::{Method as _, tasks};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::Refusal;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use mgp_protocol::splice::{member, members};
 
-use super::{Call, Link};
+use super::{Call, Link, asked};
 use crate::agent::ANSWER_DEADLINE;
 use crate::approvals::legible;
-use crate::request::Outcome;
+use crate::question;
+use crate::request::{Caller, Outcome};
 use crate::time::unix_ms;
-
-/// What a modern server wants to know, before it answers or while it works on a task.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Needs<'a> {
-    #[serde(borrow, default)]
-    input_requests: BTreeMap<Cow<'a, str>, Wanted<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Wanted<'a> {
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-}
 
 impl Link {
     /// True for a question that is switched off for this server.
@@ -94,28 +73,123 @@ impl Link {
         }
     }
 
-    /// What a modern server answered a modern client, once all that it asks there may be asked. Other
-    /// questions go by [`Self::consented`] one by one.
-    pub(super) async fn consented_result(&self, call: &Call<'_>, result: Bytes) -> Outcome {
-        let Some(caller) = call.caller.filter(|_| call.era == Era::Modern) else {
-            return Ok(result);
+    /// What a server answered, once all that it asks with it may be asked. Questions that are put one by one
+    /// go by [`Self::consented`].
+    pub(super) async fn judged(&self, call: &Call<'_>, outcome: Outcome) -> Outcome {
+        let Some(caller) = call.caller else {
+            return outcome;
         };
-        let nothing_asked = !may_mention(&result, "\"inputRequests\"");
-        if caller.version.is_legacy() || nothing_asked {
-            return Ok(result);
-        }
-        let text = String::from_utf8_lossy(&result);
-        let needs: Needs<'_> = lookalike::from_object(&text)
-            .map_err(|error| self.lost(&format!("its questions cannot be read: {error}")))?;
-        for wanted in needs.input_requests.values() {
-            let params = wanted.params.map(RawValue::get);
-            let asked = self.consented(&caller.agent, &wanted.method, params);
-            tokio::select! {
-                may = asked => may.map_err(Refusal::Forbidden)?,
-                () = call.exchange.cancelled() => return Err(Refusal::Cancelled),
+        match &outcome {
+            Ok(result) if self.limits.consents.restrict() && !caller.version.is_legacy() => {
+                let text = String::from_utf8_lossy(result);
+                self.permitted(call, caller, &text).await?;
             }
+            Err(Refusal::Peer(error)) => self.visits_permitted(call, caller, error.get()).await?,
+            Ok(_) | Err(_) => {}
         }
-        Ok(result)
+        outcome
+    }
+
+    /// Resolves when all that a result asks may be put to its client.
+    async fn permitted(&self, call: &Call<'_>, caller: &Caller, text: &str) -> Result<(), Refusal> {
+        let asked = asked::read(text).map_err(|why| self.faulty(&why))?;
+        for (_, wanted) in &asked {
+            self.yes_in(call, caller, &wanted.method, wanted.params())
+                .await?;
+        }
+        if call.mirror.method != tasks::Get::METHOD {
+            return Ok(());
+        }
+        if let Some(error) = member(text, "error") {
+            self.visits_permitted(call, caller, error).await?;
+        }
+        if let Some(task) = call.mirror.name {
+            let keys = asked.iter().map(|(key, _)| &**key);
+            self.permits.allow(task, keys);
+        }
+        Ok(())
+    }
+
+    /// The same for an error that sends its client to URLs.
+    async fn visits_permitted(
+        &self,
+        call: &Call<'_>,
+        caller: &Caller,
+        error: &str,
+    ) -> Result<(), Refusal> {
+        let visits = match asked::visits(error) {
+            Ok(visits) => visits,
+            Err(why) if self.limits.consents.restrict() => return Err(self.faulty(&why)),
+            Err(_) => return Ok(()),
+        };
+        if visits.is_empty() {
+            return Ok(());
+        }
+        if caller.is_alone() {
+            question::can_visit(caller, call.exchange)?;
+        }
+        for params in visits {
+            self.yes_in(call, caller, Create::METHOD, Some(params))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Resolves when the question may be put, unless its call is taken back before.
+    async fn yes_in(
+        &self,
+        call: &Call<'_>,
+        caller: &Caller,
+        method: &str,
+        params: Option<&str>,
+    ) -> Result<(), Refusal> {
+        tokio::select! {
+            may = self.consented(&caller.agent, method, params) => may.map_err(Refusal::Forbidden),
+            () = call.exchange.cancelled() => Err(Refusal::Cancelled),
+        }
+    }
+
+    /// True for news of a task that clients may have: what needs a yes first comes to those who ask
+    /// for the task.
+    pub(super) fn may_tell(&self, params: &str) -> bool {
+        let consents = self.limits.consents;
+        if !consents.restrict() {
+            return true;
+        }
+        let Ok(asked) = asked::read(params) else {
+            return false;
+        };
+        let on = |method: &str| consents.to(method) == Consent::On;
+        let sends = member(params, "error").is_some_and(|error| {
+            asked::visits(error).map_or(true, |visits| !visits.is_empty()) && !on(Create::METHOD)
+        });
+        let tells = !sends && asked.iter().all(|(_, wanted)| on(&wanted.method));
+        let task =
+            member(params, "taskId").and_then(|own| serde_json::from_str::<String>(own).ok());
+        if let Some(task) = task.filter(|_| tells) {
+            self.permits
+                .allow(&task, asked.iter().map(|(key, _)| &**key));
+        }
+        tells
+    }
+
+    /// Leave to tell the server what a client says to its task, under the server's own name for it.
+    ///
+    /// # Errors
+    /// [`Refusal::Forbidden`] where it answers what its client was not allowed to be asked.
+    pub fn may_answer(&self, task: &str, params: &str) -> Result<(), Refusal> {
+        if !self.limits.consents.restrict() {
+            return Ok(());
+        }
+        let responses = member(params, "inputResponses").and_then(members);
+        let mut keys = responses.iter().flatten().map(|(key, _)| &**key);
+        match keys.find(|key| !self.permits.allows(task, key)) {
+            None => Ok(()),
+            Some(key) => Err(Refusal::Forbidden(format!(
+                "server {} was not allowed to ask {key:?}: `tasks/get` tells what it may ask",
+                self.server
+            ))),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use super::turns::party;
 use super::{InFlight, Link, List, Wire, envelope};
 use crate::exchange::{Class, Exchange, Flag};
+use crate::question;
 use crate::request::Caller;
 
 /// Questions of one server that may be open at once; a person answers one at a time.
@@ -266,6 +267,8 @@ impl Link {
             // Streams, callbacks and events are agreed on with nobody, and what names a call that is over
             // would reach whoever calls now.
             _ if is_of_extension(method) => self.dropped(),
+            // A question without an id is none, and would be put past all that judges questions.
+            _ if question::is_like_one(method) => self.dropped(),
             _ => self.pass_on(method, params, via),
         }
     }
@@ -361,7 +364,10 @@ impl Link {
                 && self.listening.is_superseded(&self.ids, params))
         {
             let bare = envelope::without_meta(params);
-            self.upward.task_changed(&self.server, Era::Modern, &bare);
+            match self.may_tell(&bare) {
+                true => self.upward.task_changed(&self.server, Era::Modern, &bare),
+                false => self.dropped(),
+            }
         }
     }
 

@@ -133,6 +133,7 @@ impl Relay {
         if link.peer_in(Era::Modern).is_none() {
             return Err(unknown(id));
         }
+        link.may_answer(own, required(request)?)?;
         let own_json = quoted(own);
         let params = required(request)?;
         let outgoing = Outgoing {
