@@ -259,6 +259,9 @@ async fn a_late_answer_settles_no_question_of_the_next_kernel() {
     say(&call(1, "it:test_elicitation", json!({"message": "?"})));
     let old = question(&process, 0).await;
     kill(Pid::from_raw(place.pid().unwrap()), Signal::SIGKILL).unwrap();
+    let taken_back = |line: &Value| line["params"]["requestId"] == old;
+    let gone = async || lines(&process).iter().any(taken_back);
+    wait_until("its end is noticed", DEADLINE, gone).await;
     say(&call(2, "it:echo", json!({"text": "fired"})));
     let new = question(&process, 1).await;
     assert_ne!(old, new);
