@@ -116,3 +116,54 @@ async fn a_modern_question_is_off_as_well() {
         "{call}"
     );
 }
+
+/// A server of 2025-11-25 that wants a URL visited first, in these bytes, and says a question without an id before.
+const VISITS: &str = r#"while read -r line; do
+id=$${line#*\"id\":}; id=$${id%%,*}
+case $line in
+*'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"v","version":"1"}}';;
+*'"tools/list"'*) result='{"tools":[{"name":"visit","inputSchema":{"type":"object"}}]}';;
+*'"tools/call"'*)
+printf '{"jsonrpc":"2.0","method":"elicitation/create","params":{"message":"unasked","requestedSchema":{}}}\n'
+printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.test/","elicitationId":"e","message":"secret?"}]}}}\n' "$id"
+continue;;
+*'"ping"'*) result='{}';;
+*) continue;;
+esac
+printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+/// CMCP-084, CMCP-085: an error that sends a client to a URL is a question like any other, and one without an id is none.
+#[tokio::test]
+async fn no_error_and_no_notification_asks_what_is_off() {
+    let program = Program::new("sh", ["-c", VISITS]);
+    let entry = format!("{}elicitation = \"off\"\n", program.entry("it"));
+    let kernel = Kernel::start(&entry).await;
+    kernel.connected(&["it"]).await;
+    let modern = scene::Modern::at(&kernel.server_url("it"), FULL);
+    let call = json!({"name": "visit", "arguments": {}});
+    let (_, modern) = modern.ask("tools/call", call).await;
+    let mut agent = scene::socket_agent(&kernel, FULL).await;
+    let legacy = agent.call("it:visit", json!({})).await;
+    for words in [modern.to_string(), legacy.frame.clone()] {
+        assert!(words.contains("switched off"), "{words}");
+        assert!(!words.contains("secret?"), "{words}");
+    }
+    assert!(agent.heard("elicitation/create").is_empty());
+    assert!(agent.asked().is_empty());
+}
+
+/// CMCP-088, CMCP-090: a client that cannot visit URLs is not sent to one.
+#[tokio::test]
+async fn who_cannot_visit_is_not_sent() {
+    let program = Program::new("sh", ["-c", VISITS]);
+    let kernel = Kernel::start(&program.entry("it")).await;
+    kernel.connected(&["it"]).await;
+    let call = json!({"name": "visit", "arguments": {}});
+    let modern = scene::Modern::at(&kernel.server_url("it"), "{}");
+    let (_, refused) = modern.ask("tools/call", call.clone()).await;
+    assert_eq!(refused["error"]["code"], -32021, "{refused}");
+    let modern = scene::Modern::at(&kernel.server_url("it"), FULL);
+    let (_, asked) = modern.ask("tools/call", call).await;
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+}
