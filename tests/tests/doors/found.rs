@@ -181,6 +181,28 @@ async fn a_second_kernel_comes_up_only_where_it_was_named() {
     }
 }
 
+/// Point 4: a data folder that is written down while a kernel runs hides it from nobody.
+#[tokio::test]
+async fn a_folder_that_is_written_down_meanwhile_hides_no_kernel() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    let shell = user.home_only();
+    let pid = user.up(&shell).await;
+    let name = "home/.config/mgp/servers.toml";
+    let before = std::fs::read_to_string(user.0.at(name)).unwrap();
+    let moved = user.0.at("moved").display().to_string();
+    user.0
+        .file(name, &format!("[data]\ndir = {moved:?}\n{before}"));
+    for client in [User::path_only(), user.home_only()] {
+        assert_eq!(user.status(&client, &[]).await["pid"], pid, "{client:?}");
+    }
+    let again = user.mgp(&shell, &["up", "--detach", "--json"]).await;
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["pid"], pid);
+    user.down(&shell).await;
+}
+
 /// Point 1: who cannot reach a kernel learns which one runs, since when, where it listens, and what to
 /// type; and no second one is started.
 #[tokio::test]
