@@ -11,6 +11,7 @@ use crate::scene::{self, NEWEST};
 async fn methods_of_what_is_not_offered_are_unknown() {
     let wanting = ["logging", "prompts", "resources", "completions"];
     let flags = wanting.map(|name| ["--without", name]).concat();
+    let flags = [flags.as_slice(), &["--era", "legacy"]].concat();
     let kernel = scene::kernel_with("", &flags).await;
     let mut agent = scene::http_agent(&kernel, Some("it"), "{}").await;
     let methods: [(&str, Value); 8] = [
@@ -38,6 +39,19 @@ async fn methods_of_what_is_not_offered_are_unknown() {
     let mut all = scene::http_agent(&kernel, None, "{}").await;
     let prompts = all.request("prompts/list", json!({})).await.result();
     assert_eq!(prompts["prompts"], json!([]));
+}
+
+/// CMCP-094: each request to a modern server names the level of its log, whatever the server declares: a
+/// client of sessions sets it.
+#[tokio::test]
+async fn a_modern_server_is_told_a_level_in_each_request() {
+    let kernel = scene::kernel_with("", &["--era", "modern", "--without", "logging"]).await;
+    let mut agent = kernel.http_agent(Some("it"));
+    let welcome = agent.initialize(NEWEST, "{}").await.result();
+    assert_eq!(welcome["capabilities"]["logging"], json!({}), "{welcome}");
+    let level = json!({"level": "debug"});
+    let set = agent.request("logging/setLevel", level).await;
+    assert_eq!(set.result(), json!({}));
 }
 
 /// MCP-045, CMCP-043: a prompt without an argument that it must have does not reach its server.
