@@ -158,7 +158,9 @@ async fn a_closed_terminal_ends_the_kernel_in_order() {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("mgp.sock");
     let up = format!("exec {} up", Program::ours("mgp", ["up"]).command);
-    let up = place(&folder, Program::new("script", ["-qec", &up, "/dev/null"]));
+    // Whoever runs the tests under `nohup` has SIGHUP ignored, and a kernel keeps to that.
+    let terminal = ["--default-signal=HUP", "script", "-qec", &up, "/dev/null"];
+    let up = place(&folder, Program::new("env", terminal));
     let mut terminal = Process::start("a terminal", &up);
     terminal.says("that it is up", DEADLINE, is_up).await;
     let mut agent = Agent::over_socket(&socket).await;
