@@ -13,7 +13,6 @@ use super::failure::Failure;
 use super::names;
 use super::output::{report, say};
 use super::paste::Entries;
-use super::progress::Progress;
 use super::table::table;
 use super::words::plain;
 
@@ -24,10 +23,7 @@ struct Listed {
 }
 
 fn ask(context: &Context, method: &str, params: &impl Serialize) -> Result<Box<RawValue>, Failure> {
-    context.with_kernel(Opening::default(), async |client| {
-        let mut progress = Progress::of("asking the kernel");
-        client.request(method, params, &mut progress).await
-    })
+    context.ask(Opening::default(), method, params, "asking the kernel")
 }
 
 /// Refuses the name of nobody.

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::LookUp;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::client::{Client, Opening};
 use super::command::Options;
 use super::failure::{Absence, Failure};
 use super::output::report;
+use super::progress::Progress;
 use super::words::plain;
 use crate::config::{self, KernelConfig, Loaded};
 use crate::paths::{Bases, LONGEST_SOCKET_PATH, SOCKET};
@@ -181,6 +184,20 @@ impl Context {
         }
         let dir = self.bases.data_dir(kernel.data.dir.as_deref());
         dir.map_err(|e| Failure::Other(e.to_string()))
+    }
+
+    /// Asks the running kernel one thing; `doing` is shown when the answer takes its time.
+    pub(super) fn ask(
+        &self,
+        opening: Opening,
+        method: &str,
+        params: &impl Serialize,
+        doing: impl Into<String>,
+    ) -> Result<Box<RawValue>, Failure> {
+        self.with_kernel(opening, async |client| {
+            let mut progress = Progress::of(doing);
+            client.request(method, params, &mut progress).await
+        })
     }
 
     /// Does something with a connection to the running kernel.

@@ -12,7 +12,6 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
 use super::pages;
-use super::progress::Progress;
 use super::table::table;
 use super::words::{one_line, plain};
 
@@ -70,12 +69,8 @@ pub(super) fn get(context: &Context, typed: &Get) -> Result<(), Failure> {
     let arguments = arguments::texts(&typed.arguments)?;
     let params = json!({"name": typed.name, "arguments": arguments, "_meta": {"progressToken": 1}});
     let opening = Opening::at(typed.server.as_deref());
-    let answer = context.with_kernel(opening, async |client| {
-        let mut progress = Progress::of(format!("asking for {}", typed.name));
-        client
-            .request(prompts::Get::METHOD, &params, &mut progress)
-            .await
-    })?;
+    let doing = format!("asking for {}", typed.name);
+    let answer = context.ask(opening, prompts::Get::METHOD, &params, doing)?;
     if context.json {
         return say(answer.get());
     }

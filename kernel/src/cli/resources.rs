@@ -11,7 +11,6 @@ use super::context::Context;
 use super::failure::Failure;
 use super::output::say;
 use super::pages;
-use super::progress::Progress;
 use super::table::table;
 use super::words::{one_line, plain};
 
@@ -61,12 +60,8 @@ pub(super) fn list(context: &Context, typed: &List) -> Result<(), Failure> {
 pub(super) fn show(context: &Context, typed: &Read) -> Result<(), Failure> {
     let params = json!({"uri": typed.uri, "_meta": {"progressToken": 1}});
     let opening = Opening::at(typed.server.as_deref());
-    let answer = context.with_kernel(opening, async |client| {
-        let mut progress = Progress::of(format!("reading {}", typed.uri));
-        client
-            .request(resources::Read::METHOD, &params, &mut progress)
-            .await
-    })?;
+    let doing = format!("reading {}", typed.uri);
+    let answer = context.ask(opening, resources::Read::METHOD, &params, doing)?;
     if context.json {
         return say(answer.get());
     }
