@@ -1,5 +1,6 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
+mod failures;
 mod rows;
 mod step;
 mod summary;
@@ -73,7 +74,7 @@ fn steps(quick: bool) -> Vec<Step> {
         Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny"),
         Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
         left_out(Step::new(PEERS, install()).optional()),
-        Step::new("tests", tests(quick)).counted(),
+        Step::new("tests", tests(quick)).counted().again(alone),
         left_out(Step::new("model checks", model_checks()).counted()),
         Step::new(
             "requirement rows",
@@ -92,6 +93,12 @@ fn tests(quick: bool) -> Command {
     if quick {
         tests.env("MGP_WITHOUT_PEERS", "1");
     }
+    tests
+}
+
+fn alone(names: &[&str]) -> Command {
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--", "--exact"]);
+    tests.args(names);
     tests
 }
 

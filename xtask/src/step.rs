@@ -3,8 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::failures::Failures;
 use crate::tally::Tally;
-use crate::tee;
+use crate::tee::{self, Ended};
 
 /// A command with a name that people read.
 pub(crate) struct Step {
@@ -14,7 +15,14 @@ pub(crate) struct Step {
     left_out: Option<&'static str>,
     counted: bool,
     optional: bool,
+    again: Option<Again>,
 }
+
+/// Makes the command that runs these tests alone.
+type Again = fn(&[&str]) -> Command;
+
+/// As many tests are run once more: more that fail have one cause, which is no accident of time.
+const UNSTEADY: usize = 3;
 
 /// What came of a step.
 pub(crate) struct Outcome {
@@ -24,6 +32,9 @@ pub(crate) struct Outcome {
     pub(crate) end: End,
     /// What its tests came to, when it has any.
     pub(crate) tally: Option<Tally>,
+    /// Its tests that failed, with what they printed: after a good end, those that passed when they
+    /// were run once more alone.
+    pub(crate) failures: Failures,
     /// How long it took.
     pub(crate) took: Duration,
 }
@@ -47,6 +58,7 @@ impl Step {
             left_out: None,
             counted: false,
             optional: false,
+            again: None,
         }
     }
 
@@ -70,6 +82,13 @@ impl Step {
         }
     }
 
+    /// A few failed tests are run once more without the others: one that passes then is told as
+    /// unsteady.
+    pub(crate) fn again(self, again: Again) -> Self {
+        let again = Some(again);
+        Self { again, ..self }
+    }
+
     /// May fail: what depends on it says so itself.
     pub(crate) fn optional(self) -> Self {
         Self {
@@ -82,14 +101,15 @@ impl Step {
     pub(crate) fn run(mut self) -> Outcome {
         let start = Instant::now();
         println!("\n== {}", self.name);
-        let (end, tally) = match self.hindrance() {
-            Some(why) => (End::NotRun(why), None),
+        let (end, tally, failures) = match self.hindrance() {
+            Some(why) => (End::NotRun(why), None, Failures::default()),
             None => self.run_now(),
         };
         Outcome {
             name: self.name,
             end,
             tally,
+            failures,
             took: start.elapsed(),
         }
     }
@@ -101,14 +121,13 @@ impl Step {
         self.left_out.map(str::to_owned).or(missing)
     }
 
-    fn run_now(&mut self) -> (End, Option<Tally>) {
-        let (succeeded, mut tally) = match tee::run(&mut self.command) {
-            Ok(ended) => ended,
-            Err(error) => {
-                println!("{:?}: {error}", self.command);
-                (false, Tally::default())
-            }
-        };
+    fn run_now(&mut self) -> (End, Option<Tally>, Failures) {
+        let first = ended(&mut self.command);
+        let Ended {
+            succeeded,
+            mut tally,
+            failures,
+        } = self.once_more(first);
         if !succeeded {
             tally.at_least_one_failed();
         }
@@ -117,8 +136,33 @@ impl Step {
             (false, true) => End::NotRun("not all could be installed, see above".to_owned()),
             (false, false) => End::Failed,
         };
-        (end, self.counted.then_some(tally))
+        (end, self.counted.then_some(tally), failures)
     }
+
+    fn once_more(&self, first: Ended) -> Ended {
+        let names: Vec<&str> = first.failures.names().collect();
+        let few = (1..=UNSTEADY).contains(&names.len());
+        let Some(again) = self.again.filter(|_| few && !first.succeeded) else {
+            return first;
+        };
+        println!("\n== once more: {}", names.join(", "));
+        let second = ended(&mut again(&names));
+        match first.tally.settled_by(&second.tally, names.len()) {
+            Some(tally) if second.succeeded => Ended {
+                succeeded: true,
+                tally,
+                failures: first.failures,
+            },
+            _ => first,
+        }
+    }
+}
+
+fn ended(command: &mut Command) -> Ended {
+    tee::run(command).unwrap_or_else(|error| {
+        println!("{command:?}: {error}");
+        Ended::default()
+    })
 }
 
 fn is_installed(program: &str) -> bool {

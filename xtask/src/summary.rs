@@ -42,6 +42,14 @@ impl fmt::Display for Summary {
         if !failed.is_empty() {
             writeln!(f, "\nFAILED: {}", failed.join(", "))?;
         }
+        // Last, where a reader who sees only the end of a long log finds it.
+        for outcome in self.outcomes.iter().filter(|o| !o.failures.is_empty()) {
+            let said = match outcome.end {
+                End::Passed => "UNSTEADY, passed when run once more",
+                End::Failed | End::NotRun(_) => "FAILED",
+            };
+            write!(f, "\n{said}:\n{}", outcome.failures)?;
+        }
         writeln!(f, "\n{total}")
     }
 }

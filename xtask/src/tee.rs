@@ -1,16 +1,28 @@
-//! Shows what a command prints while counting the tests in it.
+//! Shows what a command prints while counting the tests in it and noting which failed.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::failures::Failures;
 use crate::tally::Tally;
 
-/// Runs a command to its end: whether it succeeded, and what its tests came to.
+/// What a command came to.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// It said so itself.
+    pub(crate) succeeded: bool,
+    /// What its tests came to.
+    pub(crate) tally: Tally,
+    /// Its tests that failed.
+    pub(crate) failures: Failures,
+}
+
+/// Runs a command to its end.
 ///
 /// # Errors
 /// When it cannot be started.
-pub(crate) fn run(command: &mut Command) -> io::Result<(bool, Tally)> {
+pub(crate) fn run(command: &mut Command) -> io::Result<Ended> {
     if io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -19,18 +31,26 @@ pub(crate) fn run(command: &mut Command) -> io::Result<(bool, Tally)> {
     let stdout = child.stdout.take().expect("stdout is piped");
     let stderr = child.stderr.take().expect("stderr is piped");
     let of_stderr = thread::spawn(move || copy(stderr, io::stderr()));
-    let mut tally = copy(stdout, io::stdout());
-    tally += of_stderr.join().expect("copying does not panic");
-    Ok((child.wait()?.success(), tally))
+    let (tally, failures) = copy(stdout, io::stdout());
+    of_stderr.join().expect("copying does not panic");
+    Ok(Ended {
+        succeeded: child.wait()?.success(),
+        tally,
+        failures,
+    })
 }
 
-fn copy(from: impl Read, mut to: impl Write) -> Tally {
-    let (mut from, mut line, mut tally) = (BufReader::new(from), Vec::new(), Tally::default());
+/// Test programs print their results to stdout.
+fn copy(from: impl Read, mut to: impl Write) -> (Tally, Failures) {
+    let (mut from, mut line) = (BufReader::new(from), Vec::new());
+    let (mut tally, mut failures) = (Tally::default(), Failures::default());
     while matches!(from.read_until(b'\n', &mut line), Ok(1..)) {
         // A reader that went away is no reason to stop testing.
         let _ = to.write_all(&line).and_then(|()| to.flush());
-        tally.read(&String::from_utf8_lossy(&line));
+        let text = String::from_utf8_lossy(&line);
+        tally.read(&text);
+        failures.read(&text);
         line.clear();
     }
-    tally
+    (tally, failures)
 }

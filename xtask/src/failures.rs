@@ -1,0 +1,92 @@
+//! Which tests failed and what they printed, out of what the test programs print.
+
+use std::fmt;
+
+/// Lines kept of what one test printed: a panic with its message, and no flood.
+const LINES: usize = 12;
+/// Tests that are told by name: more than these have one cause.
+const TESTS: usize = 8;
+
+/// The tests that failed, in their order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Failures {
+    tests: Vec<Failure>,
+    reading: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Failure {
+    name: String,
+    printed: Vec<String>,
+}
+
+impl Failures {
+    /// Takes a line of output into account: `---- NAME stdout ----` begins what a failed test printed.
+    pub(crate) fn read(&mut self, line: &str) {
+        let line = line.trim_end();
+        let begins = line.strip_prefix("---- ");
+        if let Some(name) = begins.and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.reading = true;
+            self.tests.push(Failure {
+                name: name.to_owned(),
+                printed: Vec::new(),
+            });
+        } else if line == "failures:" {
+            self.reading = false;
+        } else if let (true, Some(failure)) = (self.reading, self.tests.last_mut()) {
+            failure.add(line);
+        }
+    }
+
+    /// The names of those that failed.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tests.iter().map(|failure| failure.name.as_str())
+    }
+
+    /// True when none failed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tests.is_empty()
+    }
+}
+
+impl Failure {
+    fn add(&mut self, line: &str) {
+        if self.printed.len() < LINES && !line.is_empty() {
+            self.printed.push(line.to_owned());
+        }
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Failure { name, printed } in self.tests.iter().take(TESTS) {
+            writeln!(f, "  {name}")?;
+            printed
+                .iter()
+                .try_for_each(|line| writeln!(f, "    {line}"))?;
+        }
+        match self.tests.len().saturating_sub(TESTS) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_test_is_told_with_what_it_printed() {
+        let mut failures = Failures::default();
+        let output = "test a ... ok\ntest b::c ... FAILED\n\nfailures:\n\n---- b::c stdout ----\n\n\
+                      thread 'b::c' panicked at b.rs:3:\nleft: 1\n\n\nfailures:\n    b::c\n\n\
+                      test result: FAILED. 1 passed; 1 failed";
+        output.lines().for_each(|line| failures.read(line));
+        assert_eq!(
+            failures.to_string(),
+            "  b::c\n    thread 'b::c' panicked at b.rs:3:\n    left: 1\n"
+        );
+        assert_eq!(failures.names().collect::<Vec<_>>(), ["b::c"]);
+    }
+}
