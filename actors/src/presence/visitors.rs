@@ -74,15 +74,13 @@ fn make_room(seen: &mut HashMap<u64, Visitor>) {
     if seen.len() < MOST {
         return;
     }
-    let mut silent: Vec<_> = seen.values().map(|v| v.presence.silent_ms()).collect();
-    let (_, median, _) = silent.select_nth_unstable(MOST / 2);
-    let median = *median;
-    let mut left = MOST / 2;
-    seen.retain(|_, visitor| {
-        let stays = left > 0 && visitor.presence.silent_ms() <= median;
-        left -= usize::from(stays);
-        stays
-    });
+    // Read once: a clock that goes on meanwhile would change who is older than whom.
+    let silent = seen.iter().map(|(key, v)| (v.presence.silent_ms(), *key));
+    let mut silent: Vec<_> = silent.collect();
+    silent.select_nth_unstable(MOST / 2);
+    for (_, key) in &silent[MOST / 2..] {
+        seen.remove(key);
+    }
 }
 
 #[cfg(test)]
