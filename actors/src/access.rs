@@ -24,8 +24,8 @@ pub use self::state::AccessState;
 pub use self::writing::Restored;
 use crate::audit::{AuditHandle, state_damaged};
 use crate::directory::Directory;
+use crate::event_sink::EventSink;
 use crate::mailbox::{Letter, Mailbox, Reply};
-use crate::subscriptions::SubscriptionsHandle;
 
 /// What a decision is made on.
 #[derive(Debug)]
@@ -182,8 +182,8 @@ pub struct AccessActor {
     pub table: Arc<Snapshot<Table>>,
     /// Who is told when what they see changes.
     pub directory: Arc<Directory>,
-    /// What ends where it is closed.
-    pub subscriptions: SubscriptionsHandle,
+    /// Hears that other things are open to agents from now on.
+    pub changed: EventSink<()>,
     /// Where decisions are written down.
     pub audit: AuditHandle,
 }

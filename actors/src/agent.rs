@@ -5,7 +5,7 @@ mod outward;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, RequestId};
+use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
@@ -25,12 +26,11 @@ use mgp_protocol::splice::Splice;
 use mgp_sync::pending::{Pending, Refused};
 use tokio::sync::{Notify, oneshot};
 
+use crate::event_sink::EventSink;
 use crate::exchange::{Class, Exchange, Flag, Way};
 use crate::holding::Holding;
-use crate::link::Link;
 use crate::negotiation;
 use crate::presence::Presence;
-use crate::relay::progress_token;
 use crate::request::{Back, Caller, Request};
 use crate::streams::{GET, Lane};
 use crate::wire_ids;
@@ -103,8 +103,8 @@ pub type ClientAnswer = Result<Bytes, Bytes>;
 #[derive(Debug)]
 struct Asked {
     answer: oneshot::Sender<ClientAnswer>,
-    /// The server that wants to hear of the client's progress, and its own token, as JSON text.
-    heeds: Option<(Weak<Link>, Box<str>)>,
+    /// Who hears of the client's progress, under a token of its own, as JSON text.
+    progress: Option<(Box<str>, EventSink<String>)>,
 }
 
 /// Why a question has no answer.
@@ -447,14 +447,14 @@ impl Agent {
     }
 
     /// Asks the client something, for a server or for the kernel itself, on the stream of the request
-    /// that caused it.
+    /// that caused it. `progress` hears the params of each `notifications/progress` of the client.
     ///
     /// # Errors
     /// [`Unanswered`] says why there is no answer.
     pub async fn ask(
         &self,
         exchange: &Exchange,
-        link: Option<&Arc<Link>>,
+        progress: Option<EventSink<String>>,
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
@@ -463,9 +463,7 @@ impl Agent {
         let token = params.and_then(|params| progress_token(params).ok().flatten());
         let asked = Asked {
             answer: sender,
-            heeds: token
-                .zip(link)
-                .map(|(token, link)| (Arc::downgrade(link), token.get().into())),
+            progress: token.map(|token| token.get().into()).zip(progress),
         };
         let number = self.asked.insert(asked).map_err(|refused| match refused {
             Refused::Full(_) => Unanswered::Overloaded,
@@ -537,13 +535,11 @@ impl Agent {
         };
         let id = progress.progress_token.get().parse().ok();
         let number = id.and_then(|id| self.ids.number(id));
-        let heeds = number.and_then(|n| self.asked.with(n, |asked| asked.heeds.clone()));
-        if let Some((link, token)) = heeds.flatten()
-            && let Some(link) = link.upgrade()
-        {
+        let asked = number.and_then(|n| self.asked.with(n, |asked| asked.progress.clone()));
+        if let Some((token, heard)) = asked.flatten() {
             let mut splice = Splice::new(params);
             splice.replace(progress.progress_token.get(), &*token);
-            link.notify("notifications/progress", Some(&splice.finish()));
+            heard.send(splice.finish().into_owned());
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Supervises the connections of all agents: one that fails takes nobody along.
 
-use std::sync::Arc;
-
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 /// Parent of every connection and session. Has nothing to be told.
@@ -10,23 +8,6 @@ pub struct AgentsActor;
 
 /// Its address, to be linked to.
 pub type Agents = ActorRef<()>;
-
-/// What every agent's actor needs.
-#[derive(Debug, Clone)]
-pub struct Reception {
-    /// The parent of connections and sessions.
-    pub agents: Agents,
-    /// Who answers what.
-    pub routes: Arc<dyn crate::request::Routes>,
-    /// Answers requests that stand alone.
-    pub stateless: Arc<crate::stateless::Stateless>,
-    /// Room for their messages.
-    pub bodies: Arc<crate::bodies::Bodies>,
-    /// Which agents have a token.
-    pub rostered: crate::roster::Rostered,
-    /// Who is connected.
-    pub directory: Arc<crate::directory::Directory>,
-}
 
 impl Actor for AgentsActor {
     type Msg = ();

@@ -15,10 +15,9 @@ use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::quoted;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::subscriptions::SubscriptionsHandle;
+use crate::event_sink::EventSink;
 use crate::time::unix_ms;
 
 /// Characters of JSON text that a person is shown; of more, the end is cut off and that is said.
@@ -49,7 +48,7 @@ pub struct ApprovalsHandle(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     table: Mutex<Table>,
-    subscriptions: SubscriptionsHandle,
+    changed: EventSink<()>,
 }
 
 #[derive(Debug, Default)]
@@ -156,18 +155,17 @@ impl Shared {
 
     /// Who follows the list is told.
     fn changed(&self) {
-        let params = format!(r#"{{"uri":{}}}"#, quoted(PENDING_URI));
-        self.subscriptions.updated(&own(), PENDING_URI, &params);
+        self.changed.send(());
     }
 }
 
 impl ApprovalsHandle {
     /// An empty list, whose changes are told to those who follow it.
     #[must_use]
-    pub fn new(subscriptions: SubscriptionsHandle) -> Self {
+    pub fn new(changed: EventSink<()>) -> Self {
         Self(Arc::new(Shared {
             table: Mutex::default(),
-            subscriptions,
+            changed,
         }))
     }
 

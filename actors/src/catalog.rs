@@ -5,31 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::approvals::{NotTaken, Question};
 use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
-use mgp_engine::moment::Moment;
-use mgp_engine::tasks::{Maker, TaskRef};
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcp;
-use mgp_protocol::mgp::audit::{Replay, Replayed};
-use mgp_protocol::mgp::permission::{Ask, Decision};
-use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::oneshot;
 
-use crate::agent::Agent;
-use crate::audit::AuditHandle;
 use crate::directory::Directory;
 use crate::finder::FinderHandle;
-use crate::link::{Link, List, Peer, Upward};
+use crate::link::Peer;
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
-use crate::permissions::PermissionsHandle;
-use crate::request::Answering;
-use crate::server::{ServerHandle, ServerMsg};
-use crate::subscriptions::SubscriptionsHandle;
+use crate::server::Fetched;
 
 /// Changes are published together when they come this close: a kernel that starts 200 servers
 /// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
@@ -47,40 +32,23 @@ pub struct Shown {
     pub fetched: BTreeMap<ServerId, Fetched>,
 }
 
-/// When the lists of a server were fetched, in the order of [`mgp_engine::catalog::Kind`].
-pub type Fetched = [Moment; 4];
-
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
 pub struct CatalogHandle {
     mailbox: Mailbox<CatalogMsg>,
     shown: Arc<Snapshot<Shown>>,
-    directory: Arc<Directory>,
 }
 
 impl CatalogHandle {
     /// The handle of a running actor.
     #[must_use]
-    pub fn new(
-        mailbox: Mailbox<CatalogMsg>,
-        shown: Arc<Snapshot<Shown>>,
-        directory: Arc<Directory>,
-    ) -> Self {
-        Self {
-            mailbox,
-            shown,
-            directory,
-        }
+    pub fn new(mailbox: Mailbox<CatalogMsg>, shown: Arc<Snapshot<Shown>>) -> Self {
+        Self { mailbox, shown }
     }
 
-    /// A server offers this from now on. The receiver resolves when agents see it.
-    pub fn offer(&self, offer: Offer, fetched: Fetched, link: &Link) -> oneshot::Receiver<()> {
-        let (reply, seen) = Reply::new();
-        if let Some(peer) = link.peer().cloned() {
-            let (offer, peer) = (Arc::new(offer), Box::new(peer));
-            self.say(CatalogMsg::Offered(offer, peer, fetched, reply));
-        }
-        seen
+    /// A server offers this from now on. `seen` is answered when agents see it.
+    pub fn offer(&self, offer: Offer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
+        self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
     }
 
     /// A server offers nothing any more.
@@ -92,26 +60,6 @@ impl CatalogHandle {
     #[must_use]
     pub fn shown(&self) -> Arc<Shown> {
         self.shown.load()
-    }
-
-    /// How a link hands on what its server says unasked.
-    #[must_use]
-    pub fn upward(
-        &self,
-        handle: Arc<ServerHandle>,
-        supervisor: Mailbox<ServerMsg>,
-        subscriptions: SubscriptionsHandle,
-        permissions: PermissionsHandle,
-        audit: AuditHandle,
-    ) -> impl Upward + use<> {
-        Up {
-            permissions,
-            handle,
-            supervisor,
-            subscriptions,
-            directory: self.directory.clone(),
-            audit,
-        }
     }
 
     fn say(&self, message: CatalogMsg) {
@@ -248,99 +196,5 @@ impl CatalogActor {
             self.directory.list_changed(view, *kind, &servers);
         }
         state.waiting.drain(..).for_each(|reply| reply.send(()));
-    }
-}
-
-/// Hands on what one server says unasked.
-#[derive(Debug)]
-struct Up {
-    handle: Arc<ServerHandle>,
-    supervisor: Mailbox<ServerMsg>,
-    subscriptions: SubscriptionsHandle,
-    directory: Arc<Directory>,
-    permissions: PermissionsHandle,
-    audit: AuditHandle,
-}
-
-impl Upward for Up {
-    fn reported(&self, server: &ServerId, params: Option<&str>) {
-        self.audit.heard(server, params);
-    }
-
-    fn list_changed(&self, _server: &ServerId, what: List) {
-        let _ = self.supervisor.tell(ServerMsg::ListChanged(what));
-    }
-
-    fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
-        self.subscriptions.updated(self.handle.key(), uri, params);
-    }
-
-    fn task_changed(&self, server: &ServerId, era: Era, params: &str) {
-        let Some(task) = member(params, "taskId").and_then(|own| serde_json::from_str(own).ok())
-        else {
-            return;
-        };
-        let refer = |maker| TaskRef {
-            server: server.clone(),
-            maker,
-        };
-        match era {
-            Era::Modern => {
-                let task_ref = refer(Maker::Modern { task });
-                let whose = self.handle.agent();
-                self.directory.task_changed(&task_ref, params, whose);
-            }
-            Era::Legacy => {
-                let task_ref = refer(Maker::Legacy { task });
-                let whose = self.handle.agent();
-                self.directory.task_status(&task_ref, params, whose);
-            }
-        }
-    }
-
-    fn stepped(&self, link: u64, params: &str) {
-        if let Ok(step) = mcp::read(Some(params)) {
-            let _ = self.supervisor.tell(ServerMsg::Said(link, step));
-        }
-    }
-
-    fn logged(&self, server: &ServerId, params: &str) {
-        self.directory.logged(server, params, self.handle.agent());
-    }
-
-    fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>> {
-        let mut rooted = self.directory.rooted(server, 2, self.handle.agent());
-        rooted.pop().filter(|_| rooted.is_empty())
-    }
-
-    fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision> {
-        let (permissions, server) = (self.permissions.clone(), server.clone());
-        Box::pin(async move { permissions.asked(&server, &ask).await })
-    }
-
-    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
-        let approvals = self.permissions.approvals().clone();
-        Box::pin(async move { approvals.yes_or_no(question).await })
-    }
-
-    fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>> {
-        let (audit, may) = (self.audit.clone(), self.handle.may_audit());
-        Box::pin(async move {
-            match may {
-                true => audit.replay(&asked).await,
-                false => Err(Refusal::Forbidden(
-                    "a sandboxed server does not read the audit log".into(),
-                )),
-            }
-        })
-    }
-
-    fn unusable(&self, link: u64) {
-        self.handle.retire(link);
-    }
-
-    fn broken(&self, _server: &ServerId, link: u64, why: String) {
-        self.handle.retire(link);
-        let _ = self.supervisor.tell(ServerMsg::Broken(link, why));
     }
 }

@@ -26,9 +26,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Outward, send_line};
-use crate::agents::Reception;
 use crate::attempts::Outlet;
 use crate::mailbox::{Alive, Kind};
+use crate::reception::Reception;
 use crate::request::{Back, Caller, Outcome, Request, answer_frame, identity};
 use crate::stateless::{self, Arrival};
 use crate::trace::Trace;

@@ -26,9 +26,9 @@ use mgp_transports::sse;
 
 use self::answer::{plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
-use crate::agents::Reception;
 use crate::oauth::WELL_KNOWN;
 use crate::pass::Pass;
+use crate::reception::Reception;
 use crate::request::identity;
 use crate::session::{Session, Sessions};
 

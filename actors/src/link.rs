@@ -52,7 +52,7 @@ use crate::wire_ids;
 pub use self::calls::{Call, Leave, Mirror};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
-pub use self::http::{HttpWire, LAST_EVENT, OpenError, Opened, Place, SESSION, SseWire, VERSION};
+pub use self::http::{HttpWire, OpenError, Opened, Place, SseWire};
 use self::turns::TurnQueue;
 pub use self::wire::Wire;
 

@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::access::AccessHandle;
 use crate::directory::Directory;
-use crate::roster::Rostered;
+use crate::rostered::Rostered;
 use crate::server::ServerTable;
 
 /// Where names stand.

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::pass::Pass;
 use crate::time::{moment, unix_ms};
 
-pub use self::source::{Source, is_safe};
+pub use self::source::Source;
 
 /// Judged tokens remembered; at the bound all are forgotten, and each is judged once more.
 const REMEMBERED: usize = 4096;

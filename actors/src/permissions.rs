@@ -1,17 +1,17 @@
 //! The gates of servers (MGP §3): what each may do, who decided, and what waits for a person.
-//! Asked by: server supervisors, calls, the operator. Asks: approvals, access, audit, links.
+//! Asked by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
 //!
 //! Calls read what was published. A decision is in the log before the gate hears of it, and the gate
 //! has it before the operator hears that it is done.
 
 mod asking;
+mod recording;
 mod records;
-mod telling;
 mod ticking;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::approvals::{Asker, Question};
 use mgp_engine::grants::Change;
@@ -28,7 +28,7 @@ use self::records::Records;
 use crate::access::AccessHandle;
 use crate::approvals::{ApprovalsHandle, Asked, Decider};
 use crate::audit::AuditHandle;
-use crate::link::Link;
+use crate::request::Answering;
 use crate::time::unix_ms;
 
 /// The gates as calls see them.
@@ -54,9 +54,25 @@ struct Shared {
 struct Post {
     life: u64,
     gate: Gate,
-    link: Weak<Link>,
+    /// The server itself, once it was met.
+    server: Option<Arc<dyn GateListener>>,
     /// By the name a question has between gate and server.
     asking: BTreeMap<String, Asking>,
+}
+
+/// What the server of a gate is told.
+#[derive(Debug)]
+pub enum GateNews {
+    /// The operator is asked (§3.5).
+    Asked(Ask),
+    /// What the server has now (§3.6).
+    Decided(Decision),
+}
+
+/// The server of a gate.
+pub trait GateListener: Send + Sync + std::fmt::Debug {
+    /// Resolves when the server has heard; at once where it does not speak of permissions.
+    fn hears(&self, news: GateNews) -> Answering<()>;
 }
 
 /// A question that waits for the operator.
@@ -122,7 +138,7 @@ impl PermissionsHandle {
         let post = Post {
             life,
             gate: Gate::new(rules.clone(), recorded),
-            link: Weak::new(),
+            server: None,
             asking: BTreeMap::new(),
         };
         let before = shared.posts().insert(server.clone(), post);
@@ -234,11 +250,11 @@ impl PermissionsHandle {
 }
 
 impl Keeper {
-    /// The server has shaken hands: it is told over this what is decided.
-    pub fn meets(&self, link: &Arc<Link>) {
+    /// The server has shaken hands: it is told what is decided.
+    pub fn meets(&self, met: Arc<dyn GateListener>) {
         let mut posts = self.shared.posts();
         if let Some(post) = posts.get_mut(&self.server).filter(|p| p.life == self.life) {
-            post.link = Arc::downgrade(link);
+            post.server = Some(met);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
 //! tools.
-//! Asked by: server supervisors, calls. Asks: approvals, audit, servers.
+//! Asked by: server supervisors, calls. Asks: approvals, audit. Tells servers.
 //!
 //! What a server lists is held against its file before agents see it. Files are read and written
 //! where lists are read, off the threads that carry calls.
@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 use self::book::Book;
 use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
 use crate::audit::{self, AuditHandle};
-use crate::server::{ServerMsg, ServerTable};
+use crate::event_sink::EventSink;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ struct Shared {
     blocked: Snapshot<Blocked>,
     approvals: ApprovalsHandle,
     audit: AuditHandle,
-    servers: Arc<ServerTable>,
+    decided: EventSink<ServerId>,
 }
 
 /// Tools that are neither shown nor called, by their own names: of the servers that have any. Calls
@@ -77,13 +77,14 @@ struct Change {
 }
 
 impl PinsHandle {
-    /// Pins below this folder, which is made when there are any.
+    /// Pins below this folder, which is made when there are any. `decided` hears of each server about
+    /// whose tools the operator said something.
     #[must_use]
     pub fn new(
         folder: PathBuf,
         approvals: ApprovalsHandle,
         audit: AuditHandle,
-        servers: Arc<ServerTable>,
+        decided: EventSink<ServerId>,
     ) -> Self {
         Self(Arc::new(Shared {
             folder,
@@ -91,7 +92,7 @@ impl PinsHandle {
             blocked: Snapshot::new(Blocked::new()),
             approvals,
             audit,
-            servers,
+            decided,
         }))
     }
 
@@ -346,9 +347,7 @@ impl Waiting {
                 false => asked.narrow(&left),
             }
             answer.taken();
-            if let Some(handle) = shared.servers.load().get(&self.server) {
-                let _ = handle.tell(ServerMsg::Pinned);
-            }
+            shared.decided.send(self.server.clone());
             if left.is_empty() {
                 return;
             }

@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::agent::{ClientAnswer, Unanswered};
 use crate::attempts::Attempts;
+use crate::event_sink::EventSink;
 use crate::exchange::Exchange;
 use crate::link::Link;
 use crate::request::{Back, Caller};
@@ -140,7 +141,9 @@ pub async fn put(
         (Back::Standing(_), _) => match caller.standing() {
             Some(agent) => {
                 let params = params.as_deref();
-                agent.ask(exchange, Some(link), method, params).await
+                agent
+                    .ask(exchange, Some(progress(link)), method, params)
+                    .await
             }
             None => Err(Unanswered::Gone),
         },
@@ -158,6 +161,16 @@ pub async fn put(
         Ok(answer) => answer,
         Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
     }
+}
+
+/// What a server hears of the progress of the client it asks.
+pub(crate) fn progress(link: &Arc<Link>) -> EventSink<String> {
+    let link = Arc::downgrade(link);
+    EventSink::new(move |params: String| {
+        if let Some(link) = link.upgrade() {
+            link.notify("notifications/progress", Some(&params));
+        }
+    })
 }
 
 /// Puts a question of the kernel's own to the client, which said that it can be asked this.

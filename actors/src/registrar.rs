@@ -7,7 +7,6 @@
 mod book;
 mod ending;
 mod interpreters;
-mod pinned;
 mod quarantine;
 mod record;
 mod remarks;
@@ -34,7 +33,6 @@ use tokio::sync::{Mutex, oneshot};
 
 pub use self::book::{Book, Names};
 pub use self::interpreters::Interpreters;
-pub(crate) use self::pinned::{changed, pinned};
 pub use self::quarantine::Waiting;
 pub use self::record::{Background, Record};
 pub use self::remarks::remarks;

@@ -38,8 +38,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_engine::catalog::{Tool, View};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike;
-use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use mgp_sync::snapshot::Snapshot;
@@ -168,20 +166,6 @@ fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
         quoted(&answer)
     )
     .into()
-}
-
-/// The client's progress token, borrowed from its params.
-///
-/// # Errors
-/// For a `_meta` that a server may read otherwise than the kernel.
-pub fn progress_token(params: &str) -> Result<Option<&RawValue>, Refusal> {
-    let with: mcp::WithMeta<'_> =
-        lookalike::from_object(params).map_err(|error| Refusal::BadParams(error.to_string()))?;
-    token_in(with.meta)
-}
-
-fn token_in(meta: Option<&RawValue>) -> Result<Option<&RawValue>, Refusal> {
-    Ok(mcp::Meta::read(meta)?.progress_token)
 }
 
 /// A JSON string's text; borrowed where it has no escapes.

@@ -3,100 +3,25 @@
 
 mod file;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::roster::{Change, Digest, Entry, NotGood, Refused, Roster, TOKEN_PREFIX};
+use mgp_engine::roster::{Change, Digest, Entry, Refused, Roster, TOKEN_PREFIX};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
-use mgp_sync::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::audit::{self, AuditHandle, NotWritten};
 use crate::belongings::Belongings;
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
-use crate::pass::Pass;
+use crate::rostered::Rostered;
 use crate::time::unix_ms;
 
 pub use self::file::{Damaged, begin, load};
-
-/// What the doors read.
-#[derive(Debug, Default)]
-struct Book {
-    roster: Roster,
-    /// What ends with each agent's token.
-    lives: HashMap<AgentId, CancellationToken>,
-}
-
-impl Book {
-    fn pass(&self, agent: &AgentId, entry: &Entry) -> Pass {
-        let pass = Pass::lasting(agent.clone()).until(entry.not_after_ms);
-        match self.lives.get(agent) {
-            Some(life) => pass.alive(life.clone()),
-            None => pass,
-        }
-    }
-}
-
-/// The agents that have a token, as published.
-#[derive(Debug, Clone)]
-pub struct Rostered(Arc<Snapshot<Book>>);
-
-impl Rostered {
-    /// As read from disk.
-    #[must_use]
-    pub fn new(roster: Roster) -> Self {
-        let lives = roster
-            .iter()
-            .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
-        let lives = lives.collect();
-        Self(Arc::new(Snapshot::new(Book { roster, lives })))
-    }
-
-    /// Whom a token lets in.
-    ///
-    /// # Errors
-    /// [`NotGood`].
-    pub fn judge(&self, token: &str) -> Result<Pass, NotGood> {
-        if !token.starts_with(TOKEN_PREFIX) {
-            return Err(NotGood::Unknown);
-        }
-        let book = self.0.load();
-        let (agent, entry) = book.roster.judge(Digest::of(token), unix_ms())?;
-        Ok(book.pass(agent, entry))
-    }
-
-    /// True when there is an agent of this name.
-    #[must_use]
-    pub fn knows(&self, agent: &AgentId) -> bool {
-        self.0.load().roster.get(agent).is_some()
-    }
-
-    /// What is known of all agents, by name.
-    #[must_use]
-    pub fn list(&self) -> Vec<(AgentId, Entry)> {
-        let book = self.0.load();
-        let all = book.roster.iter();
-        all.map(|(agent, entry)| (agent.clone(), entry.clone()))
-            .collect()
-    }
-
-    fn publish(&self, change: &Change, roster: Roster) -> Option<CancellationToken> {
-        let mut lives = self.0.load().lives.clone();
-        let before = lives.remove(change.agent());
-        if roster.get(change.agent()).is_some() {
-            lives.insert(change.agent().clone(), CancellationToken::new());
-        }
-        self.0.store(Arc::new(Book { roster, lives }));
-        before
-    }
-}
 
 /// Why the roster is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -203,7 +128,7 @@ impl RosterHandle {
     ) -> Result<NewToken, NotChanged> {
         let text = new_token();
         self.change(change(Digest::of(&text)), trace).await?;
-        let entry = self.rostered.0.load().roster.get(agent).cloned();
+        let entry = self.rostered.roster().get(agent).cloned();
         let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
@@ -254,7 +179,7 @@ impl Actor for RosterActor {
         _myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<Roster, ActorProcessingErr> {
-        Ok(self.rostered.0.load().roster.clone())
+        Ok(self.rostered.roster())
     }
 
     async fn handle(

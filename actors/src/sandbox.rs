@@ -11,6 +11,7 @@ mod init;
 mod inside;
 mod launch;
 mod leader;
+mod pinned;
 mod plain;
 mod probe;
 mod rights;
@@ -37,6 +38,7 @@ use roads::{For, Roads, stays};
 
 pub(crate) use alone::alone;
 pub use launch::launch;
+pub use pinned::{changed, pinned};
 pub use probe::probe;
 
 /// The variable that holds the policy; the launcher takes it away.

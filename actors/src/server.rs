@@ -1,12 +1,14 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
-//! Asked by: the operator's requests, the kernel's tree. Asks: catalog.
+//! Asked by: the operator's requests, the kernel's tree. Tells: the catalog, subscriptions.
 
 mod audited;
 mod connect;
+mod event;
 mod farewell;
 mod fetches;
 mod fragile;
 mod gaps;
+mod gate;
 mod handle;
 mod handshake;
 mod health;
@@ -16,6 +18,7 @@ mod lists;
 mod remote;
 mod starts;
 mod steps;
+mod upward;
 mod walls;
 mod words;
 
@@ -41,18 +44,18 @@ use self::instances::Instances;
 use self::lists::Fresh;
 use self::starts::Turn;
 use crate::audit::AuditHandle;
-use crate::catalog::{CatalogHandle, Fetched};
 use crate::directory::Directory;
+use crate::event_sink::EventSink;
 use crate::guard::GuardHandle;
 use crate::levels;
 use crate::link::{Link, List};
 use crate::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
 use crate::permissions::PermissionsHandle;
 use crate::pins::PinsHandle;
-use crate::subscriptions::SubscriptionsHandle;
 use crate::time::moment;
 
 pub use self::connect::Connector;
+pub use self::event::{Fetched, ServerEvent};
 pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::starts::Starts;
 pub use self::words::Start;
@@ -109,10 +112,8 @@ const ODD_MAX: usize = 20;
 pub struct ServerActor {
     /// The server's public face.
     pub handle: Arc<ServerHandle>,
-    /// Where its tools are shown.
-    pub catalog: CatalogHandle,
-    /// Where its subscriptions are kept.
-    pub subscriptions: SubscriptionsHandle,
+    /// Who hears what it offers and says.
+    pub events: EventSink<ServerEvent>,
     /// Who wants which of its log messages.
     pub directory: Arc<Directory>,
     /// What ends its processes when the kernel dies.
@@ -385,10 +386,11 @@ impl ServerActor {
         state.unreachable = false;
         self.step(state, Event::HandshakeDone, None);
         if self.handle.agent().is_none() && self.handle.may_audit() {
-            self.audit.forward(&link);
+            crate::forwarding::forward(&self.audit, &link);
         }
         self.tell_connected(&link);
-        self.subscriptions.server_back(self.handle.key());
+        self.events
+            .send(ServerEvent::Connected(self.handle.key().clone()));
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
         }
@@ -424,7 +426,16 @@ impl ServerActor {
     fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
         let shown = state.offer.clone().without(&blocked);
-        self.catalog.offer(shown, state.fetched, link)
+        let (reply, seen) = Reply::new();
+        if let Some(peer) = link.peer() {
+            self.events.send(ServerEvent::Offered {
+                offer: shown,
+                peer: Box::new(peer.clone()),
+                fetched: state.fetched,
+                seen: reply,
+            });
+        }
+        seen
     }
 
     fn pinned(&self, state: &mut ServerState) {
@@ -460,7 +471,8 @@ impl ServerActor {
         state.last_words = life.and_then(|life| life.start.last_words(self.log()));
         state.gaps.clear();
         self.handle.vacate();
-        self.subscriptions.server_lost(self.handle.key());
+        self.events
+            .send(ServerEvent::Disconnected(self.handle.key().clone()));
         let remote = matches!(state.spec.reach, Reach::Http { .. });
         state.unreachable = remote && matches!(exit, Exit::Failed(_)) && !state.asked_to_stop;
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
@@ -579,7 +591,8 @@ impl ServerActor {
     /// Nobody is shown anything of it any more; of an instance nobody ever was.
     fn withdraw(&self) {
         if self.handle.agent().is_none() {
-            self.catalog.withdraw(&self.handle.id);
+            self.events
+                .send(ServerEvent::Withdrawn(self.handle.id.clone()));
         }
     }
 

@@ -11,8 +11,9 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::{Agent, Outward};
-use crate::agents::Reception;
+use crate::ids::new_id;
 use crate::mailbox::{Alive, Kind, Letter, Mailbox};
+use crate::reception::Reception;
 use crate::request::Caller;
 use crate::streams::{Stream, Streams};
 use crate::time::moment;
@@ -238,23 +239,6 @@ impl Sessions {
     fn write(&self) -> RwLockWriteGuard<'_, Entries> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// MCP-083, CMCP-020: a random UUID of version 4.
-pub(crate) fn new_id() -> SessionId {
-    let mut b = [0u8; 16];
-    getrandom::fill(&mut b).expect("the system has randomness");
-    b[6] = b[6] & 0x0f | 0x40;
-    b[8] = b[8] & 0x3f | 0x80;
-    let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
-    SessionId::new(format!(
-        "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
-    ))
 }
 
 /// What never changes.

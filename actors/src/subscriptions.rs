@@ -9,6 +9,7 @@ use mgp_engine::subscriptions::{Effect, Subscriptions};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
+use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -98,6 +99,12 @@ impl SubscriptionsHandle {
             uri.to_owned(),
             params.to_owned(),
         ));
+    }
+
+    /// What waits for the operator changed.
+    pub fn pending_changed(&self) {
+        let params = format!(r#"{{"uri":{}}}"#, quoted(PENDING_URI));
+        self.updated(&own(), PENDING_URI, &params);
     }
 
     /// A server is connected again: what agents wanted of it is asked for again.

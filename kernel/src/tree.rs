@@ -25,14 +25,16 @@ use mgp_actors::access::AccessHandle;
 use mgp_actors::audit::AuditHandle;
 use mgp_actors::catalog::CatalogHandle;
 use mgp_actors::directory::Directory;
+use mgp_actors::event_sink::EventSink;
 use mgp_actors::guard::GuardHandle;
 use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
 use mgp_actors::registrar::{Ground, Names};
 use mgp_actors::request::Answering;
-use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
-use mgp_actors::subscriptions::SubscriptionsHandle;
+use mgp_actors::server::{
+    Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
+};
 use mgp_engine::access::Defaults;
 use mgp_engine::lifecycle::Why;
 use mgp_engine::reload::Reload;
@@ -117,10 +119,8 @@ pub enum TreeMsg {
 /// What every server's supervisor needs.
 #[derive(Debug, Clone)]
 pub struct ServerParts {
-    /// Where its tools are shown.
-    pub catalog: CatalogHandle,
-    /// Where its subscriptions are kept.
-    pub subscriptions: SubscriptionsHandle,
+    /// Who hears what each offers and says.
+    pub events: EventSink<ServerEvent>,
     /// Who wants which of its log messages.
     pub directory: Arc<Directory>,
     /// What ends its processes when the kernel dies.
@@ -140,6 +140,8 @@ pub struct ServerParts {
 pub struct TreeActor {
     /// What every server's supervisor needs.
     pub parts: ServerParts,
+    /// What is shown of them.
+    pub catalog: CatalogHandle,
     /// All servers, published.
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
@@ -414,8 +416,7 @@ impl TreeActor {
         let parts = self.parts.clone();
         let actor = ServerActor {
             handle: handle.clone(),
-            catalog: parts.catalog,
-            subscriptions: parts.subscriptions,
+            events: parts.events,
             directory: parts.directory,
             guard: parts.guard,
             connector: parts.connector,
@@ -447,7 +448,7 @@ impl TreeActor {
             servers
         });
         let (gone, told) = oneshot::channel();
-        let (catalog, id) = (self.parts.catalog.clone(), id.clone());
+        let (catalog, id) = (self.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
             let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));

@@ -9,11 +9,15 @@ mod connection;
 mod dial;
 pub mod door_tls;
 pub mod guard;
+pub mod names;
+mod safe;
 pub mod server;
 pub mod tls;
 mod wire;
 
 use std::error::Error;
+
+pub use self::safe::is_safe;
 
 /// An error and what caused it, the innermost last.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

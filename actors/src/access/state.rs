@@ -306,7 +306,7 @@ impl AccessState {
         let before = std::mem::replace(&mut self.table, next.clone());
         actor.table.store(next.clone());
         actor.directory.access_changed(&before, &next);
-        actor.subscriptions.access_changed();
+        actor.changed.send(());
         self.set_alarm();
     }
 

@@ -19,7 +19,7 @@ use subtle::ConstantTimeEq;
 
 use crate::oauth::OAuth;
 use crate::pass::Pass;
-use crate::roster::Rostered;
+use crate::rostered::Rostered;
 
 /// How callers show who they are.
 #[derive(Debug, Clone)]

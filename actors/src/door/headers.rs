@@ -3,7 +3,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
 use mgp_protocol::dialect::Version;
 
-pub(super) use crate::link::{LAST_EVENT, SESSION, VERSION};
+pub(super) use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 
 /// True when the client takes an event stream.
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {

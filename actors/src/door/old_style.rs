@@ -56,7 +56,7 @@ impl OldStyle {
         view: View,
         agent: AgentId,
     ) -> Response<Reply> {
-        let id = crate::session::new_id().to_string();
+        let id = crate::ids::new_id().to_string();
         let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
         let visit = Arc::new(Visit {

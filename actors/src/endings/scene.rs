@@ -21,14 +21,15 @@ use tempfile::TempDir;
 
 use crate::access::Books;
 use crate::agent::Agent;
-use crate::agents::{AgentsActor, Reception};
+use crate::agents::AgentsActor;
 use crate::bodies::Bodies;
 use crate::catalog::Shown;
 use crate::directory::Directory;
 use crate::mailbox::Mailbox;
 use crate::parked::ParkedCalls;
+use crate::reception::Reception;
 use crate::request::{Answering, Caller, Request, Routes};
-use crate::roster::Rostered;
+use crate::rostered::Rostered;
 use crate::stateless::Stateless;
 use crate::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use crate::tasks::Tasks;

@@ -11,8 +11,6 @@ use mgp_transports::http::tls::Tls;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::oauth::is_safe;
-
 /// Longest answer taken, in bytes: 256 vectors of 4096 numbers of 20 characters.
 const LONGEST: usize = 24 << 20;
 
@@ -92,7 +90,7 @@ impl Provider {
     async fn ask(&self, client: &Client, texts: &[&str]) -> Result<bytes::Bytes, Unanswered> {
         let later = |why: String| Unanswered::Later(why);
         // Texts and key cross no network in the clear.
-        if !is_safe(&self.url) {
+        if !mgp_transports::http::is_safe(&self.url) {
             return Err(later(
                 "only https, and http to this machine, is safe".into(),
             ));

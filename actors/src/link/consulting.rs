@@ -200,7 +200,12 @@ impl Link {
             return question::no_roots();
         };
         match agent
-            .ask(&agent.outside(), Some(self), method, params)
+            .ask(
+                &agent.outside(),
+                Some(question::progress(self)),
+                method,
+                params,
+            )
             .await
         {
             Ok(answer) => answer,

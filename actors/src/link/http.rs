@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
@@ -18,6 +18,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{Client, ClientError, Response, read_json};
+use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
 
 use super::{Link, Mirror};
@@ -25,13 +26,6 @@ use crate::exchange::Flag;
 
 pub use self::open::{OpenError, Opened, Place};
 pub use self::sse_wire::SseWire;
-
-/// `Mcp-Session-Id`.
-pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// `MCP-Protocol-Version`.
-pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// `Last-Event-ID`.
-pub const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Notifications and answers under way to one server; more are dropped, as on a broken wire.
 const MAX_TELLS: u64 = 256;

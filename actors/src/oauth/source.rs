@@ -92,24 +92,8 @@ async fn discover(client: &Client, issuer: &str) -> Result<String, String> {
     Err(format!("no metadata of it was found: {why}"))
 }
 
-/// True for https, and for http to this machine: keys that anybody on the way could change are none.
-#[must_use]
-pub fn is_safe(url: &str) -> bool {
-    let Ok(url) = client::parse_url(url) else {
-        return false;
-    };
-    let loopback = |host: &str| {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost"
-            || bare
-                .parse::<std::net::IpAddr>()
-                .is_ok_and(|ip| ip.is_loopback())
-    };
-    url.scheme_str() == Some("https") || url.host().is_some_and(loopback)
-}
-
 async fn get(client: &Client, url: &str) -> Result<bytes::Bytes, String> {
-    if !is_safe(url) {
+    if !mgp_transports::http::is_safe(url) {
         return Err(format!(
             "{url} is not fetched: only https, and http to this machine, is safe"
         ));
@@ -124,30 +108,4 @@ async fn get(client: &Client, url: &str) -> Result<bytes::Bytes, String> {
     }
     let read = client::read_json(answer.body, LONGEST).await;
     read.map_err(|e| format!("{url}: {e}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_fetched_where_nobody_can_change_them() {
-        for safe in [
-            "https://a.example/k",
-            "http://127.0.0.1:1/k",
-            "http://[::1]/k",
-            "http://localhost/k",
-        ] {
-            assert!(is_safe(safe), "{safe}");
-        }
-        for not in [
-            "http://a.example/k",
-            "http://localhost.a.example/k",
-            "file:///k",
-            "k",
-            "http://127.0.0.1@a.example/",
-        ] {
-            assert!(!is_safe(not), "{not}");
-        }
-    }
 }

@@ -14,8 +14,9 @@ use mgp_transports::log::ServerLog;
 use tokio::sync::oneshot;
 
 use super::record::Way;
-use super::{Record, Registrar, changed, pinned};
+use super::{Record, Registrar};
 use crate::approvals::{Answer, Asked};
+use crate::sandbox::{changed, pinned};
 use crate::server::ServerHandle;
 use crate::trace::Trace;
 

@@ -9,6 +9,7 @@ use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Kind, Named, Prompt, Tool, View};
 use mgp_engine::uris::WRAPPED;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
@@ -19,7 +20,7 @@ use super::access::not_granted;
 use super::audited::Seen;
 use super::forward::{Mirrored, Outgoing};
 use super::tracing::may_be_of_mgp;
-use super::{Relay, checks, finding, granting, progress_token, required, text, token_in};
+use super::{Relay, checks, finding, granting, required, text};
 use crate::request::{Caller, Outcome, Request};
 use crate::time::unix_ms;
 
@@ -79,7 +80,7 @@ impl Relay {
         let params = required(request)?;
         let call: tools::Call<'_> = mcp::read(Some(params))?;
         let name = text(call.name, "name")?;
-        let token = token_in(call.meta)?;
+        let token = mcp::Meta::read(call.meta)?.progress_token;
         seen.asks_for(&name, request, call.arguments.map(RawValue::get));
         let arguments = call.arguments.map_or("{}", RawValue::get);
         if let Some(tool) = MetaTool::named(&name) {

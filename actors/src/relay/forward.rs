@@ -8,15 +8,16 @@ use mgp_engine::request_ids::WireId;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mirror::{self, ParamHeader};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
+use super::Relay;
 use super::tasks::{only_as_task, through_task};
 use super::tracing::traced;
-use super::{Relay, progress_token};
 use crate::levels;
 use crate::link::{Call, Leave, Link, Mirror};
 use crate::negotiation;

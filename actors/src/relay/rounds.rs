@@ -1,8 +1,6 @@
 //! A legacy caller, a modern server: the kernel goes the rounds of `input_required` for a client that
 //! does not know them (MCP 2026-07-28, multi round-trip requests).
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -10,48 +8,25 @@ use mgp_engine::levels::Level;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
-use mgp_protocol::lookalike;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::meta::TASKS;
-use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Relay;
 use super::forward::{Outgoing, of_peer, send};
 use super::tasks::{wants_task, with_related, without_task};
 use crate::agent::ClientAnswer;
+use crate::ids::new_id;
+use crate::input_required::{Input, MAX_ROUNDS, Needs, needs, next_round};
 use crate::link::Link;
 use crate::negotiation;
 use crate::question;
 use crate::request::{Outcome, Request};
 
-/// Rounds a server may make a client go for one call; one that asks for ever ends here.
-pub(crate) const MAX_ROUNDS: usize = 64;
-
 /// Questions of one round; a person answers one at a time.
 const MAX_QUESTIONS: usize = 64;
-
-/// What a server needs before it can go on.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Needs<'a> {
-    #[serde(borrow, default)]
-    result_type: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    pub(crate) input_requests: BTreeMap<String, Input<'a>>,
-    #[serde(borrow, default)]
-    pub(crate) request_state: Option<&'a RawValue>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Input<'a> {
-    pub(crate) method: String,
-    #[serde(borrow, default)]
-    pub(crate) params: Option<&'a RawValue>,
-}
 
 impl Relay {
     /// Calls a modern server for a legacy client, and asks the client what the server needs.
@@ -119,15 +94,6 @@ impl Relay {
     }
 }
 
-/// What an answer needs; `None` when it needs nothing.
-pub(crate) fn needs(result: &str) -> Option<Needs<'_>> {
-    if !may_mention(result.as_bytes(), "\"input_required\"") {
-        return None;
-    }
-    let needs: Needs<'_> = lookalike::from_object(result).ok()?;
-    (needs.result_type.as_deref() == Some("input_required")).then_some(needs)
-}
-
 /// Puts all questions of a round to the client at once; answers the `inputResponses` object, and its
 /// keys.
 pub(super) async fn ask(
@@ -158,7 +124,7 @@ async fn ask_one(
         )));
     }
     let params = input.params.map(RawValue::get);
-    let id = crate::session::new_id();
+    let id = new_id();
     let params = era::to_legacy_question(&input.method, params, caller.version, id.as_str());
     let params = params.map(|params| match exchange.task() {
         Some((_, id)) => with_related(&params, id),
@@ -183,21 +149,6 @@ fn said(method: &str, answer: ClientAnswer) -> Result<String, Refusal> {
         (Err(error), _) => {
             let error = String::from_utf8_lossy(&error).into_owned();
             Err(RawValue::from_string(error).map_or(Refusal::Cancelled, Refusal::Peer))
-        }
-    }
-}
-
-/// The first params again, with what was said and the server's own state.
-pub(crate) fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
-    let mut splice = mgp_protocol::splice::Splice::new(first);
-    splice.insert_member(first, "inputResponses", responses);
-    let with = splice.finish();
-    match state {
-        None => with.into_owned(),
-        Some(state) => {
-            let mut splice = mgp_protocol::splice::Splice::new(&with);
-            splice.insert_member(&with, "requestState", state.get());
-            splice.finish().into_owned()
         }
     }
 }
@@ -230,18 +181,4 @@ fn declared(can: &ClientCapabilities, tasks: bool) -> String {
         out.push(format!(r#""elicitation":{{{}}}"#, modes.join(",")));
     }
     format!("{{{}}}", out.join(","))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_next_round_repeats_the_first_with_what_was_said() {
-        let state: Box<RawValue> = RawValue::from_string("\"s\\u0041\"".into()).unwrap();
-        let next = next_round(r#"{"name":"a"}"#, r#"{"k":{}}"#, Some(&state));
-        assert_eq!(member(&next, "inputResponses"), Some(r#"{"k":{}}"#));
-        assert_eq!(member(&next, "requestState"), Some("\"s\\u0041\""));
-        assert_eq!(member(&next, "name"), Some("\"a\""));
-    }
 }

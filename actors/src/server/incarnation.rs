@@ -20,9 +20,10 @@ use super::farewell::StopOrder;
 use super::fragile::Fragile;
 use super::handshake::{Spoken, Trouble};
 use super::lists::{Fresh, Lists, Watch};
+use super::upward::Up;
 use super::walls::Walls;
 use super::words::Start;
-use super::{Connector, ServerActor, ServerHandle, ServerMsg, handshake};
+use super::{Connector, ServerActor, ServerHandle, ServerMsg, gate, handshake};
 use crate::exchange::Flag;
 use crate::guard::GuardHandle;
 use crate::link::{Link, Upward, Ways, Wire};
@@ -84,13 +85,14 @@ impl Incarnation {
             guard: actor.guard.clone(),
             handle: actor.handle.clone(),
             log: actor.log().clone(),
-            upward: Arc::new(actor.catalog.upward(
-                actor.handle.clone(),
-                me.clone(),
-                actor.subscriptions.clone(),
-                actor.permissions.clone(),
-                actor.audit.clone(),
-            )),
+            upward: Arc::new(Up {
+                handle: actor.handle.clone(),
+                supervisor: me.clone(),
+                events: actor.events.clone(),
+                directory: actor.directory.clone(),
+                permissions: actor.permissions.clone(),
+                audit: actor.audit.clone(),
+            }),
             me,
             permissions: actor.permissions.clone(),
             watch,
@@ -439,7 +441,7 @@ impl Life {
         let Some(keeper) = self.keeper.get() else {
             return Ok(());
         };
-        keeper.meets(link);
+        keeper.meets(gate::Told::over(link));
         keeper.needs(&self.declared(link));
         let waits = |names: &[String]| {
             let waits = ServerMsg::Waits(self.attempt, names.to_vec());

@@ -19,7 +19,7 @@ use mgp_transports::child::ChildSpec;
 
 use super::incarnation::{End, Life};
 use crate::link::Link;
-use crate::registrar::{changed, pinned};
+use crate::sandbox::{changed, pinned};
 
 /// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
 pub(super) type Walls = Option<BTreeSet<Standard>>;

@@ -10,7 +10,7 @@ use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
 use crate::errand::Errand;
-use crate::relay::rounds::{MAX_ROUNDS, Needs, needs, next_round};
+use crate::input_required::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, Outcome, Request, Routes};
 use crate::trace::Trace;
 

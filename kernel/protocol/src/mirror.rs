@@ -18,6 +18,7 @@ use crate::refusal::Refusal;
 
 /// Repeats `_meta`'s protocol version; required on every request.
 pub const VERSION: &str = "MCP-Protocol-Version";
+
 /// Repeats `method`; required on every request.
 pub const METHOD: &str = "Mcp-Method";
 /// Repeats what the request is about; required where [`subject`] names a member.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_actors::agents::Reception;
 use mgp_actors::belongings::Belongings;
 use mgp_actors::connection;
 use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_actors::oauth::{OAuth, Place, Source};
+use mgp_actors::reception::Reception;
 use mgp_actors::session::{SessionLimits, Sessions};
 use mgp_engine::bearer::Policy;
 use mgp_protocol::ids::AgentId;

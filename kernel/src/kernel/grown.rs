@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_actors::access::{AccessActor, AccessHandle, Books};
-use mgp_actors::agents::{Agents, AgentsActor, Reception};
+use mgp_actors::agents::{Agents, AgentsActor};
 use mgp_actors::approvals::ApprovalsHandle;
 use mgp_actors::audit::AuditHandle;
 use mgp_actors::belongings::Belongings;
 use mgp_actors::bodies::Bodies;
 use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_actors::directory::Directory;
+use mgp_actors::event_sink::EventSink;
 use mgp_actors::finder::{FinderHandle, Meanings, Opening, Program};
 use mgp_actors::guard::{GuardActor, GuardHandle};
 use mgp_actors::mailbox::Mailbox;
@@ -20,12 +21,15 @@ use mgp_actors::naming::Naming;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
+use mgp_actors::reception::Reception;
 use mgp_actors::registrar::{Background, Names, Registrar, Waiting};
 use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
-use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
+use mgp_actors::roster::{RosterActor, RosterHandle};
+use mgp_actors::rostered::Rostered;
 use mgp_actors::sandbox::Sandboxes;
-use mgp_actors::server::{Connector, ServerTable, Starts};
+use mgp_actors::server::{Connector, ServerMsg, ServerTable, Starts};
+use mgp_actors::server_events::taken_by;
 use mgp_actors::stateless::Stateless;
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_actors::tasks::{Record, Tasks};
@@ -41,7 +45,7 @@ use mgp_engine::risk::Caution;
 use mgp_engine::roster::Roster;
 use mgp_engine::sandbox;
 use mgp_engine::seal::SealKey;
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
@@ -90,6 +94,7 @@ pub(super) async fn grow(
     let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts: pillars.server_parts(&guard.0, &connector),
+        catalog: pillars.catalog.clone(),
         servers: pillars.servers.clone(),
         source: source.clone(),
         access: pillars.access.clone(),
@@ -166,7 +171,7 @@ impl Pillars {
         let access = AccessActor {
             table: table.clone(),
             directory: directory.clone(),
-            subscriptions: subscriptions.clone(),
+            changed: access_changed(&subscriptions),
             audit: kept.audit.clone(),
         };
         let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
@@ -194,10 +199,15 @@ impl Pillars {
             finder_cell,
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
-        let approvals = ApprovalsHandle::new(subscriptions.clone());
+        let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
-        let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), servers.clone());
+        let pins = PinsHandle::new(
+            folder,
+            approvals.clone(),
+            audit.clone(),
+            pins_decided(&servers),
+        );
         let registered = kept.registered.names();
         let registrar = Arc::new(Registrar {
             licence: kernel.discovery.licence.clone(),
@@ -218,7 +228,7 @@ impl Pillars {
             troubles,
             permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
             pins,
-            catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone(), directory.clone()),
+            catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone()),
             directory,
             servers,
             shown,
@@ -236,8 +246,7 @@ impl Pillars {
 
     fn server_parts(&self, guard: &GuardHandle, connector: &Arc<Connector>) -> ServerParts {
         ServerParts {
-            catalog: self.catalog.clone(),
-            subscriptions: self.subscriptions.clone(),
+            events: taken_by(self.catalog.clone(), self.subscriptions.clone()),
             directory: self.directory.clone(),
             guard: guard.clone(),
             connector: connector.clone(),
@@ -328,6 +337,28 @@ impl Pillars {
             version: env!("CARGO_PKG_VERSION").into(),
         })
     }
+}
+
+/// Subscriptions end where access does.
+fn access_changed(subscriptions: &SubscriptionsHandle) -> EventSink<()> {
+    let subscriptions = subscriptions.clone();
+    EventSink::new(move |()| subscriptions.access_changed())
+}
+
+/// Whoever follows the list of what waits is told.
+fn pending_changed(subscriptions: &SubscriptionsHandle) -> EventSink<()> {
+    let subscriptions = subscriptions.clone();
+    EventSink::new(move |()| subscriptions.pending_changed())
+}
+
+/// A server whose tools the operator decided about shows them, or does not any more.
+fn pins_decided(servers: &Arc<ServerTable>) -> EventSink<ServerId> {
+    let servers = servers.clone();
+    EventSink::new(move |server| {
+        if let Some(handle) = servers.load().get(&server) {
+            let _ = handle.tell(ServerMsg::Pinned);
+        }
+    })
 }
 
 /// What registered servers are started with.

@@ -18,8 +18,9 @@ use serde_json::value::RawValue;
 
 use super::super::Relay;
 use super::super::forward::{Mirrored, Outgoing, of_peer, send};
-use super::super::rounds::{Needs, ask};
+use super::super::rounds::ask;
 use super::{MAX_ID, named, own_id};
+use crate::input_required::Needs;
 use crate::link::{Leave, Link};
 use crate::request::{Caller, Outcome, Request};
 

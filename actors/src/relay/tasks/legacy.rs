@@ -10,6 +10,7 @@ use mgp_engine::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
 use mgp_protocol::mcp::meta::RELATED_TASK;
+use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
@@ -18,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::super::forward::{Mirrored, Outgoing, along, is_untaken, send, shown};
 use super::super::tracing::may_be_of_mgp;
-use super::super::{Relay, progress_token, required, text};
+use super::super::{Relay, required, text};
 use super::bridged::UNLISTED;
 use super::{knows_tasks, named, unknown};
 use crate::link::Link;

@@ -76,6 +76,16 @@ pub struct WithMeta<'a> {
     pub meta: Option<&'a RawValue>,
 }
 
+/// The progress token in params, borrowed from them.
+///
+/// # Errors
+/// For a `_meta` that a server may read otherwise than the kernel.
+pub fn progress_token(params: &str) -> Result<Option<&RawValue>, Refusal> {
+    let with: WithMeta<'_> =
+        lookalike::from_object(params).map_err(|error| Refusal::BadParams(error.to_string()))?;
+    Ok(Meta::read(with.meta)?.progress_token)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,24 +1,15 @@
-//! Who hears of decisions: the audit log, and servers that negotiated `security`.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! Who hears of decisions: the audit log, and the servers themselves.
 
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::permissions::Effect;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
-use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::permission::{Ask, Await, Grant, Request, Response};
+use mgp_protocol::mgp::permission::Ask;
 use serde_json::json;
 
-use super::Shared;
 use super::records::fresh;
+use super::{GateNews, Shared};
 use crate::audit;
-use crate::link::Link;
-
-/// How long a server may take to say that it has heard; then it has its gate without a word.
-const HEARING: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
@@ -68,59 +59,32 @@ impl Shared {
         }
     }
 
-    fn link(&self, server: &ServerId) -> Option<Arc<Link>> {
-        let posts = self.posts();
-        let link = posts.get(server)?.link.upgrade()?;
-        drop(posts);
-        let speaks = link.mgp().features().contains(Features::PERMISSIONS);
-        speaks.then_some(link)
-    }
-
-    /// Tells a server that the operator is asked (§3.5). What it answers decides nothing; one that
-    /// does not know the word has its gate without.
+    /// Tells a server that the operator is asked (§3.5). What it answers decides nothing.
     pub(super) async fn ask_server(&self, server: &ServerId, ask: Ask) {
-        let Some(link) = self.link(server) else {
-            return;
-        };
-        let method = match later(&link) {
-            true => Await::METHOD,
-            false => Request::METHOD,
-        };
-        say(&link, method, &ask).await;
+        self.tell(server, GateNews::Asked(ask)).await;
     }
 
     /// Tells a server what it has now of these, in its own spelling (§3.6).
     pub(super) async fn tell_server(&self, server: &ServerId, request: &str, words: &[String]) {
-        let Some(link) = self.link(server) else {
-            return;
-        };
-        let Some(gate) = self.shown.load().get(server).cloned() else {
-            return;
-        };
-        let method = match later(&link) {
-            true => Grant::METHOD,
-            false => Response::METHOD,
-        };
-        say(&link, method, &gate.decision(request, words)).await;
+        let gate = self.shown.load().get(server).cloned();
+        if let Some(gate) = gate {
+            let decision = gate.decision(request, words);
+            self.tell(server, GateNews::Decided(decision)).await;
+        }
+    }
+
+    async fn tell(&self, server: &ServerId, news: GateNews) {
+        let told = self
+            .posts()
+            .get(server)
+            .and_then(|post| post.server.clone());
+        if let Some(told) = told {
+            told.hears(news).await;
+        }
     }
 }
 
 /// Whether somebody decided, and not a rule.
 fn is_person(by: &str) -> bool {
     by != "policy" && by != "configuration"
-}
-
-fn later(link: &Link) -> bool {
-    let mgp = link.mgp().active();
-    mgp.is_some_and(mgp_protocol::mgp::negotiation::Active::awaits_permissions)
-}
-
-async fn say(link: &Arc<Link>, method: &str, params: &impl serde::Serialize) {
-    let params = serde_json::to_string(params).expect("what is asked and decided is always JSON");
-    let answer = link.ask(method, Some(&params));
-    match tokio::time::timeout(HEARING, answer).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(server = %link.server, method, %error, "a silent gate"),
-        Err(_) => tracing::debug!(server = %link.server, method, "no answer: a silent gate"),
-    }
 }

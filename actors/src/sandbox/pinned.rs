@@ -15,7 +15,7 @@ const HASHED: u64 = 1 << 30;
 
 /// The program of this process, and the files its arguments name by their whole paths, as they are
 /// now. Blocks.
-pub(crate) fn pinned(spec: &ChildSpec) -> Vec<Pinned> {
+pub fn pinned(spec: &ChildSpec) -> Vec<Pinned> {
     // Its own folder may not be there yet, and nothing in it is what a person looked at.
     let spec = ChildSpec {
         cwd: Some("/".into()),
@@ -33,7 +33,7 @@ pub(crate) fn pinned(spec: &ChildSpec) -> Vec<Pinned> {
 }
 
 /// What is not as it was: a path, or what is missing.
-pub(crate) fn changed(before: &[Pinned], now: &[Pinned]) -> Option<String> {
+pub fn changed(before: &[Pinned], now: &[Pinned]) -> Option<String> {
     let other = before.iter().find(|pinned| !now.contains(pinned));
     let new = now.iter().find(|pinned| !before.contains(pinned));
     let path = &other.or(new)?.path;

@@ -1,0 +1,130 @@
+//! The log as one server reads it behind its writer: from the files, so that events are written before
+//! they are told, and a slow server is behind instead of in the way.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_protocol::ids::ServerId;
+
+use super::AuditHandle;
+use super::heard::is_by;
+use super::queue::Ledger;
+use super::replay::{numbered, read};
+use super::tail::Tail;
+
+/// Read at once; then they must have been told before more is read.
+const BATCH: usize = 256;
+/// Events are gathered for this long, so that the server is not asked after each of them.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Reads on from where its server was told last.
+pub struct Follower {
+    ledger: Arc<Ledger>,
+    server: ServerId,
+    mark: Mark,
+    last: u64,
+    tail: Option<Tail>,
+}
+
+/// Events that follow one another.
+#[derive(Debug)]
+pub struct Batch {
+    /// The first and the last of those before them that were trimmed before they were read.
+    pub trimmed: Option<(u64, u64)>,
+    /// The params of each event's notification. What the server said itself is not among them: it knows
+    /// that, and saying it back might have no end.
+    pub events: Vec<String>,
+    end: u64,
+}
+
+impl AuditHandle {
+    /// The log for this server; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn follow(&self, server: &ServerId) -> io::Result<Option<Follower>> {
+        let Some(ledger) = &self.0 else {
+            return Ok(None);
+        };
+        let newest = ledger.written.borrow().sequence;
+        let mark = Mark(ledger.folder.told(server));
+        let (folder, kept) = (ledger.folder.clone(), mark.clone());
+        let (last, tail) = read(move || {
+            let from = kept.read().unwrap_or(newest);
+            Ok((from, Tail::after(folder, from)?))
+        })
+        .await?;
+        Ok(Some(Follower {
+            ledger: ledger.clone(),
+            server: server.clone(),
+            mark,
+            last,
+            tail: Some(tail),
+        }))
+    }
+}
+
+impl Follower {
+    /// The next events, as soon as there are any; `None` when the log has ended.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn next(&mut self) -> io::Result<Option<Batch>> {
+        let mut written = self.ledger.written.subscribe();
+        loop {
+            written.borrow_and_update();
+            let mut tail = self.tail.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            let (tail, events) =
+                read(move || tail.next(BATCH).map(|events| (tail, events))).await?;
+            self.tail = Some(tail);
+            if let Some((end, _)) = events.last() {
+                return Ok(Some(self.batch(*end, &events)));
+            }
+            if written.changed().await.is_err() {
+                return Ok(None);
+            }
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+
+    fn batch(&self, end: u64, events: &[(u64, String)]) -> Batch {
+        let first = events.first().map_or(end, |(first, _)| *first);
+        let others = events
+            .iter()
+            .filter(|(_, event)| !is_by(event, &self.server));
+        Batch {
+            trimmed: (first > self.last + 1).then_some((self.last + 1, first - 1)),
+            events: others
+                .filter_map(|(seq, event)| numbered(*seq, event))
+                .collect(),
+            end,
+        }
+    }
+
+    /// The server has read these.
+    pub async fn has_read(&mut self, batch: &Batch) {
+        self.last = batch.end;
+        let (mark, end) = (self.mark.clone(), batch.end);
+        if let Err(error) = read(move || mark.write(end)).await {
+            tracing::warn!(%error, "how far an audit server was told is not kept");
+        }
+    }
+}
+
+/// How far a server was told, kept beside the log for the next connection.
+#[derive(Clone)]
+struct Mark(PathBuf);
+
+impl Mark {
+    fn read(&self) -> Option<u64> {
+        fs::read_to_string(&self.0).ok()?.trim().parse().ok()
+    }
+
+    /// Not synced: what a power cut takes of it is told once more.
+    fn write(&self, sequence: u64) -> io::Result<()> {
+        fs::write(&self.0, format!("{sequence}\n"))
+    }
+}

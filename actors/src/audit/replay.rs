@@ -1,0 +1,90 @@
+//! `mgp/audit/replay` (MGP §6.3): what an audit server missed, read from the files.
+
+use std::io;
+
+use mgp_protocol::mgp::Audit;
+use mgp_protocol::mgp::audit::{Replay, Replayed};
+use mgp_protocol::refusal::Refusal;
+use serde_json::value::RawValue;
+
+use super::AuditHandle;
+use super::tail::Tail;
+
+/// Events in one answer of `mgp/audit/replay`, and where nobody says how many.
+const REPLAY_MAX: u64 = 1_000;
+const REPLAY: u64 = 100;
+/// Bytes of events in one answer: what a peer can read in one message. The first is in it whatever its size.
+const REPLAY_BYTES: usize = 1 << 20;
+
+impl AuditHandle {
+    /// `mgp/audit/replay`: events after one.
+    ///
+    /// # Errors
+    /// When no log is kept or it cannot be read.
+    pub async fn replay(&self, asked: &Replay) -> Result<Replayed, Refusal> {
+        let Some(ledger) = &self.0 else {
+            return Err(Refusal::BadRequest("no audit log is kept".into()));
+        };
+        let (end, folder) = (ledger.written.borrow().sequence, ledger.folder.clone());
+        let limit = asked.limit.unwrap_or(REPLAY).min(REPLAY_MAX);
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let since = asked.since_seq.unwrap_or(0).min(end);
+        let moment = asked
+            .since_timestamp
+            .clone()
+            .filter(|_| asked.since_seq.is_none());
+        let read = read(move || {
+            let mut tail = Tail::after(folder, since)?;
+            let mut out = Vec::new();
+            loop {
+                let events = tail.next(most.max(1))?;
+                let done = events.is_empty();
+                out.extend(events.into_iter().filter(|(_, event)| {
+                    moment.as_deref().is_none_or(|moment| later(event, moment))
+                }));
+                if done || out.len() > most || moment.is_none() {
+                    return Ok(out);
+                }
+            }
+        });
+        let mut events = read
+            .await
+            .map_err(|e| Refusal::Broken(format!("the audit log: {e}")))?;
+        events.truncate(most);
+        let mut bytes = 0;
+        let mut fits = |(_, event): &(u64, String)| {
+            bytes += event.len();
+            bytes <= REPLAY_BYTES
+        };
+        let count = events.iter().take_while(|event| fits(event)).count();
+        events.truncate(count.max(1));
+        let next_seq = events.last().map_or(since, |(seq, _)| *seq);
+        let numbered = events
+            .iter()
+            .filter_map(|(seq, event)| numbered(*seq, event));
+        Ok(Replayed {
+            events: numbered
+                .filter_map(|params| RawValue::from_string(params).ok())
+                .collect(),
+            has_more: next_seq < end,
+            next_seq,
+        })
+    }
+}
+
+/// Whether an event is of after a moment. Both are written the same way, and so compare as texts.
+fn later(event: &str, moment: &str) -> bool {
+    mgp_protocol::splice::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
+}
+
+pub(super) fn numbered(seq: u64, event: &str) -> Option<String> {
+    let event: &RawValue = serde_json::from_str(event).ok()?;
+    Some(Audit { seq, event }.params())
+}
+
+pub(super) async fn read<T: Send + 'static>(
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(read).await;
+    done.unwrap_or_else(|e| Err(io::Error::other(e)))
+}

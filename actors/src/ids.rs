@@ -1,0 +1,21 @@
+//! Ids nobody can guess.
+
+use mgp_protocol::ids::SessionId;
+
+/// MCP-083, CMCP-020: a random UUID of version 4.
+#[must_use]
+pub fn new_id() -> SessionId {
+    let mut b = [0u8; 16];
+    getrandom::fill(&mut b).expect("the system has randomness");
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
+    SessionId::new(format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    ))
+}

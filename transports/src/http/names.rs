@@ -1,0 +1,10 @@
+//! Names of HTTP headers that MCP gives, on both sides of the kernel.
+
+use http::header::HeaderName;
+
+/// `Mcp-Session-Id`.
+pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// `MCP-Protocol-Version`.
+pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// `Last-Event-ID`.
+pub const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
