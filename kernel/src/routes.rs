@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_actors::agent::Agent;
-use mgp_actors::relay::{Relay, nothing};
-use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_callers::agent::Agent;
+use mgp_callers::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_calls::relay::{Relay, nothing};
 use mgp_engine::access::Principal;
 use mgp_engine::catalog::{Kind, Tool, View};
 use mgp_protocol::dialect::Era;

@@ -21,26 +21,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_actors::access::AccessHandle;
-use mgp_actors::audit::AuditHandle;
-use mgp_actors::catalog::CatalogHandle;
-use mgp_actors::directory::Directory;
-use mgp_actors::event_sink::EventSink;
-use mgp_actors::guard::GuardHandle;
-use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
-use mgp_actors::permissions::PermissionsHandle;
-use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::{Ground, Names};
-use mgp_actors::request::Answering;
-use mgp_actors::server::{
-    Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
-};
+use mgp_callers::directory::Directory;
+use mgp_callers::request::Answering;
 use mgp_engine::access::Defaults;
 use mgp_engine::lifecycle::Why;
 use mgp_engine::reload::Reload;
 use mgp_engine::spec::ServerSpec;
+use mgp_policy::access::AccessHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_servers::guard::GuardHandle;
+use mgp_servers::server::{
+    Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
+};
+use mgp_store::audit::AuditHandle;
+use mgp_tools::catalog::CatalogHandle;
+use mgp_tools::registrar::{Ground, Names};
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
@@ -121,6 +121,8 @@ pub enum TreeMsg {
 pub struct ServerParts {
     /// Who hears what each offers and says.
     pub events: EventSink<ServerEvent>,
+    /// What is shown of them.
+    pub catalog: CatalogHandle,
     /// Who wants which of its log messages.
     pub directory: Arc<Directory>,
     /// What ends its processes when the kernel dies.
@@ -140,8 +142,6 @@ pub struct ServerParts {
 pub struct TreeActor {
     /// What every server's supervisor needs.
     pub parts: ServerParts,
-    /// What is shown of them.
-    pub catalog: CatalogHandle,
     /// All servers, published.
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
@@ -448,7 +448,7 @@ impl TreeActor {
             servers
         });
         let (gone, told) = oneshot::channel();
-        let (catalog, id) = (self.catalog.clone(), id.clone());
+        let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
             let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));

@@ -9,21 +9,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_actors::access::{AccessActor, AccessHandle, Books};
-use mgp_actors::agents::AgentsActor;
-use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
-use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_actors::directory::Directory;
-use mgp_actors::exchange::{Exchange, Way};
-use mgp_actors::finder::{Embedding, Meanings, Opening, Program};
-use mgp_actors::guard::{GuardActor, GuardHandle};
-use mgp_actors::mailbox::Mailbox;
-use mgp_actors::permissions::PermissionsHandle;
-use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::{Ground, Names};
-use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
-use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_callers::agents::AgentsActor;
+use mgp_callers::directory::Directory;
+use mgp_callers::exchange::{Exchange, Way};
 use mgp_discovery::config::{ConfigFile, Kind};
 use mgp_engine::access::{Defaults, Table};
 use mgp_engine::catalog::{Catalog, Paging};
@@ -34,9 +22,23 @@ use mgp_engine::spec::{Reach, ServerSpec};
 use mgp_kernel::config::{self, Loaded};
 use mgp_kernel::source::Source;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
+use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_servers::guard::{GuardActor, GuardHandle};
+use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
+use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
+use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_tools::finder::{Embedding, Meanings, Opening, Program};
+use mgp_tools::registrar::{Ground, Names};
+use mgp_tools::server_events::taken_by;
+use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorCell};
 use tempfile::TempDir;
@@ -278,7 +280,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
-        subscriptions: subscriptions.clone(),
+        changed: EventSink::new(|()| ()),
         audit: AuditHandle::off(),
     };
     let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
@@ -309,20 +311,21 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         finding,
     ];
     let access = AccessHandle::new(Mailbox::new(access), table, false);
-    let approvals = ApprovalsHandle::new(subscriptions.clone());
+    let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
     let audit = AuditHandle::off();
     let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone());
     let pins = PinsHandle::new(
         folder.join("pins"),
         approvals,
         audit,
-        Arc::new(ServerTable::new(BTreeMap::new())),
+        EventSink::new(|_| ()),
     );
+    let catalog = CatalogHandle::new(Mailbox::new(catalog), shown);
     let parts = ServerParts {
-        catalog: CatalogHandle::new(Mailbox::new(catalog), shown, directory.clone()),
+        events: taken_by(catalog.clone(), subscriptions),
+        catalog,
         permissions,
         pins,
-        subscriptions,
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
         audit: AuditHandle::off(),
@@ -334,8 +337,8 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             drain: Duration::from_secs(5),
             hurry: std::sync::OnceLock::new(),
             health: mgp_engine::health::HealthRules::default(),
-            sandboxes: mgp_actors::sandbox::Sandboxes::default(),
-            starts: mgp_actors::server::Starts::default(),
+            sandboxes: mgp_servers::sandbox::Sandboxes::default(),
+            starts: mgp_servers::server::Starts::default(),
         }),
     };
     (parts, access, pillars)

@@ -26,7 +26,7 @@ pub(super) fn pending(context: &Context) -> Result<(), Failure> {
     if context.json {
         return say(answer.get());
     }
-    let now = mgp_actors::time::unix_ms();
+    let now = mgp_runtime::time::unix_ms();
     match read::<Pending>(&answer)?.pending.as_slice() {
         [] => say("nothing waits for you"),
         entries => {

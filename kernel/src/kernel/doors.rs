@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_actors::belongings::Belongings;
-use mgp_actors::connection;
-use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
-use mgp_actors::oauth::{OAuth, Place, Source};
-use mgp_actors::reception::Reception;
-use mgp_actors::session::{SessionLimits, Sessions};
+use mgp_doors::belongings::Belongings;
+use mgp_doors::connection;
+use mgp_doors::door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_doors::oauth::{OAuth, Place, Source};
+use mgp_doors::reception::Reception;
+use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::bearer::Policy;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::client::Client;

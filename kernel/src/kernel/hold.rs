@@ -8,15 +8,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fs4::fs_std::FileExt;
-use mgp_actors::access::Books;
-use mgp_actors::audit::Folder;
-use mgp_actors::registrar::Book;
-use mgp_actors::roster;
-use mgp_actors::tasks::{self, Record};
-use mgp_actors::trouble::explained;
+use mgp_callers::tasks::{self, Record};
+use mgp_doors::roster;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
+use mgp_policy::access::Books;
+use mgp_store::audit::Folder;
+use mgp_store::trouble::explained;
+use mgp_tools::registrar::Book;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::UpOptions;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use mgp_actors::request::{Outcome, Request};
-use mgp_actors::roster::{NewToken, NotChanged};
-use mgp_actors::time::unix_ms;
+use mgp_callers::request::{Outcome, Request};
+use mgp_doors::roster::{NewToken, NotChanged};
 use mgp_engine::calendar::rfc3339_ms;
 use mgp_engine::roster::{Entry, Refused};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::agents::{Add, Agent, Made, Remove, Token};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::time::unix_ms;
 
 use super::{Operator, json, read};
 

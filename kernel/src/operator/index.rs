@@ -1,8 +1,7 @@
 //! `mgp/index/*`: the index of all tools.
 
-use mgp_actors::finder::{Found, Hit, Status, Wanted};
-use mgp_actors::naming;
-use mgp_actors::request::{Outcome, Request};
+use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming;
 use mgp_engine::access::Principal;
 use mgp_engine::catalog::View;
 use mgp_engine::index::{Filter, RESULTS_MAX, Strategy};
@@ -10,6 +9,7 @@ use mgp_engine::names::canonical;
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
+use mgp_tools::finder::{Found, Hit, Status, Wanted};
 use serde_json::value::RawValue;
 
 use super::{Operator, read};

@@ -1,7 +1,7 @@
 //! `mgp/names/*`: what people type for agents, servers and tools.
 
-use mgp_actors::naming;
-use mgp_actors::request::{Outcome, Request};
+use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming;
 use mgp_engine::known::{Known, Meant as Read, NotRead, Place, Unknown};
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use mgp_actors::exchange::Class;
-use mgp_actors::request::{Outcome, Request};
-use mgp_actors::server::{ServerHandle, ServerMsg, Start, Status};
+use mgp_callers::exchange::Class;
+use mgp_callers::request::{Outcome, Request};
 use mgp_engine::lifecycle::State;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
+use mgp_servers::server::{ServerHandle, ServerMsg, Start, Status};
 use tokio::sync::watch;
 
 use super::{Operator, SETTLE, json, read, tell};
@@ -131,7 +131,7 @@ fn progress(request: &Request, step: u64, message: &str) {
     let Some(params) = request.params.as_deref() else {
         return;
     };
-    let Ok(Some(token)) = mgp_actors::relay::progress_token(params) else {
+    let Ok(Some(token)) = mgp_protocol::mcp::meta::progress_token(params) else {
         return;
     };
     let params = format!(

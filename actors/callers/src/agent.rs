@@ -1,0 +1,564 @@
+//! One connection of one agent: what its requests and the kernel's own tables share of it.
+
+mod outward;
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::catalog::View;
+use mgp_engine::levels::Level;
+use mgp_engine::request_ids::{RequestIds, WireId};
+use mgp_engine::tasks::{Named, TaskRef};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::{AgentId, ConnectionId};
+use mgp_protocol::jsonrpc::torn::Glance;
+use mgp_protocol::jsonrpc::{self, ErrorObject, Malformed, RequestId};
+use mgp_protocol::mcp::meta::progress_token;
+use mgp_protocol::mcp::subscriptions::Filter;
+use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
+use mgp_protocol::mgp::kernel::Client;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::Splice;
+use mgp_sync::pending::{Pending, Refused};
+use tokio::sync::{Notify, oneshot};
+
+use crate::exchange::{Class, Exchange, Flag, Way};
+use crate::holding::Holding;
+use crate::negotiation;
+use crate::presence::Presence;
+use crate::request::{Back, Caller, Request};
+use crate::streams::{GET, Lane};
+use crate::wire_ids;
+use mgp_runtime::event_sink::EventSink;
+
+use self::outward::tagged;
+pub use self::outward::{Outward, pass_line, send_line};
+
+/// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
+pub const MAX_OPEN: usize = 1024;
+
+/// Questions one agent may have before it. A person answers one at a time.
+const MAX_ASKED: usize = 64;
+
+/// How long a question waits for the client to say that it is ready. Over HTTP that may come a moment
+/// behind the call that causes the question; who does not say it at all is asked nothing.
+const READINESS: Duration = Duration::from_secs(5);
+
+/// How long a person may think about a question of a server.
+pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A number for a connection.
+fn next_connection() -> ConnectionId {
+    ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The number of all requests that stand alone of one agent in one view. To a server that tells its
+/// clients apart by nothing they are one client, as the calls of one session are: their questions
+/// all reach the same agent.
+pub fn shared_connection(agent: &AgentId, view: &View) -> ConnectionId {
+    let mut hasher = DefaultHasher::new();
+    (agent, view).hash(&mut hasher);
+    // The other numbers count from 1.
+    ConnectionId(hasher.finish() | 1 << 63)
+}
+
+/// One connection of one agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Its number.
+    pub connection: ConnectionId,
+    /// Who it is, as the door knows.
+    id: AgentId,
+    /// Came in over the owner-only socket.
+    operator: bool,
+    /// The agent that the owner speaks as, on this connection.
+    stands_for: OnceLock<AgentId>,
+    outward: Outward,
+    caller: OnceLock<Arc<Caller>>,
+    ready: Flag,
+    /// Its place among [`Level::ALL`].
+    level: AtomicU8,
+    level_set: AtomicBool,
+    asked: Pending<Asked>,
+    /// What the client reads for the numbers of `asked`.
+    ids: RequestIds,
+    open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
+    answered: Notify,
+    /// What its session holds of tools.
+    pub holding: Holding,
+    /// What the operator is told of it.
+    pub presence: Arc<Presence>,
+}
+
+/// What the agent said to a question: the `result` or the `error` member, as JSON text.
+pub type ClientAnswer = Result<Bytes, Bytes>;
+
+/// A question that awaits its answer.
+#[derive(Debug)]
+struct Asked {
+    answer: oneshot::Sender<ClientAnswer>,
+    /// Who hears of the client's progress, under a token of its own, as JSON text.
+    progress: Option<(Box<str>, EventSink<String>)>,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// The client never said that it is ready.
+    #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
+    Unready,
+    /// The client went away.
+    #[error("the client went away before it answered")]
+    Gone,
+    /// Nobody answered in time.
+    #[error("nobody answered within {} s", ANSWER_DEADLINE.as_secs())]
+    TimedOut,
+    /// Too many questions wait for this client.
+    #[error("{MAX_ASKED} questions wait for this client already")]
+    Overloaded,
+    /// The request that caused the question was taken back.
+    #[error("the request was cancelled")]
+    Cancelled,
+}
+
+impl Agent {
+    /// A new connection that has not said anything yet.
+    #[must_use]
+    pub fn new(id: AgentId, operator: bool, outward: Outward) -> Arc<Self> {
+        Arc::new(Self::with(id, operator, outward))
+    }
+
+    fn with(id: AgentId, operator: bool, outward: Outward) -> Self {
+        Self {
+            connection: next_connection(),
+            id,
+            operator,
+            stands_for: OnceLock::new(),
+            outward,
+            caller: OnceLock::new(),
+            ready: Flag::default(),
+            level: AtomicU8::new(0),
+            level_set: AtomicBool::new(false),
+            asked: Pending::new(MAX_ASKED),
+            ids: wire_ids::of_a_connection(),
+            open: Mutex::new(HashMap::new()),
+            answered: Notify::new(),
+            holding: Holding::default(),
+            presence: Arc::default(),
+        }
+    }
+
+    /// One that only listens: the client of a `subscriptions/listen`. It is told nothing before
+    /// [`Self::set_ready`].
+    #[must_use]
+    pub fn listening(
+        request: &Request,
+        wanted: &Filter,
+        tag: &str,
+        tasks: Vec<(Named, String)>,
+    ) -> Arc<Self> {
+        let caller = &request.caller;
+        let outward = Outward::Listening {
+            exchange: request.exchange.clone(),
+            wanted: wanted.clone(),
+            tag: tag.into(),
+            tasks,
+        };
+        let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
+        agent.caller = OnceLock::from(caller.clone());
+        Arc::new(agent)
+    }
+
+    /// True for one that only listens.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        matches!(self.outward, Outward::Listening { .. })
+    }
+
+    /// True when it wants to hear that a list changed.
+    #[must_use]
+    pub fn follows(&self, kind: mgp_engine::catalog::Kind) -> bool {
+        use mgp_engine::catalog::Kind;
+        match (&self.outward, kind) {
+            (Outward::Line(_) | Outward::Session(_), _) => true,
+            (Outward::Listening { wanted, .. }, Kind::Tools) => wanted.tools_list_changed,
+            (Outward::Listening { wanted, .. }, Kind::Prompts) => wanted.prompts_list_changed,
+            (Outward::Listening { wanted, .. }, Kind::Resources | Kind::Templates) => {
+                wanted.resources_list_changed
+            }
+        }
+    }
+
+    /// A task it wants to hear of, and what its client calls it; `None` when it does not.
+    #[must_use]
+    pub fn follows_task(&self, task: &TaskRef) -> Option<(&Named, &str)> {
+        let Outward::Listening { tasks, .. } = &self.outward else {
+            return None;
+        };
+        let found = tasks.iter().find(|(wanted, _)| wanted.task == *task);
+        found.map(|(named, id)| (named, id.as_str()))
+    }
+
+    /// Who it is, as the door knows.
+    #[must_use]
+    pub fn id(&self) -> &AgentId {
+        self.stands_for.get().unwrap_or(&self.id)
+    }
+
+    /// True for the owner who speaks as nobody else.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.operator && self.stands_for.get().is_none()
+    }
+
+    /// The owner speaks as one of the agents from now on, and can do no more than that one.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] for others than the owner, and after anything that was said as owner.
+    pub fn stand_for(&self, agent: AgentId) -> Result<(), Refusal> {
+        let late =
+            || Refusal::BadRequest("who this connection is for is said first, and once".into());
+        if !self.operator || self.caller().is_some() {
+            return Err(late());
+        }
+        self.stands_for.set(agent).map_err(|_| late())
+    }
+
+    /// Takes the agent's `initialize`; the first one counts.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] when it was said before.
+    pub fn hello(
+        self: &Arc<Self>,
+        view: View,
+        hello: &Initialize<'_>,
+    ) -> Result<Arc<Caller>, Refusal> {
+        let version = Version::negotiate(&hello.protocol_version);
+        let caller = Arc::new(Caller {
+            connection: self.connection,
+            agent: self.id().clone(),
+            operator: self.is_operator(),
+            view,
+            version,
+            capabilities: ClientCapabilities::read(Some(hello.capabilities)),
+            mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
+            back: Back::Standing(Arc::downgrade(self)),
+            presence: self.presence.clone(),
+        });
+        self.caller.set(caller.clone()).map_err(|_| {
+            Refusal::BadRequest("`initialize` was already said on this connection".into())
+        })?;
+        self.presence.introduce(&hello.client_info, version);
+        Ok(caller)
+    }
+
+    /// What the operator is told of it.
+    #[must_use]
+    pub fn told(&self) -> Client {
+        let door = match &self.outward {
+            Outward::Line(_) => "socket",
+            Outward::Session(_) | Outward::Listening { .. } => "http",
+        };
+        let agent = match self.is_operator() {
+            true => "operator".to_owned(),
+            false => self.id().to_string(),
+        };
+        let view = self.caller().map_or(&View::All, |caller| &caller.view);
+        self.presence.told(agent, door, view)
+    }
+
+    /// Who it is since `initialize`.
+    #[must_use]
+    pub fn caller(&self) -> Option<&Arc<Caller>> {
+        self.caller.get()
+    }
+
+    /// The client said `notifications/initialized`: the kernel may speak unasked.
+    pub fn set_ready(&self) {
+        self.ready.raise();
+    }
+
+    /// True once the client is ready to be spoken to.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.is_raised()
+    }
+
+    /// The least severe log level it wants.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
+    }
+
+    /// True once it asked for a level.
+    #[must_use]
+    pub fn has_set_level(&self) -> bool {
+        self.level_set.load(Ordering::Relaxed)
+    }
+
+    /// Sets the least severe log level it wants.
+    pub fn set_level(&self, level: Level) {
+        let place = Level::ALL.iter().position(|l| *l == level).unwrap_or(0);
+        self.level
+            .store(place.try_into().unwrap_or(0), Ordering::Relaxed);
+        self.level_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes a request as under way.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] for an id that is under way already, [`Refusal::Overloaded`] above
+    /// [`MAX_OPEN`].
+    pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
+        let exchange = Exchange::new(match (&self.outward, lane) {
+            (Outward::Line(sink), _) => Way::Line(sink.clone()),
+            (Outward::Session(streams), Some(lane)) => Way::Stream {
+                streams: streams.clone(),
+                lane,
+                primed: self.caller().is_some_and(|c| c.version.primes_streams()),
+            },
+            // A part of a batch has no stream of its own.
+            (Outward::Session(streams), None) => Way::Stream {
+                streams: streams.clone(),
+                lane: GET,
+                primed: false,
+            },
+            (Outward::Listening { .. }, _) => Way::Nowhere,
+        });
+        self.enroll(id, exchange.clone())?;
+        Ok(exchange)
+    }
+
+    /// Notes a request that stands alone as under way, so that it can be taken back by its id.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn enroll(&self, id: &RequestId, exchange: Arc<Exchange>) -> Result<(), Refusal> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_OPEN {
+            return Err(Refusal::Overloaded {
+                what: format!("the list of {MAX_OPEN} requests this client has under way"),
+            });
+        }
+        if open.contains_key(id) {
+            return Err(Refusal::BadRequest(format!(
+                "a request with id {id} is still under way"
+            )));
+        }
+        open.insert(id.clone(), exchange);
+        Ok(())
+    }
+
+    /// For what the kernel asks outside the agent's own requests.
+    #[must_use]
+    pub fn outside(&self) -> Arc<Exchange> {
+        Exchange::new(match &self.outward {
+            Outward::Line(sink) => Way::Line(sink.clone()),
+            Outward::Session(streams) => Way::Stream {
+                streams: streams.clone(),
+                lane: GET,
+                primed: false,
+            },
+            Outward::Listening { .. } => Way::Nowhere,
+        })
+    }
+
+    /// A request has its answer.
+    pub fn done(&self, id: &RequestId) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(id);
+        if open.is_empty() {
+            open.shrink_to(64);
+            self.answered.notify_waiters();
+        }
+    }
+
+    /// Resolves when no request is under way.
+    pub async fn idle(&self) {
+        loop {
+            let mut answered = std::pin::pin!(self.answered.notified());
+            answered.as_mut().enable();
+            if self
+                .open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_empty()
+            {
+                return;
+            }
+            answered.await;
+        }
+    }
+
+    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
+    /// nothing (MCP-055).
+    pub fn cancel(&self, params: Option<&str>) {
+        let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
+            return;
+        };
+        let Some(id) = RequestId::from_json(cancelled.request_id.get()) else {
+            return;
+        };
+        let exchange = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.remove(&id)
+        };
+        if let Some(exchange) = exchange {
+            exchange.cancel_because(cancelled.reason());
+        }
+    }
+
+    /// The client has gone: its requests are taken back, its questions have no answer.
+    pub fn disconnect(&self) {
+        let open = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *open)
+        };
+        open.into_values().for_each(|exchange| exchange.cancel());
+        self.asked.close();
+        self.holding.end();
+        match &self.outward {
+            Outward::Line(sink) => sink.close(),
+            Outward::Session(streams) => streams.close(),
+            Outward::Listening { exchange, .. } => exchange.cancel(),
+        }
+    }
+
+    /// Says something that belongs to no request.
+    pub fn tell(&self, frame: Bytes, class: Class) {
+        if !self.is_ready() {
+            return;
+        }
+        match &self.outward {
+            Outward::Line(sink) => pass_line(sink, frame, class),
+            Outward::Session(streams) => streams.push(GET, frame, class),
+            Outward::Listening { exchange, tag, .. } => {
+                if let Some(tagged) = tagged(&frame, tag) {
+                    exchange.send(tagged, class);
+                }
+            }
+        }
+    }
+
+    /// Asks the client something, for a server or for the kernel itself, on the stream of the request
+    /// that caused it. `progress` hears the params of each `notifications/progress` of the client.
+    ///
+    /// # Errors
+    /// [`Unanswered`] says why there is no answer.
+    pub async fn ask(
+        &self,
+        exchange: &Exchange,
+        progress: Option<EventSink<String>>,
+        method: &str,
+        params: Option<&str>,
+    ) -> Result<ClientAnswer, Unanswered> {
+        self.may_be_asked(exchange).await?;
+        let (sender, answer) = oneshot::channel();
+        let token = params.and_then(|params| progress_token(params).ok().flatten());
+        let asked = Asked {
+            answer: sender,
+            progress: token.map(|token| token.get().into()).zip(progress),
+        };
+        let number = self.asked.insert(asked).map_err(|refused| match refused {
+            Refused::Full(_) => Unanswered::Overloaded,
+            Refused::Closed(_) => Unanswered::Gone,
+        })?;
+        let id = self.ids.shown(number);
+        let forget = Forget {
+            agent: self,
+            exchange,
+            number,
+            id,
+        };
+        let params = params.map(|params| {
+            let mut splice = Splice::new(params);
+            if let Some(token) = token {
+                splice.replace(token.get(), id.to_string());
+            }
+            splice.finish()
+        });
+        exchange.send(
+            jsonrpc::request(&id.to_string(), method, params.as_deref()).into(),
+            Class::Kept,
+        );
+        let outcome = tokio::select! {
+            answer = answer => answer.map_err(|_| Unanswered::Gone),
+            () = exchange.cancelled() => Err(Unanswered::Cancelled),
+            () = tokio::time::sleep(ANSWER_DEADLINE) => Err(Unanswered::TimedOut),
+        };
+        drop(forget);
+        outcome
+    }
+
+    /// Resolves when the client is ready (MCP-017: nothing but ping and log before).
+    async fn may_be_asked(&self, exchange: &Exchange) -> Result<(), Unanswered> {
+        tokio::select! {
+            biased;
+            () = self.ready.raised() => Ok(()),
+            () = exchange.cancelled() => Err(Unanswered::Cancelled),
+            () = tokio::time::sleep(READINESS) => Err(Unanswered::Unready),
+        }
+    }
+
+    /// The client answered a question; answers to nothing are dropped (CMCP-007).
+    pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
+        let number = id.as_u64().and_then(|id| self.ids.number(id));
+        if let Some(waiter) = number.and_then(|number| self.asked.take(number)) {
+            let _ = waiter.answer.send(answer);
+        }
+    }
+
+    /// True when a message that cannot be read was an answer, whose question then has failed. It must
+    /// not be answered under its id, which is one of the kernel's and not of the client's.
+    pub fn settle_malformed(&self, text: &[u8], malformed: &Malformed) -> bool {
+        let seen = Glance::at(text);
+        if seen.answers()
+            && let Some(id) = seen.id()
+        {
+            let error = ErrorObject::new(malformed.code(), malformed.to_string());
+            let error = serde_json::to_string(&error).expect("an error object is always JSON");
+            self.settle(&id, Err(error.into()));
+        }
+        seen.answers()
+    }
+
+    /// The client reports progress with a question: the server hears of it under its own token.
+    pub fn progressed(&self, params: &str) {
+        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
+            return;
+        };
+        let id = progress.progress_token.get().parse().ok();
+        let number = id.and_then(|id| self.ids.number(id));
+        let asked = number.and_then(|n| self.asked.with(n, |asked| asked.progress.clone()));
+        if let Some((token, heard)) = asked.flatten() {
+            let mut splice = Splice::new(params);
+            splice.replace(progress.progress_token.get(), &*token);
+            heard.send(splice.finish().into_owned());
+        }
+    }
+}
+
+/// Takes a question out of the table however its asking ends, and back from the client when it has
+/// not been answered.
+struct Forget<'a> {
+    agent: &'a Agent,
+    exchange: &'a Exchange,
+    number: u64,
+    id: WireId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        if self.agent.asked.take(self.number).is_some() {
+            let params = format!(r#"{{"requestId":{}}}"#, self.id);
+            let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
+            self.exchange.send(frame.into(), Class::Kept);
+        }
+    }
+}

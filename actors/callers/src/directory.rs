@@ -1,0 +1,344 @@
+//! All agents that are connected right now: who is told what no request asked for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use mgp_engine::access::Table;
+use mgp_engine::catalog::{Kind, View};
+use mgp_engine::levels::Level;
+use mgp_engine::tasks::{Named, TaskRef};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp;
+use mgp_protocol::mgp::kernel::Client;
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_sync::snapshot::Snapshot;
+
+use crate::agent::Agent;
+use crate::exchange::Class;
+use crate::presence::Visitors;
+use crate::request::Caller;
+use crate::tasks::Given;
+use mgp_runtime::time::unix_ms;
+
+/// The connected agents. Bounded by the doors: connections and sessions have their limits.
+#[derive(Debug)]
+pub struct Directory {
+    /// The clients whose requests stand alone.
+    pub visitors: Visitors,
+    /// Whose the tasks of 2025-11-25 are.
+    pub given: Given,
+    agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
+    /// Who may hear of which server.
+    access: Arc<Snapshot<Table>>,
+}
+
+impl Directory {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new(access: Arc<Snapshot<Table>>) -> Self {
+        Self {
+            visitors: Visitors::default(),
+            given: Given::default(),
+            agents: RwLock::default(),
+            access,
+        }
+    }
+
+    /// An agent came.
+    pub fn enter(&self, agent: Arc<Agent>) {
+        let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
+        agents.insert(agent.connection, agent);
+    }
+
+    /// An agent went.
+    pub fn leave(&self, connection: ConnectionId) {
+        let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
+        agents.remove(&connection);
+    }
+
+    /// One agent.
+    #[must_use]
+    pub fn get(&self, connection: ConnectionId) -> Option<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.get(&connection).cloned()
+    }
+
+    /// Who is connected, but for the operator.
+    pub fn ids(&self) -> impl Iterator<Item = AgentId> + use<> {
+        let agents = self.all().into_iter();
+        let agents = agents.filter(|agent| !agent.is_operator());
+        agents.map(|agent| agent.id().clone())
+    }
+
+    /// Ends every connection of an agent that may not go on.
+    pub fn end_of(&self, id: &AgentId) {
+        for agent in self.all() {
+            if agent.id() == id {
+                agent.disconnect();
+            }
+        }
+    }
+
+    /// Those who are there, without the one that asks; who came first stands first.
+    #[must_use]
+    pub fn present(&self, asking: ConnectionId) -> Vec<Client> {
+        let others = self.all().into_iter();
+        let others = others.filter(|agent| agent.connection != asking && !agent.is_listening());
+        let mut clients: Vec<_> = others.map(|agent| agent.told()).collect();
+        clients.extend(self.visitors.told());
+        clients.sort_by_key(|client| std::cmp::Reverse(client.since_ms));
+        clients
+    }
+
+    /// How many are connected.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.agents
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// True when nobody is connected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Judges whether the server as a whole is open to a caller right now.
+    pub fn opening(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+        let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
+        move |caller| table.opens(&caller.identity(), &server, now)
+    }
+
+    /// Judges whether a caller may call the tool of a task right now.
+    fn calling(&self) -> impl Fn(&Caller, &Named) -> bool + use<> {
+        let (table, now) = (self.access.load(), unix_ms());
+        move |caller, Named { task, tool }| {
+            let identity = caller.identity();
+            let decision = table.decide(&identity, &task.server, Some(tool), now);
+            table.pass(&decision).is_some()
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().cloned().collect()
+    }
+
+    /// Everybody, or one agent's connections: an instance of its own speaks to nobody else.
+    fn of(&self, whose: Option<&AgentId>) -> Vec<Arc<Agent>> {
+        let mut all = self.all();
+        all.retain(|agent| whose.is_none_or(|whose| agent.id() == whose));
+        all
+    }
+
+    /// Tells every agent with this view that a list changed, when it knows of one of the servers that
+    /// changed it: one change, one notification.
+    pub fn list_changed(&self, view: &View, kind: Kind, servers: &[ServerId]) {
+        let (table, now) = (self.access.load(), unix_ms());
+        let concerns = |caller: &Caller| {
+            let who = caller.identity();
+            servers.iter().any(|server| table.sees(&who, server, now))
+        };
+        let frame = Bytes::from(jsonrpc::notification(changed(kind), None));
+        for agent in self.all() {
+            let concerned = |c: &Arc<Caller>| c.view == *view && concerns(c);
+            if agent.follows(kind) && agent.caller().is_some_and(concerned) {
+                agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells the agents to whom other things are open from now on that their lists changed.
+    pub fn access_changed(&self, before: &Table, after: &Table) {
+        for agent in self.all() {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let identity = caller.identity();
+            if before.audience(&identity) != after.audience(&identity) {
+                for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
+                    if agent.follows(kind) {
+                        let frame = jsonrpc::notification(changed(kind), None);
+                        agent.tell(frame.into(), Class::Kept);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells those who listen for it how a task stands now, under the name each of them has for it.
+    pub fn task_changed(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
+        let may = self.calling();
+        for agent in self.of(whose) {
+            if let Some((named, id)) = agent.follows_task(task)
+                && agent.caller().is_some_and(|caller| may(caller, named))
+            {
+                let mut splice = Splice::new(params);
+                if let Some(own) = member(params, "taskId") {
+                    splice.replace(own, quoted(id));
+                }
+                let params = splice.finish();
+                let frame = jsonrpc::notification("notifications/tasks", Some(&params));
+                agent.tell(frame.into(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells the clients of 2025-11-25 that were given a task how it stands now.
+    pub fn task_status(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
+        let may = self.calling();
+        for agent in self.of(whose) {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            if caller.version == Version::V2025_11_25
+                && let Some((named, id)) = self.given.name(task, &caller.principal())
+                && may(caller, &named)
+            {
+                let mut splice = Splice::new(params);
+                if let Some(own) = member(params, "taskId") {
+                    splice.replace(own, quoted(&id));
+                }
+                let params = splice.finish();
+                let frame = jsonrpc::notification("notifications/tasks/status", Some(&params));
+                agent.tell(frame.into(), Class::Kept);
+            }
+        }
+    }
+
+    /// Tells those who negotiated it, and may see the server, that it went from one state to another.
+    /// Who only listens is not told: the modern era has no such subscription.
+    pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
+        let mut frame: Option<Bytes> = None;
+        for agent in self.all() {
+            let hears = agent.caller().is_some_and(|caller| {
+                caller.mgp.features().contains(Features::LIFECYCLE) && self.shows(caller, server)
+            });
+            if hears && !agent.is_listening() {
+                let frame = frame.get_or_insert_with(|| {
+                    let params = serde_json::to_string(step).expect("a step is always JSON");
+                    jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
+                });
+                agent.tell(frame.clone(), Class::Kept);
+            }
+        }
+    }
+
+    /// Who may do what right now.
+    #[must_use]
+    pub fn access(&self) -> Arc<Table> {
+        self.access.load()
+    }
+
+    /// True when the caller's view holds the server, and access control lets it know of it.
+    #[must_use]
+    pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
+        let in_view = match &caller.view {
+            View::All => true,
+            View::One(own) => own == server,
+        };
+        in_view
+            && self
+                .access
+                .load()
+                .sees(&caller.identity(), server, unix_ms())
+    }
+
+    /// Tells everyone who may see the server and wants this level.
+    pub fn logged(&self, server: &ServerId, params: &str, whose: Option<&AgentId>) {
+        let level = mcp::read::<mcp::Message<'_>>(Some(params))
+            .ok()
+            .and_then(|m| m.level.parse().ok())
+            .unwrap_or(Level::Info);
+        let own = View::One(server.clone());
+        let open = self.opening(server);
+        let mut rendered: [Option<Bytes>; 2] = [None, None];
+        for agent in self.of(whose) {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let shows = caller.view == View::All || caller.view == own;
+            if shows && open(caller) && !agent.is_listening() && level.passes(agent.level()) {
+                let place = &mut rendered[usize::from(caller.view == View::All)];
+                let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
+                agent.tell(frame.clone(), Class::Lossy);
+            }
+        }
+    }
+
+    /// The agents whose folders a server could be shown outside their own calls: ready, able to name
+    /// them, and allowed to see the server. More than `most` are not looked for.
+    #[must_use]
+    pub fn rooted(
+        &self,
+        server: &ServerId,
+        most: usize,
+        whose: Option<&AgentId>,
+    ) -> Vec<Arc<Agent>> {
+        let own = View::One(server.clone());
+        let open = self.opening(server);
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let rooted = agents.values().filter(|agent| {
+            whose.is_none_or(|whose| agent.id() == whose)
+                && agent.is_ready()
+                && !agent.is_listening()
+                && agent
+                    .caller()
+                    .filter(|caller| open(caller))
+                    .is_some_and(|c| c.capabilities.roots && (c.view == View::All || c.view == own))
+        });
+        rooted.take(most).cloned().collect()
+    }
+
+    /// The most verbose level anybody who may see the server wants: those who set none, everything
+    /// (CMCP-094). `None` when nobody set one.
+    #[must_use]
+    pub fn floor(&self, server: &ServerId) -> Option<Level> {
+        let own = View::One(server.clone());
+        let open = self.opening(server);
+        let mut agents = self.all();
+        agents.retain(|a| {
+            !a.is_listening()
+                && a.caller()
+                    .filter(|caller| open(caller))
+                    .is_some_and(|c| c.view == View::All || c.view == own)
+        });
+        let floor = agents.iter().map(|a| a.level()).min();
+        floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
+    }
+}
+
+pub(crate) fn changed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tools => "notifications/tools/list_changed",
+        Kind::Prompts => "notifications/prompts/list_changed",
+        Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
+    }
+}
+
+/// A log record for a client: where many servers share one door, `logger` names the server.
+#[must_use]
+pub fn log_frame(server: &ServerId, view: &View, params: &str) -> Bytes {
+    let tagged = match view {
+        View::One(_) => params.into(),
+        View::All => {
+            let mut splice = Splice::new(params);
+            match member(params, "logger") {
+                Some(logger) => {
+                    let name: String = serde_json::from_str(logger).unwrap_or_default();
+                    splice.replace(logger, quoted(&format!("{server}/{name}")));
+                }
+                None => splice.insert_member(params, "logger", &quoted(server.as_str())),
+            }
+            splice.finish()
+        }
+    };
+    jsonrpc::notification("notifications/message", Some(&tagged)).into()
+}

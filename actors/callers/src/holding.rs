@@ -1,0 +1,325 @@
+//! What one session of an agent holds of tools (MGP §16.7): made when it is first needed, and gone
+//! with its connection.
+//! Told by: relay. Asked by: relay. Asks: nobody.
+//!
+//! A call tells it and goes on, and says nothing where the call before was of the same tool; whoever wants
+//! to read what is held asks it, behind all that was told.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use mgp_engine::catalog::{Kind, Tool};
+use mgp_engine::tokens;
+use mgp_engine::tool_cache::{self, Kept, Priced, ToolCache};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mgp::tools::Budget;
+use mgp_protocol::mgp::tools::session::Evicted;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::snapshot::Snapshot;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
+
+use crate::agent::Agent;
+use crate::exchange::Class;
+use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+
+/// Tools by `server:tool`.
+pub type Names = BTreeSet<Arc<str>>;
+
+/// A connection's place for what its session holds.
+#[derive(Debug, Default)]
+pub struct Holding {
+    /// `None` once it has ended: whoever comes late makes no new one.
+    handle: OnceLock<Option<HoldingHandle>>,
+    listed: AtomicBool,
+}
+
+impl Holding {
+    /// What the session of this agent holds; `None` when it has ended.
+    pub fn of(agent: &Arc<Agent>, budget: Budget, parent: ActorCell) -> Option<&HoldingHandle> {
+        let start = || HoldingHandle::start(agent, budget, parent);
+        agent.holding.handle.get_or_init(start).as_ref()
+    }
+
+    /// The tools it has cached, for its list; from now on its client hears of changes.
+    pub fn listed(&self) -> Option<Arc<Names>> {
+        self.listed.store(true, Ordering::Relaxed);
+        let handle = self.handle.get()?.as_ref()?;
+        Some(handle.cached.load())
+    }
+
+    /// The connection has ended.
+    pub fn end(&self) {
+        if self.handle.set(None).is_err()
+            && let Some(Some(handle)) = self.handle.get()
+        {
+            handle.mailbox.stop("its session has ended");
+        }
+    }
+}
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct HoldingHandle {
+    mailbox: Mailbox<HoldingMsg>,
+    cached: Arc<Snapshot<Names>>,
+    /// The tool that was told of last, where nothing else was said since: said again it would change
+    /// nothing.
+    latest: Arc<Mutex<Option<Arc<Tool>>>>,
+}
+
+/// How things stand outside, when somebody asks.
+pub struct Outside {
+    /// What is pinned for the agent and may be called by it.
+    pub pinned: Vec<Priced>,
+    /// Whether a tool is there and may be called.
+    pub there: Box<dyn Fn(&str) -> bool + Send>,
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside")
+            .field("pinned", &self.pinned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came of loading tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loaded {
+    /// How many tools it holds now.
+    pub count: usize,
+    /// What those cost that came to it.
+    pub added: u64,
+}
+
+/// A tool to let go of: as it was named, and what that means where it means anything.
+pub type Named = (String, Option<Arc<str>>);
+
+impl HoldingHandle {
+    fn start(agent: &Arc<Agent>, budget: Budget, parent: ActorCell) -> Option<Self> {
+        let cached = Arc::new(Snapshot::new(Names::new()));
+        let actor = HoldingActor {
+            agent: Arc::downgrade(agent),
+            cached: cached.clone(),
+        };
+        // Started without waiting: a call goes on meanwhile.
+        let (actor, _) = ActorRuntime::spawn_linked_instant(None, actor, budget, parent).ok()?;
+        let mailbox = Mailbox::new(actor);
+        Some(Self {
+            mailbox,
+            cached,
+            latest: Arc::default(),
+        })
+    }
+
+    /// A tool was called, and answered. One that finds no room is not held: it can be called all the
+    /// same.
+    pub fn used(&self, tool: &Arc<Tool>) {
+        {
+            let mut latest = self.latest();
+            if latest.as_ref().is_some_and(|it| Arc::ptr_eq(it, tool)) {
+                return;
+            }
+            *latest = Some(tool.clone());
+        }
+        let _ = self.mailbox.tell(HoldingMsg::Used(tool.clone()));
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Tool>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> HoldingMsg) -> Result<T, Refusal> {
+        let _forgets = Forgets(self);
+        self.mailbox.ask(message).await.map_err(refused)
+    }
+
+    /// Holds these tools from now on.
+    ///
+    /// # Errors
+    /// When the session ends, or too much waits for it.
+    pub async fn load(&self, outside: Outside, tools: Vec<Arc<Tool>>) -> Result<Loaded, Refusal> {
+        self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
+            .await
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub async fn held(&self, outside: Outside) -> Result<ToolCache, Refusal> {
+        self.ask(|reply| HoldingMsg::Held(outside, reply)).await
+    }
+
+    /// Lets go of these.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub async fn evict(&self, outside: Outside, tools: Vec<Named>) -> Result<Evicted, Refusal> {
+        self.ask(|reply| HoldingMsg::Evict(outside, tools, reply))
+            .await
+    }
+}
+
+/// When this goes nothing is the latest any more: neither what was told of before nor meanwhile, for it
+/// may have been let go of. Also when nobody waits for the answer.
+struct Forgets<'a>(&'a HoldingHandle);
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        *self.0.latest() = None;
+    }
+}
+
+fn refused(why: AskError) -> Refusal {
+    match why {
+        AskError::Overloaded => Refusal::Overloaded {
+            what: "what this session holds of tools".into(),
+        },
+        AskError::Stopped | AskError::TimedOut => {
+            Refusal::Broken(format!("what this session holds of tools: {why}"))
+        }
+    }
+}
+
+/// What a tool costs, as it is held.
+#[must_use]
+pub fn priced(tool: &Tool) -> Priced {
+    Priced {
+        tool: tool.canonical.clone(),
+        tokens: tokens::of_definition(&tool.raw),
+    }
+}
+
+/// What the actor is told and asked.
+#[derive(Debug)]
+pub enum HoldingMsg {
+    /// A tool was called.
+    Used(Arc<Tool>),
+    /// A request found these.
+    Load(Outside, Vec<Arc<Tool>>, Reply<Loaded>),
+    /// What is there?
+    Held(Outside, Reply<ToolCache>),
+    /// These may go.
+    Evict(Outside, Vec<Named>, Reply<Evicted>),
+}
+
+/// What never changes.
+#[derive(Debug)]
+struct HoldingActor {
+    agent: Weak<Agent>,
+    /// For the session's list. Nobody else writes there.
+    cached: Arc<Snapshot<Names>>,
+}
+
+/// What does.
+#[derive(Debug)]
+struct HoldingState {
+    cache: ToolCache,
+}
+
+impl Actor for HoldingActor {
+    type Msg = Letter<HoldingMsg>;
+    type State = HoldingState;
+    type Arguments = Budget;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        budget: Budget,
+    ) -> Result<HoldingState, ActorProcessingErr> {
+        Ok(HoldingState {
+            cache: ToolCache::new(budget, Vec::new()),
+        })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut HoldingState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            HoldingMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
+                Kept::Pinned | Kept::Touched => {}
+                Kept::Added { .. } | Kept::TooLarge => self.publish(state),
+            },
+            HoldingMsg::Load(outside, tools, reply) => {
+                state.look_at(outside);
+                let loaded = state.load(&tools);
+                self.publish(state);
+                reply.send(loaded);
+            }
+            HoldingMsg::Held(outside, reply) => {
+                state.look_at(outside);
+                self.publish(state);
+                reply.send(state.cache.clone());
+            }
+            HoldingMsg::Evict(outside, tools, reply) => {
+                state.look_at(outside);
+                let evicted = state.evict(tools);
+                self.publish(state);
+                reply.send(evicted);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HoldingActor {
+    /// Shows the session's list what is cached, and tells its client where that is another list.
+    fn publish(&self, state: &HoldingState) {
+        let names: Names = state.cache.cached().map(|one| one.tool.clone()).collect();
+        if names == *self.cached.load() {
+            return;
+        }
+        self.cached.store(Arc::new(names));
+        let agent = self.agent.upgrade();
+        if let Some(agent) = agent.filter(|agent| agent.holding.listed.load(Ordering::Relaxed)) {
+            let frame = jsonrpc::notification(crate::directory::changed(Kind::Tools), None);
+            agent.tell(frame.into(), Class::Kept);
+        }
+    }
+}
+
+impl HoldingState {
+    /// Lets go of what is not there any more.
+    fn look_at(&mut self, outside: Outside) {
+        let Outside { pinned, there } = outside;
+        self.cache.retain(there);
+        self.cache.pin(pinned);
+    }
+
+    fn load(&mut self, tools: &[Arc<Tool>]) -> Loaded {
+        let mut added = 0;
+        for tool in tools {
+            let one = priced(tool);
+            match self.cache.keep(&one) {
+                Kept::Added { .. } => added += one.tokens,
+                // It is in the answer, and no longer than that in the context.
+                Kept::TooLarge => added += one.tokens,
+                Kept::Pinned | Kept::Touched => {}
+            }
+        }
+        Loaded {
+            count: self.cache.count(),
+            added,
+        }
+    }
+
+    fn evict(&mut self, tools: Vec<Named>) -> Evicted {
+        let mut out = Evicted::default();
+        for (name, tool) in tools {
+            let gone = tool.map_or(tool_cache::Evicted::Absent, |tool| self.cache.evict(&tool));
+            match gone {
+                tool_cache::Evicted::Gone => out.evicted.push(name),
+                tool_cache::Evicted::Pinned => out.pinned.push(name),
+                tool_cache::Evicted::Absent => out.not_cached.push(name),
+            }
+        }
+        out.total_tokens = self.cache.total_tokens();
+        out
+    }
+}

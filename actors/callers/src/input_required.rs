@@ -1,0 +1,78 @@
+//! `input_required`: what a modern server needs before a call can go on, and the next round of the call
+//! (MCP 2026-07-28, multi round-trip requests).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use mgp_protocol::lookalike;
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::splice::Splice;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Rounds a server may make a client go for one call; one that asks for ever ends here.
+pub const MAX_ROUNDS: usize = 64;
+
+/// What a server needs before it can go on.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Needs<'a> {
+    #[serde(borrow, default)]
+    result_type: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    /// Its questions, each under the server's own key.
+    pub input_requests: BTreeMap<String, Input<'a>>,
+    #[serde(borrow, default)]
+    /// What the server wants back with the next round.
+    pub request_state: Option<&'a RawValue>,
+}
+
+/// One question.
+#[derive(Debug, Deserialize)]
+pub struct Input<'a> {
+    /// What is asked.
+    pub method: String,
+    #[serde(borrow, default)]
+    /// With what, as JSON text.
+    pub params: Option<&'a RawValue>,
+}
+
+/// What an answer needs; `None` when it needs nothing.
+pub fn needs(result: &str) -> Option<Needs<'_>> {
+    if !may_mention(result.as_bytes(), "\"input_required\"") {
+        return None;
+    }
+    let needs: Needs<'_> = lookalike::from_object(result).ok()?;
+    (needs.result_type.as_deref() == Some("input_required")).then_some(needs)
+}
+
+/// The first params again, with what was said and the server's own state.
+pub fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
+    let mut splice = Splice::new(first);
+    splice.insert_member(first, "inputResponses", responses);
+    let with = splice.finish();
+    match state {
+        None => with.into_owned(),
+        Some(state) => {
+            let mut splice = Splice::new(&with);
+            splice.insert_member(&with, "requestState", state.get());
+            splice.finish().into_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::splice::member;
+
+    use super::*;
+
+    #[test]
+    fn the_next_round_repeats_the_first_with_what_was_said() {
+        let state: Box<RawValue> = RawValue::from_string("\"s\\u0041\"".into()).unwrap();
+        let next = next_round(r#"{"name":"a"}"#, r#"{"k":{}}"#, Some(&state));
+        assert_eq!(member(&next, "inputResponses"), Some(r#"{"k":{}}"#));
+        assert_eq!(member(&next, "requestState"), Some("\"s\\u0041\""));
+        assert_eq!(member(&next, "name"), Some("\"a\""));
+    }
+}

@@ -1,0 +1,125 @@
+//! Whom a door let in, and until when.
+
+use std::time::Duration;
+
+use mgp_protocol::ids::AgentId;
+use tokio_util::sync::CancellationToken;
+
+use mgp_runtime::time::unix_ms;
+
+/// Longest a timer is set for; then the clock is looked at again, which may have been changed.
+const GLANCE: Duration = Duration::from_secs(60);
+
+/// What a caller has shown is good for.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    /// Who it is.
+    pub agent: AgentId,
+    /// From then on it is good for nothing, in milliseconds since 1970.
+    until_ms: Option<u64>,
+    /// Ends when what was shown is withdrawn.
+    life: Option<CancellationToken>,
+}
+
+impl Pass {
+    /// For as long as the kernel runs.
+    #[must_use]
+    pub fn lasting(agent: AgentId) -> Self {
+        Self {
+            agent,
+            until_ms: None,
+            life: None,
+        }
+    }
+
+    /// Until then, in milliseconds since 1970.
+    #[must_use]
+    pub fn until(mut self, until_ms: Option<u64>) -> Self {
+        self.until_ms = until_ms;
+        self
+    }
+
+    /// Until then at the latest, in milliseconds since 1970.
+    #[must_use]
+    pub fn no_later_than(mut self, end_ms: u64) -> Self {
+        self.until_ms = Some(self.until_ms.map_or(end_ms, |until| until.min(end_ms)));
+        self
+    }
+
+    /// As long as this is not cancelled.
+    #[must_use]
+    pub fn alive(mut self, life: CancellationToken) -> Self {
+        self.life = Some(life);
+        self
+    }
+
+    /// True when it never ends.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.until_ms.is_none() && self.life.is_none()
+    }
+
+    /// True when what was shown has been withdrawn, not just run out.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.life
+            .as_ref()
+            .is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// True from the moment on that it is good for nothing.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_withdrawn() || self.until_ms.is_some_and(|until| until <= unix_ms())
+    }
+
+    /// Resolves at that moment.
+    pub async fn over(self) {
+        let withdrawn = async {
+            match &self.life {
+                Some(life) => life.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let expired = async {
+            let Some(until) = self.until_ms else {
+                return std::future::pending().await;
+            };
+            loop {
+                let left = Duration::from_millis(until.saturating_sub(unix_ms()));
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(GLANCE)).await;
+            }
+        };
+        tokio::select! {
+            () = withdrawn => {}
+            () = expired => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass() -> Pass {
+        Pass::lasting(AgentId::new("agent.a"))
+    }
+
+    #[tokio::test]
+    async fn a_pass_ends_when_it_is_withdrawn_or_its_time_is_over() {
+        assert!(pass().is_lasting() && !pass().is_over());
+        let life = CancellationToken::new();
+        let withdrawn = pass().alive(life.clone());
+        assert!(!withdrawn.is_over());
+        life.cancel();
+        assert!(withdrawn.is_over());
+        withdrawn.over().await;
+        let short = pass().until(Some(unix_ms() + 20));
+        assert!(!short.is_over());
+        short.clone().over().await;
+        assert!(short.is_over());
+    }
+}

@@ -1,0 +1,148 @@
+//! Who is there: what the operator is told of every client.
+
+mod visitors;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mgp_engine::catalog::View;
+use mgp_engine::moment::Moment;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::mcp::Implementation;
+use mgp_protocol::mgp::kernel;
+
+use mgp_runtime::time::moment;
+
+pub use visitors::Visitors;
+
+/// Most of a name or version that is kept, in characters: it is shown in a table.
+const LONGEST: usize = 64;
+
+/// One client: since when it is there, what it calls itself and how much it asks.
+#[derive(Debug)]
+pub struct Presence {
+    since: Moment,
+    said: OnceLock<Said>,
+    calls: AtomicU64,
+    /// When it last asked for something, in milliseconds on the kernel's clock.
+    heard: AtomicU64,
+}
+
+/// What a client says of itself. Nobody proves it.
+#[derive(Debug)]
+struct Said {
+    name: String,
+    version: String,
+    speaks: Version,
+}
+
+impl Default for Presence {
+    fn default() -> Self {
+        let since = moment();
+        Self {
+            since,
+            said: OnceLock::new(),
+            calls: AtomicU64::new(0),
+            heard: AtomicU64::new(millis(since)),
+        }
+    }
+}
+
+impl Presence {
+    /// The client says who it is and what it speaks; the first word counts.
+    pub fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
+        self.said.get_or_init(|| Said {
+            name: cut(&client.name),
+            version: cut(&client.version),
+            speaks,
+        });
+    }
+
+    /// The same in the JSON text of a `clientInfo`, which a request that stands alone may leave out.
+    pub fn introduce_text(&self, client: Option<&str>, speaks: Version) {
+        if self.said.get().is_some() {
+            return;
+        }
+        let nobody = Implementation {
+            name: "".into(),
+            version: "".into(),
+        };
+        let client = client.and_then(|text| serde_json::from_str(text).ok());
+        self.introduce(&client.unwrap_or(nobody), speaks);
+    }
+
+    /// It asks for something.
+    pub fn asks(&self, method: &str) {
+        if method == "tools/call" {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+        }
+        self.heard.store(millis(moment()), Ordering::Relaxed);
+    }
+
+    /// How long ago it last asked for something, in milliseconds.
+    fn silent_ms(&self) -> u64 {
+        millis(moment()).saturating_sub(self.heard.load(Ordering::Relaxed))
+    }
+
+    /// The client as it is shown, known to the kernel as `agent`.
+    #[must_use]
+    pub fn told(&self, agent: String, door: &str, view: &View) -> kernel::Client {
+        let said = self.said.get();
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        kernel::Client {
+            agent,
+            name: said.and_then(|said| text(&said.name)),
+            version: said.and_then(|said| text(&said.version)),
+            speaks: said.map(|said| said.speaks.as_str().to_owned()),
+            door: door.to_owned(),
+            server: match view {
+                View::All => None,
+                View::One(server) => Some(server.to_string()),
+            },
+            since_ms: millis(moment()).saturating_sub(millis(self.since)),
+            silent_ms: self.silent_ms(),
+            calls: self.calls.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+fn millis(moment: Moment) -> u64 {
+    u64::try_from(moment.since_start().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_what_it_said_first_and_not_at_length() {
+        let presence = Presence::default();
+        let told = presence.told("agent.a".into(), "http", &View::All);
+        assert_eq!((told.name, told.speaks), (None, None));
+        let long = format!(r#"{{"name":"{}","version":7}}"#, "é".repeat(200));
+        presence.introduce_text(Some(&long), Version::MODERN);
+        presence.introduce_text(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
+        let told = presence.told("agent.a".into(), "http", &View::All);
+        assert_eq!(told.name, None, "a version that is no text");
+        let presence = Presence::default();
+        let long = long.replace('7', "\"7\"");
+        presence.introduce_text(Some(&long), Version::MODERN);
+        let told = presence.told("agent.a".into(), "http", &View::All);
+        assert_eq!(told.name.unwrap().chars().count(), LONGEST);
+        assert_eq!(told.version.as_deref(), Some("7"));
+        assert_eq!(told.speaks.as_deref(), Some("2026-07-28"));
+    }
+
+    #[test]
+    fn calls_are_counted_and_other_requests_are_heard() {
+        let presence = Presence::default();
+        presence.asks("tools/call");
+        presence.asks("tools/list");
+        presence.asks("tools/call");
+        assert_eq!(presence.told(String::new(), "http", &View::All).calls, 2);
+    }
+}

@@ -1,0 +1,77 @@
+//! A task whose call needs more before it can go on: the rounds of `input_required` are gone for the
+//! client, whose answers come by `tasks/update` (MCP 2026-07-28, multi round-trip requests).
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use futures_util::future::join_all;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quoted;
+use serde_json::value::RawValue;
+
+use crate::errand::Errand;
+use crate::input_required::{MAX_ROUNDS, Needs, needs, next_round};
+use crate::request::{Caller, Outcome, Request, Routes};
+use mgp_runtime::trace::Trace;
+
+/// How the call of a task is made once more.
+#[derive(Debug, Clone)]
+pub struct Again {
+    /// Who answers it.
+    pub routes: Arc<dyn Routes>,
+    /// Whose call it is.
+    pub caller: Arc<Caller>,
+    /// Its method.
+    pub method: ByteString,
+    /// Its params, as JSON text.
+    pub params: Option<ByteString>,
+    /// What ties all its rounds together.
+    pub trace: Trace,
+}
+
+/// Resolves with the outcome of a call that needs nothing more.
+pub(super) async fn whole(errand: &Errand, again: &Again) -> Outcome {
+    let mut outcome = errand.outcome().await?;
+    for _ in 0..MAX_ROUNDS {
+        let text = String::from_utf8_lossy(&outcome).into_owned();
+        let Some(needs) = needs(&text) else {
+            return Ok(outcome);
+        };
+        let responses = ask(errand, &needs).await?;
+        let first = again.params.as_deref().unwrap_or("{}");
+        let params = next_round(first, &responses, needs.request_state);
+        let request = Request {
+            caller: again.caller.clone(),
+            exchange: errand.exchange.clone(),
+            method: again.method.clone(),
+            params: Some(params.into()),
+            trace: again.trace.clone(),
+        };
+        outcome = again.routes.answer(request).await?;
+    }
+    Err(Refusal::Broken(format!(
+        "the server asked for more input {MAX_ROUNDS} times in one call"
+    )))
+}
+
+/// Puts the questions of a round to the client; answers the `inputResponses` object.
+async fn ask(errand: &Errand, needs: &Needs<'_>) -> Result<String, Refusal> {
+    let exchange = &errand.exchange;
+    let attempts = exchange.attempts().expect("a task is a stateless client's");
+    let asking = needs.input_requests.iter().map(|(key, input)| async move {
+        let params = input.params.map(RawValue::get);
+        let answer = attempts.ask(exchange, &input.method, params).await;
+        match answer {
+            Ok(Ok(result)) => Ok(format!(
+                "{}:{}",
+                quoted(key),
+                String::from_utf8_lossy(&result)
+            )),
+            Ok(Err(_)) | Err(_) if exchange.is_cancelled() => Err(Refusal::Cancelled),
+            Ok(Err(_)) => Err(Refusal::Broken("the client answered with an error".into())),
+            Err(why) => Err(Refusal::Broken(why.to_string())),
+        }
+    });
+    let answers: Result<Vec<String>, Refusal> = join_all(asking).await.into_iter().collect();
+    Ok(format!("{{{}}}", answers?.join(",")))
+}

@@ -1,0 +1,97 @@
+//! Follows one task from its beginning until it is forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::tasks::Step;
+use mgp_protocol::dialect::{Dialect, Version};
+use mgp_protocol::refusal::{Refusal, Rendered};
+
+use super::again::{Again, whole};
+use super::{Kept, MAX_BYTES, Tasks};
+use crate::errand::Errand;
+use crate::request::Outcome;
+use mgp_runtime::time::unix_ms;
+
+/// Ends when the task's time is over, or it is forgotten before.
+pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
+    let left = kept.expires_ms().saturating_sub(unix_ms());
+    let mut time = std::pin::pin!(tokio::time::sleep(Duration::from_millis(left)));
+    if let (Some(errand), Some(again)) = (kept.errand(), again) {
+        tokio::select! {
+            outcome = follow(&tasks, &kept, &errand, &again) => {
+                tasks.end(&kept, step(&errand, outcome, again.caller.dialect())).await;
+            }
+            () = &mut time => errand.exchange.cancel(),
+        }
+        kept.let_go();
+    }
+    tokio::select! {
+        () = time => tasks.forget(&kept).await,
+        () = kept.forgotten.raised() => {}
+    }
+}
+
+/// Says what the server asks meanwhile; resolves with the call's outcome.
+async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> Outcome {
+    let attempts = errand
+        .exchange
+        .attempts()
+        .expect("only calls of stateless clients become tasks");
+    let mut outcome = std::pin::pin!(whole(errand, again));
+    loop {
+        let mut changed = std::pin::pin!(attempts.changed());
+        changed.as_mut().enable();
+        if kept.look() {
+            tasks.tell(kept);
+        }
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => {
+                // What was taken back is cancelled, whatever the server still made of it.
+                let taken_back = errand.exchange.is_cancelled();
+                return match taken_back && errand.exchange.lacking().is_none() {
+                    true => Err(Refusal::Cancelled),
+                    false => outcome,
+                };
+            }
+            () = changed => {}
+            () = tokio::time::sleep(tasks.patience), if attempts.is_asking() => {
+                errand.exchange.cancel();
+                let secs = tasks.patience.as_secs();
+                return Err(Refusal::Broken(format!(
+                    "nobody answered what the server asked within {secs} s"
+                )));
+            }
+        }
+    }
+}
+
+/// What the outcome of a call means to its task.
+fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> Step {
+    let refusal = match (outcome, errand.exchange.lacking()) {
+        (Ok(result), _) => return Step::Complete(String::from_utf8_lossy(&result).into_owned()),
+        (Err(Refusal::Cancelled), None) => return Step::Cancel,
+        (Err(Refusal::Cancelled), Some(missing)) => Refusal::MissingCapability {
+            required: missing.to_owned(),
+        },
+        (Err(refusal), _) => refusal,
+    };
+    failed(&refusal, dialect)
+}
+
+/// The end of a task whose call was refused, in the words of who called.
+pub(super) fn failed(refusal: &Refusal, dialect: Dialect) -> Step {
+    match refusal.render_in(dialect) {
+        Rendered::Error(error) => Step::Fail(error),
+        Rendered::Result(result) => Step::Complete(result),
+    }
+}
+
+/// The end of a task whose result is more than can be kept.
+pub(super) fn too_large(bytes: usize) -> Step {
+    let words = format!(
+        "the call is done, but its result of {bytes} bytes finds no room: the results of all tasks together take {MAX_BYTES} bytes at most"
+    );
+    failed(&Refusal::Broken(words), Version::MODERN.into())
+}

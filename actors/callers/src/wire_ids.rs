@@ -1,0 +1,14 @@
+//! The ids of the kernel's requests to one peer, a server or a client.
+
+use mgp_engine::request_ids::RequestIds;
+
+/// Ids that no other connection has, nor one of an earlier kernel: an answer that comes late finds
+/// nothing it could settle.
+///
+/// # Panics
+/// When the system has no randomness.
+pub fn of_a_connection() -> RequestIds {
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).expect("the system has randomness");
+    RequestIds::new(key)
+}

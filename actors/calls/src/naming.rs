@@ -1,0 +1,64 @@
+//! Which agents, servers and tools there are right now, for whoever reads their names.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mgp_engine::known::{Known, Meant, NotRead};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::refusal::Refusal;
+
+use mgp_callers::directory::Directory;
+use mgp_callers::rostered::Rostered;
+use mgp_policy::access::AccessHandle;
+use mgp_servers::server::ServerTable;
+
+/// Where names stand.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// Agents that have a token.
+    pub rostered: Rostered,
+    /// Who is connected.
+    pub directory: Arc<Directory>,
+    /// Who was granted or denied something.
+    pub access: AccessHandle,
+    /// Those that the configuration lets in.
+    pub configured: BTreeSet<AgentId>,
+}
+
+impl Naming {
+    /// Everything that has a name right now.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        let rostered = self.rostered.list().into_iter().map(|(agent, _)| agent);
+        let table = self.access.table();
+        let granted = table.agents().cloned();
+        let agents = rostered.chain(granted).chain(self.directory.ids());
+        let servers = self.servers.load();
+        let listed = servers.iter().map(|(id, handle)| {
+            let offer = handle.last();
+            let tools = offer.map(|offer| {
+                let tools = offer.tools().iter();
+                tools.map(|tool| tool.own_name.clone()).collect()
+            });
+            (id.clone(), tools)
+        });
+        Known {
+            agents: agents.chain(self.configured.iter().cloned()).collect(),
+            servers: listed.collect(),
+        }
+    }
+}
+
+/// What was read; with `there`, of what there is alone.
+///
+/// # Errors
+/// [`Refusal::BadParams`] in the words of [`NotRead`].
+pub fn read<T>(meant: Result<Meant<T>, NotRead>, there: bool) -> Result<Meant<T>, Refusal> {
+    let meant = match there {
+        true => meant.and_then(Meant::there),
+        false => meant,
+    };
+    meant.map_err(|why| Refusal::BadParams(why.to_string()))
+}

@@ -1,0 +1,168 @@
+//! Names that stand in no published list: whoever may use what a server that is away has waits for the
+//! server, or is told how it stands. For all others there is no such thing, and they wait for nothing.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use mgp_engine::access::{Principal, Table};
+use mgp_engine::catalog::{Catalog, Claim, Kind, Named, Prospect, View};
+use mgp_engine::names;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::Refusal;
+
+use super::Relay;
+use mgp_callers::request::{Caller, Request};
+use mgp_runtime::time::unix_ms;
+use mgp_servers::server::ServerHandle;
+
+/// A server that may be meant, and what becomes of who means it.
+struct Claimant {
+    handle: Arc<ServerHandle>,
+    /// Its own name for what is meant, where that is known.
+    own: Option<String>,
+    formed: bool,
+    offered: bool,
+    prospect: Prospect,
+}
+
+impl Relay {
+    /// Looks again each time one of the servers that may be meant has come, until it finds something;
+    /// `None` when they have all come or do not.
+    ///
+    /// # Errors
+    /// [`Refusal::Cancelled`]; [`Refusal::Overloaded`] where too many wait already.
+    pub(super) async fn arrived<T>(
+        &self,
+        request: &Request,
+        named: Named<'_>,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>, Refusal> {
+        let mut claimants = self.claimants(&request.caller, named);
+        claimants.retain(|claimant| claimant.prospect.waits);
+        // One that came just now is asked by nobody any more.
+        if let Some(found) = look() {
+            return Ok(Some(found));
+        }
+        let arrivals = claimants.iter();
+        let arrivals = arrivals.map(|one| one.handle.connection(&request.exchange));
+        let mut arrivals: FuturesUnordered<_> = arrivals.collect();
+        while let Some(arrival) = arrivals.next().await {
+            if let Err(stop @ (Refusal::Cancelled | Refusal::Overloaded { .. })) = arrival {
+                return Err(stop);
+            }
+            if let Some(found) = look() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How the server stands that is meant, where the caller may know: it is away.
+    pub(super) fn standing(&self, caller: &Caller, named: Named<'_>) -> Option<Refusal> {
+        let told = self.claimants(caller, named);
+        let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
+        Some(told.handle.not_ready())
+    }
+
+    /// The server that is meant while it is away, and its own name for what is meant: for what can be
+    /// done without it.
+    pub(super) fn absent_owner(
+        &self,
+        caller: &Caller,
+        named: Named<'_>,
+    ) -> Option<(ServerId, String)> {
+        let told = self.claimants(caller, named);
+        let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
+        Some((told.handle.id.clone(), told.own?))
+    }
+
+    /// All servers without a published list that may be meant.
+    fn claimants(&self, caller: &Caller, named: Named<'_>) -> Vec<Claimant> {
+        let (servers, shown) = (self.servers.load(), self.shown.load());
+        let (table, who) = (self.access.table(), caller.identity());
+        let (mut found, mut formed) = (Vec::new(), false);
+        for (id, handle) in servers.iter() {
+            // A server it does not know of leaves no trace.
+            if !table.sees(&who, id, unix_ms()) {
+                continue;
+            }
+            formed |= named.has_form_of(id);
+            if shown.catalog.counts(id).is_none() {
+                found.extend(claimant(&table, &who, handle, named));
+            }
+        }
+        match formed {
+            true => found.retain(|claimant| claimant.formed),
+            // A bare name that several have is nobody's.
+            false => {
+                let had = found.iter().filter(|claimant| claimant.offered).count();
+                if had + self.others(&shown.catalog, caller, named) > 1 {
+                    found.retain(|claimant| !claimant.offered);
+                }
+            }
+        }
+        found
+    }
+
+    /// How many of the servers that are there have something of this bare name for the caller.
+    fn others(&self, catalog: &Catalog, caller: &Caller, named: Named<'_>) -> usize {
+        let (table, who, now) = (self.access.table(), caller.identity(), unix_ms());
+        let tool = (named.kind == Kind::Tools).then_some(named.name);
+        let has = catalog.offers().filter(|offer| {
+            *named.view == View::All
+                && table.admits(&who, offer.server(), tool, now)
+                && offer.has(named.kind, named.name)
+        });
+        has.count()
+    }
+}
+
+/// What a server that publishes nothing can claim of the name.
+fn claimant(
+    table: &Table,
+    who: &Principal,
+    handle: &Arc<ServerHandle>,
+    named: Named<'_>,
+) -> Option<Claimant> {
+    let (id, now) = (&handle.id, unix_ms());
+    let outlook = handle.outlook();
+    let last = handle.last();
+    let claim = named.claim(id, last.as_ref())?;
+    let formed = claim.formed;
+    let offered = claim.offered == Some(true);
+    let open = table.opens(who, id, now);
+    let own = match named.kind {
+        Kind::Tools => own_name(table, who, id, &claim, named.name),
+        Kind::Prompts | Kind::Resources | Kind::Templates => claim.own.clone(),
+    };
+    let may = match (named.kind, &own) {
+        (Kind::Tools, Some(own)) => table.admits(who, id, Some(own), now),
+        (Kind::Tools, None) => false,
+        (Kind::Prompts | Kind::Resources | Kind::Templates, _) => open,
+    };
+    Some(Claimant {
+        handle: handle.clone(),
+        prospect: claim.prospect(outlook, open, may),
+        own: own.map(Cow::into_owned),
+        formed,
+        offered,
+    })
+}
+
+/// The server's own name for a tool. A name that is closed with a hash is found among those that
+/// somebody has said something of, where the server itself has not.
+fn own_name<'a>(
+    table: &'a Table,
+    who: &Principal,
+    server: &ServerId,
+    claim: &Claim<'a>,
+    name: &str,
+) -> Option<Cow<'a, str>> {
+    let granted = || {
+        let mut granted = table.named(who, server);
+        granted.find(|tool| names::shown(server, tool) == name)
+    };
+    claim.own.clone().or_else(|| granted().map(Cow::Borrowed))
+}

@@ -1,0 +1,194 @@
+//! A person's yes before a dangerous call (MGP §4.4, A-32): asked of whoever calls, where its client can
+//! ask, else of the operator.
+
+use std::time::Duration;
+
+use mgp_engine::approvals::{Asker, Question};
+use mgp_engine::catalog::Tool;
+use mgp_engine::risk::{
+    Answer, Asking, CallDigest, Caution, Confirming, Next, Reach, Settled, Way, needs_yes,
+};
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_protocol::splice::{member, quoted};
+
+use super::Relay;
+use mgp_callers::attempts::Attempts;
+use mgp_callers::request::Request;
+use mgp_policy::approvals::legible;
+use mgp_runtime::time::{moment, unix_ms};
+use mgp_servers::question;
+
+/// How the operator wants dangerous calls confirmed.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirmation {
+    /// What is asked about.
+    pub caution: Caution,
+    /// How long a question is open.
+    pub patience: Duration,
+    /// The operator is asked where the caller cannot be.
+    pub operator_queue: bool,
+}
+
+/// A call that wants a yes.
+struct Wanted<'a> {
+    request: &'a Request,
+    tool: &'a Tool,
+    digest: CallDigest,
+    /// What is asked, in one sentence.
+    text: String,
+    /// What it is called with.
+    arguments: String,
+}
+
+impl Relay {
+    /// Resolves when the call may be made as far as people are concerned. `name` is what the caller
+    /// calls the tool.
+    ///
+    /// # Errors
+    /// [`Denial::Unconfirmed`], and [`Refusal::Cancelled`] when the call is taken back meanwhile.
+    pub(super) async fn confirmed(
+        &self,
+        request: &Request,
+        name: &str,
+        tool: &Tool,
+        arguments: &str,
+    ) -> Result<(), Refusal> {
+        let Some(asking) = self.asks(request, tool) else {
+            return Ok(());
+        };
+        let caller = &request.caller;
+        let wanted = Wanted {
+            request,
+            tool,
+            digest: CallDigest::of(&caller.principal(), &tool.canonical, arguments),
+            text: question_about(tool, asking),
+            arguments: legible(arguments),
+        };
+        let why = match self.settle(&wanted).await? {
+            Settled::Yes(_) => return Ok(()),
+            Settled::No(Way::Queue) => "the operator said no".to_owned(),
+            Settled::No(Way::Callback | Way::Elicitation) => {
+                "the person who was asked did not say yes".to_owned()
+            }
+            Settled::TooLate => format!(
+                "nobody answered within {} s (`timeout_secs` in [confirmation])",
+                self.confirmation.patience.as_secs()
+            ),
+            Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grant`"
+                .to_owned(),
+        };
+        let tool = name.to_owned();
+        Err(Refusal::Denied(Box::new(Denial::Unconfirmed { tool, why })))
+    }
+
+    /// Why a person must be asked; `None` for nearly every call.
+    fn asks(&self, request: &Request, tool: &Tool) -> Option<Asking> {
+        let (duties, caution) = (&tool.duties, self.confirmation.caution);
+        if !duties.confirms {
+            return None;
+        }
+        needs_yes(&duties.risk, caution, false)?;
+        let table = self.access.table();
+        let principal = request.caller.identity();
+        let decision = table.decide(&principal, &tool.server, Some(&tool.own_name), unix_ms());
+        needs_yes(&duties.risk, caution, decision.is_explicit_allow())
+    }
+
+    async fn settle(&self, wanted: &Wanted<'_>) -> Result<Settled, Refusal> {
+        let Request {
+            caller, exchange, ..
+        } = wanted.request;
+        let can = exchange
+            .attempts()
+            .map_or(caller.capabilities, Attempts::capabilities);
+        let reach = Reach {
+            // No door takes the answer to a callback of the kernel's own.
+            callback: false,
+            elicitation: can.elicitation_form,
+            queue: self.confirmation.operator_queue,
+        };
+        let patience = self.confirmation.patience;
+        let (mut confirming, mut next) =
+            Confirming::begin(wanted.digest, reach, moment(), patience);
+        loop {
+            next = match next {
+                Next::Settled(settled) => return Ok(settled),
+                Next::Ignored => confirming.tick(confirming.until()),
+                Next::Ask(way) => {
+                    let left = confirming.until().since(moment());
+                    tokio::select! {
+                        answer = self.ask(way, wanted, left) => {
+                            confirming.answer(way, wanted.digest, answer, moment())
+                        }
+                        () = tokio::time::sleep(left) => confirming.tick(confirming.until()),
+                        () = exchange.cancelled() => return Err(Refusal::Cancelled),
+                    }
+                }
+            };
+        }
+    }
+
+    async fn ask(&self, way: Way, wanted: &Wanted<'_>, left: Duration) -> Answer {
+        match way {
+            Way::Callback => Answer::NoWay,
+            Way::Elicitation => elicit(wanted).await,
+            Way::Queue => self.ask_operator(wanted, left).await,
+        }
+    }
+
+    async fn ask_operator(&self, wanted: &Wanted<'_>, left: Duration) -> Answer {
+        let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let causes = wanted.tool.duties.risk.causes.iter();
+        let mut details: Vec<String> = causes.map(|cause| cause.why.clone()).collect();
+        details.push(format!("arguments: {}", wanted.arguments));
+        let agent = &wanted.request.caller.agent;
+        let question = Question {
+            subject: Subject::Confirmation,
+            asker: Asker::Agent(agent.clone()),
+            server: Some(wanted.tool.server.clone()),
+            text: format!("{agent} wants a call: {}", wanted.text),
+            details,
+            parts: Vec::new(),
+            until_ms: Some(unix_ms().saturating_add(left)),
+        };
+        match self.approvals.yes_or_no(question).await {
+            Ok(Some(true)) => Answer::Accepted,
+            Ok(Some(false)) => Answer::Declined,
+            // Its time is over, which is for the clock to say.
+            Ok(None) => std::future::pending().await,
+            Err(_) => Answer::NoWay,
+        }
+    }
+}
+
+async fn elicit(wanted: &Wanted<'_>) -> Answer {
+    let message = format!("{}\nArguments: {}", wanted.text, wanted.arguments);
+    let params = format!(
+        r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,
+        quoted(&message)
+    );
+    let Request {
+        caller, exchange, ..
+    } = wanted.request;
+    match question::put_own(caller, exchange, "elicitation/create", &params).await {
+        Ok(Ok(result)) => {
+            let action = std::str::from_utf8(&result).ok();
+            match action.and_then(|result| member(result, "action")) {
+                Some(r#""accept""#) => Answer::Accepted,
+                Some(_) | None => Answer::Declined,
+            }
+        }
+        // An error, or no way to it any more.
+        Ok(Err(_)) | Err(_) => Answer::NoWay,
+    }
+}
+
+fn question_about(tool: &Tool, asking: Asking) -> String {
+    let why = match asking {
+        Asking::EachTime => "it wants a yes before each call",
+        Asking::Dangerous => "it is dangerous",
+        Asking::Moderate => "it has effects",
+    };
+    format!("Call {}? {why}.", tool.canonical)
+}

@@ -1,0 +1,160 @@
+//! What a session holds of tools, as its agent sees it (MGP §16.7).
+
+use std::sync::Arc;
+
+use mgp_engine::catalog::{Tool, View};
+use mgp_engine::exposure::Exposure;
+use mgp_engine::tool_cache::ToolCache;
+use mgp_protocol::mgp::tools::Held;
+use mgp_protocol::mgp::tools::session::{Evict, Evicted};
+use mgp_protocol::refusal::Refusal;
+
+use super::Relay;
+use mgp_callers::agent::Agent;
+use mgp_callers::holding::{Holding, HoldingHandle, Names, Outside, priced};
+use mgp_callers::request::{Caller, Outcome};
+use mgp_runtime::time::unix_ms;
+
+/// What a caller without a session reads.
+pub(super) const ALONE: &str =
+    "requests that stand alone have no session: only what is pinned is held";
+
+impl Relay {
+    /// A tool answered a call: the session holds it. Where everything is listed nothing is held.
+    pub(super) fn used(&self, caller: &Caller, tool: &Arc<Tool>) {
+        if self.exposing.set(caller) == Some(Exposure::All) {
+            return;
+        }
+        let agent = caller.standing();
+        let holding = agent.as_ref().and_then(|agent| self.of(agent));
+        if let Some(holding) = holding {
+            holding.used(tool);
+        }
+    }
+
+    /// What the caller's session holds; `None` for who has no session.
+    pub(super) fn holding(&self, caller: &Caller) -> Option<HoldingHandle> {
+        self.of(&caller.standing()?).cloned()
+    }
+
+    fn of<'a>(&self, agent: &'a Arc<Agent>) -> Option<&'a HoldingHandle> {
+        Holding::of(agent, self.exposing.budget, self.agents.get_cell())
+    }
+
+    /// What stands in the caller's list because its session holds it.
+    pub(super) fn cached(&self, caller: &Caller, exposure: Exposure) -> Arc<Names> {
+        let held = match (exposure, caller.standing()) {
+            (Exposure::Pinned, Some(agent)) => agent.holding.listed(),
+            (Exposure::Pinned, None) => None,
+            (Exposure::All | Exposure::Categories | Exposure::Discovery, _) => None,
+        };
+        held.unwrap_or_default()
+    }
+
+    /// How things stand for this caller.
+    pub(super) fn outside(&self, caller: &Caller) -> Outside {
+        let (shown, table, who) = (self.shown.load(), self.access.table(), caller.identity());
+        let pinned = self
+            .exposing
+            .of(&caller.agent)
+            .pinned
+            .iter()
+            .filter_map(|name| {
+                let tool = shown.catalog.tool(&View::All, name)?;
+                let own = Some(&*tool.own_name);
+                let open = table.admits(&who, &tool.server, own, unix_ms());
+                (open && sees(&caller.view, tool)).then(|| priced(tool))
+            });
+        let pinned = pinned.collect();
+        let there = move |name: &str| {
+            let tool = shown.catalog.tool(&View::All, name);
+            let open = |tool: &Arc<Tool>| {
+                table.admits(&who, &tool.server, Some(&tool.own_name), unix_ms())
+            };
+            tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
+        };
+        Outside {
+            pinned,
+            there: Box::new(there),
+        }
+    }
+
+    /// `mgp/tools/session`.
+    pub(super) async fn held(&self, caller: &Caller) -> Outcome {
+        let outside = self.outside(caller);
+        let (cache, note) = match self.holding(caller) {
+            Some(holding) => (holding.held(outside).await?, None),
+            None => {
+                let cache = ToolCache::new(self.exposing.budget, outside.pinned);
+                (cache, Some(ALONE.to_owned()))
+            }
+        };
+        let budget = *cache.budget();
+        super::json(&Held {
+            pinned: self.called(caller, cache.pinned().iter().map(|one| &*one.tool)),
+            cached: self.called(caller, cache.cached().map(|one| &*one.tool)),
+            total_tokens: cache.total_tokens(),
+            max_tokens: budget.max_tokens,
+            tool_context_budget: budget,
+            note,
+        })
+    }
+
+    /// `mgp/tools/session/evict`.
+    pub(super) async fn evicted(&self, caller: &Caller, asked: Evict) -> Outcome {
+        if asked.tools.len() > TOOLS_MAX {
+            return Err(Refusal::BadParams(format!(
+                "`tools` has {} entries, over the limit of {TOOLS_MAX}",
+                asked.tools.len()
+            )));
+        }
+        let shown = self.shown.load();
+        let meant = |name: &str| {
+            let tool = shown.catalog.tool(&caller.view, name)?;
+            Some(tool.canonical.clone())
+        };
+        let outside = self.outside(caller);
+        let named = asked.tools.into_iter().map(|name| {
+            let tool = meant(&name);
+            (name, tool)
+        });
+        let Some(holding) = self.holding(caller) else {
+            let is_pinned = |tool: &Option<Arc<str>>| {
+                let all = &outside.pinned;
+                tool.as_ref()
+                    .is_some_and(|t| all.iter().any(|one| one.tool == *t))
+            };
+            let (pinned, absent): (Vec<_>, Vec<_>) = named.partition(|(_, tool)| is_pinned(tool));
+            let names = |list: Vec<(String, _)>| list.into_iter().map(|(name, _)| name).collect();
+            return super::json(&Evicted {
+                evicted: Vec::new(),
+                pinned: names(pinned),
+                not_cached: names(absent),
+                total_tokens: outside.pinned.iter().map(|one| one.tokens).sum(),
+            });
+        };
+        let named = named.collect();
+        super::json(&holding.evict(outside, named).await?)
+    }
+
+    /// By the names this caller calls them.
+    fn called<'a>(&self, caller: &Caller, tools: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let shown = self.shown.load();
+        let name = |canonical: &str| {
+            let tool = shown.catalog.tool(&View::All, canonical);
+            let name = |tool: &Arc<Tool>| caller.view.name_of(&tool.server, &tool.own_name);
+            tool.map_or_else(|| canonical.to_owned(), name)
+        };
+        tools.map(name).collect()
+    }
+}
+
+/// More names than any session holds.
+const TOOLS_MAX: usize = 512;
+
+fn sees(view: &View, tool: &Tool) -> bool {
+    match view {
+        View::One(server) => *server == tool.server,
+        View::All => true,
+    }
+}

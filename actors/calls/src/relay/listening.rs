@@ -1,0 +1,170 @@
+//! `subscriptions/listen`: a stateless client hears of what it named until either side ends it (MCP
+//! 2026-07-28, subscriptions).
+
+use std::sync::{Arc, Weak};
+
+use futures_util::future::join_all;
+use mgp_engine::tasks::{Maker, Named};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp;
+use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
+use mgp_protocol::mcp::subscriptions::{Filter, Listen};
+use mgp_protocol::refusal::Refusal;
+
+use super::tasks::knows_tasks;
+use super::{Relay, required};
+use crate::listener;
+use mgp_callers::agent::Agent;
+use mgp_callers::exchange::Class;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::link::Link;
+
+/// Resources one request may name, and tasks; a client that wants more listens twice.
+const MAX_RESOURCES: usize = 1000;
+
+impl Relay {
+    /// Sends the client what it wants to hear; the answer comes when the kernel ends.
+    ///
+    /// # Errors
+    /// [`Refusal::BadParams`]; [`Refusal::Cancelled`] when the client has heard enough.
+    pub async fn listen(&self, request: &Request) -> Outcome {
+        let Listen { notifications } = mcp::read(Some(required(request)?))?;
+        if notifications.resource_subscriptions.len() > MAX_RESOURCES {
+            return Err(Refusal::BadParams(format!(
+                "`resourceSubscriptions` names more than {MAX_RESOURCES} resources; listen twice"
+            )));
+        }
+        if notifications.task_ids.len() > MAX_RESOURCES {
+            return Err(Refusal::BadParams(format!(
+                "`taskIds` names more than {MAX_RESOURCES} tasks; listen twice"
+            )));
+        }
+        if !notifications.task_ids.is_empty() {
+            knows_tasks(request)?;
+        }
+        let attempts = request.exchange.attempts();
+        let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
+        let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
+        let (mut wanted, resources) = self.agreed(request, notifications).await;
+        let tasks = self.named(request, &mut wanted);
+        let followed = self.follow_tasks(&request.caller, &tasks);
+        let agent = Agent::listening(request, &wanted, &tag, tasks);
+        let listener = listener::begin(&self.agents, &self.directory, &self.subscriptions, &agent);
+        let _listener = listener.await?;
+        let wanted = self.follow(&agent, wanted, resources).await;
+        let _followed = followed.agreed().await;
+        request
+            .exchange
+            .send(acknowledged(&wanted, &tag), Class::Kept);
+        agent.set_ready();
+        tokio::select! {
+            () = request.exchange.cancelled() => Err(Refusal::Cancelled),
+            () = self.closing.cancelled() => {
+                Ok(format!(r#"{{"resultType":"complete","_meta":{tag}}}"#).into())
+            }
+        }
+    }
+
+    /// What the client will hear of what it wants, and whose the resources are. All servers that come
+    /// are waited for at once.
+    async fn agreed(&self, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
+        let owned = async |shown: &String| {
+            let (server, own) = self.followed(request, shown.clone()).await.ok()?;
+            if !self.tells_of_resources(&server) {
+                return None;
+            }
+            let server = self.life(request, server).await.ok()?;
+            Some(Resource {
+                shown: shown.clone(),
+                server,
+                own,
+            })
+        };
+        let resources = join_all(wanted.resource_subscriptions.iter().map(owned)).await;
+        (wanted, resources.into_iter().flatten().collect())
+    }
+
+    /// The tasks that are wanted; of names this client was not given it will not hear.
+    fn named(&self, request: &Request, wanted: &mut Filter) -> Vec<(Named, String)> {
+        let named = std::mem::take(&mut wanted.task_ids);
+        let tasks: Vec<_> = named
+            .into_iter()
+            .filter_map(|id| Some((self.task(&request.caller, &id)?, id)))
+            .collect();
+        wanted.task_ids = tasks.iter().map(|(_, id)| id.clone()).collect();
+        tasks
+    }
+
+    /// Wants to hear of tasks that servers made.
+    fn follow_tasks(&self, caller: &Caller, tasks: &[(Named, String)]) -> Followed {
+        let servers = self.servers.load();
+        let tasks = tasks.iter().map(|(named, _)| &named.task);
+        let of_servers = tasks.filter_map(|task| match &task.maker {
+            Maker::Modern { task: own } => {
+                let link = servers.get(&task.server)?.link_of(caller)?;
+                link.follow_task(own);
+                Some((Arc::downgrade(&link), own.clone()))
+            }
+            Maker::Legacy { .. } | Maker::Kernel { .. } => None,
+        });
+        Followed(of_servers.collect())
+    }
+
+    /// Subscribes at the servers; what they refuse is not agreed to.
+    async fn follow(&self, agent: &Agent, mut wanted: Filter, resources: Vec<Resource>) -> Filter {
+        wanted.resource_subscriptions.clear();
+        for Resource { shown, server, own } in resources {
+            let subscribed = self
+                .subscriptions
+                .subscribe(agent.connection, server, own)
+                .await;
+            if subscribed.is_ok() {
+                wanted.resource_subscriptions.push(shown);
+            }
+        }
+        wanted
+    }
+}
+
+/// A resource under the URI the client knows and under its server's own.
+struct Resource {
+    shown: String,
+    server: ServerId,
+    own: String,
+}
+
+/// Tasks of servers that somebody wants to hear of, until dropped. A connection that ends before is
+/// not held: who listens may do so for days.
+struct Followed(Vec<(Weak<Link>, String)>);
+
+impl Followed {
+    /// Resolves when the servers have said whether they will tell. Who does not hear of a task can
+    /// still ask.
+    async fn agreed(self) -> Self {
+        let links: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(link, _)| link.upgrade())
+            .collect();
+        let asked = links.iter().map(|link| link.agrees());
+        join_all(asked).await;
+        self
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        for (link, own) in &self.0 {
+            if let Some(link) = link.upgrade() {
+                link.unfollow_task(own);
+            }
+        }
+    }
+}
+
+fn acknowledged(wanted: &Filter, tag: &str) -> bytes::Bytes {
+    let wanted = serde_json::to_string(wanted).expect("a filter is always JSON");
+    let params = format!(r#"{{"notifications":{wanted},"_meta":{tag}}}"#);
+    jsonrpc::notification("notifications/subscriptions/acknowledged", Some(&params)).into()
+}

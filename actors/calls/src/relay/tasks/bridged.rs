@@ -1,0 +1,294 @@
+//! Tasks of the extension for clients of 2025-11-25: these ask for a task, and fetch its result with
+//! one request that waits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mgp_engine::catalog::Tool;
+use mgp_engine::tasks::{Maker, Status, to_legacy};
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::era;
+use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
+use mgp_protocol::lookalike;
+use mgp_protocol::mcp::meta::RELATED_TASK;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, members, quoted};
+use serde_json::value::RawValue;
+
+use super::super::Relay;
+use super::super::forward::{Mirrored, Outgoing, of_peer, send};
+use super::super::rounds::ask;
+use super::{MAX_ID, named, own_id};
+use mgp_callers::input_required::Needs;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::link::{Leave, Link};
+
+/// How often a server is asked after a task whose result a client waits for: as it wishes, between
+/// these. Where it says nothing, each second.
+const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const UNSAID: Duration = Duration::from_secs(1);
+
+/// How long a request to cancel waits for the task to end: 2025-11-25 wants to see it ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Questions of one task that one wait puts to its client; a task that asks for ever ends here.
+const MAX_ASKED: usize = 1024;
+
+/// What `initialize` says where tasks are those of the extension, which cannot be listed.
+pub(super) const UNLISTED: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+
+/// A task of a modern server, and its two names.
+struct Bridged<'a> {
+    request: &'a Request,
+    link: &'a Arc<Link>,
+    /// Asked again before each thing that is said to the server.
+    leave: &'a dyn Leave,
+    own: &'a str,
+    id: &'a str,
+}
+
+impl Relay {
+    /// `tasks/get`, `tasks/result` and `tasks/cancel` of 2025-11-25 about a task of the extension.
+    pub(super) async fn bridged_task(
+        &self,
+        request: &Request,
+        link: &Arc<Link>,
+        leave: &dyn Leave,
+        (own, id): (&str, &str),
+    ) -> Outcome {
+        let task = Bridged {
+            request,
+            link,
+            leave,
+            own,
+            id,
+        };
+        match &*request.method {
+            "tasks/result" => {
+                request.exchange.is_about(own, id);
+                self.awaited(&task).await
+            }
+            "tasks/cancel" => self.cancelled(&task).await,
+            _ => task.shown(&self.seen(&task).await?),
+        }
+    }
+
+    /// The task as its server shows it.
+    async fn seen(&self, task: &Bridged<'_>) -> Result<String, Refusal> {
+        let result = self.say(task, "tasks/get", None).await?;
+        Ok(String::from_utf8_lossy(&result).into_owned())
+    }
+
+    /// Says something about the task to its server.
+    async fn say(&self, task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Outcome {
+        let mut params = format!(r#"{{"taskId":{}"#, quoted(task.own));
+        if let Some((name, json)) = more {
+            params.push_str(&format!(",{}:{json}", quoted(name)));
+        }
+        params.push('}');
+        let params = self.stamped(task.request, task.link, &params, true);
+        let outgoing = Outgoing {
+            tool: None,
+            leave: Some(task.leave),
+            server: &task.link.server,
+            method,
+            params: &params,
+            of_mgp: false,
+            edit: ("", ""),
+            token: None,
+            mirrored: Mirrored::named(task.own),
+        };
+        let outcome = send(task.request, task.link, outgoing, Era::Modern, &params).await;
+        outcome.map_err(|refusal| task.refused(refusal, method))
+    }
+
+    /// Waits for a task to end, asks its client what it needs meanwhile, and answers what the call
+    /// would have.
+    async fn awaited(&self, task: &Bridged<'_>) -> Outcome {
+        let mut asked = BTreeSet::new();
+        loop {
+            let seen = self.seen(task).await?;
+            match task.status(&seen)? {
+                Status::Completed => return task.result(&seen),
+                Status::Failed => return Err(task.failure(&seen)),
+                Status::Cancelled => return Err(failed("the task was cancelled")),
+                Status::InputRequired => self.answer(task, &seen, &mut asked).await?,
+                Status::Working => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval(&seen)) => {}
+                () = task.request.exchange.cancelled() => return Err(Refusal::Cancelled),
+            }
+        }
+    }
+
+    /// Puts to the client what it was not asked yet. A key means one question as long as the task
+    /// lives, and a server may show it for a while after it was answered.
+    async fn answer(
+        &self,
+        task: &Bridged<'_>,
+        seen: &str,
+        asked: &mut BTreeSet<String>,
+    ) -> Result<(), Refusal> {
+        let Ok(mut needs) = lookalike::from_object::<Needs<'_>>(seen) else {
+            return Err(task.broken("needs input and does not say which"));
+        };
+        needs.input_requests.retain(|key, _| !asked.contains(key));
+        if needs.input_requests.is_empty() {
+            return Ok(());
+        }
+        if asked.len() >= MAX_ASKED {
+            return Err(task.broken(&format!("asks more than {MAX_ASKED} questions")));
+        }
+        let (responses, put) = ask(task.request, task.link, &needs).await?;
+        // Who no longer waits has answered nothing: the question stays for the next who does.
+        if task.request.exchange.is_cancelled() {
+            return Err(Refusal::Cancelled);
+        }
+        let said = Some(("inputResponses", &*responses));
+        self.say(task, "tasks/update", said).await?;
+        asked.extend(put);
+        Ok(())
+    }
+
+    /// Takes a task back; the answer shows it as it stands then.
+    async fn cancelled(&self, task: &Bridged<'_>) -> Outcome {
+        let before = task.status(&self.seen(task).await?)?;
+        if before.is_final() {
+            return Err(Refusal::BadParams(format!(
+                "the task is already {}",
+                before.as_str()
+            )));
+        }
+        self.say(task, "tasks/cancel", None).await?;
+        let started = Instant::now();
+        loop {
+            let seen = self.seen(task).await?;
+            if task.status(&seen)?.is_final() || started.elapsed() >= FAREWELL {
+                return task.shown(&seen);
+            }
+            tokio::time::sleep(POLL.0).await;
+        }
+    }
+
+    /// The answer to a call that became a task of the extension for a client of 2025-11-25.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the server's own name for it is too long, or it is no task.
+    pub(super) fn created_here(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        result: &str,
+    ) -> Result<Option<String>, Refusal> {
+        let Some((result, own)) = own_id(result) else {
+            return Ok(None);
+        };
+        let own = serde_json::from_str::<String>(own).unwrap_or_default();
+        let broken = |why: &str| Refusal::Broken(format!("server {} {why}", tool.server));
+        if own.len() > MAX_ID {
+            return Err(broken(&format!(
+                "names a task with more than {MAX_ID} bytes"
+            )));
+        }
+        let task = named(tool, Maker::Modern { task: own });
+        let shown = to_legacy(result, &self.tasks.name(caller, &task));
+        let shown = shown.ok_or_else(|| broken("announces a task without a status"))?;
+        let shown = era::to_legacy_result(&shown, caller.version);
+        Ok(Some(format!(r#"{{"task":{shown}}}"#)))
+    }
+}
+
+impl Bridged<'_> {
+    fn status(&self, seen: &str) -> Result<Status, Refusal> {
+        let word =
+            member(seen, "status").and_then(|json| serde_json::from_str::<String>(json).ok());
+        let status = word.and_then(|word| Status::parse(&word));
+        status.ok_or_else(|| self.broken("shows a task without a status"))
+    }
+
+    /// The task in the words of 2025-11-25.
+    fn shown(&self, seen: &str) -> Outcome {
+        let task = to_legacy(seen, self.id);
+        let task = task.ok_or_else(|| self.broken("shows a task without a status"))?;
+        let version = self.request.caller.version;
+        Ok(era::to_legacy_result(&task, version).into_owned().into())
+    }
+
+    /// What the call would have answered, with the name of the task beside it.
+    fn result(&self, seen: &str) -> Outcome {
+        let result = member(seen, "result").filter(|json| json.starts_with('{'));
+        let result =
+            result.ok_or_else(|| self.broken("shows a completed task without a result"))?;
+        let result = era::to_legacy_result(result, self.request.caller.version);
+        Ok(with_related(&result, self.id).into())
+    }
+
+    fn failure(&self, seen: &str) -> Refusal {
+        let error = member(seen, "error").map(|json| RawValue::from_string(json.to_owned()));
+        match error {
+            Some(Ok(error)) => self.refused(Refusal::Peer(error), "tools/call"),
+            Some(Err(_)) | None => failed("the task failed"),
+        }
+    }
+
+    /// The server's error, as the client reads it.
+    fn refused(&self, refusal: Refusal, method: &str) -> Refusal {
+        let Refusal::Peer(error) = &refusal else {
+            return refusal;
+        };
+        let version = self.request.caller.version;
+        of_peer(era::error_for(error, Era::Modern, version, method))
+    }
+
+    fn broken(&self, why: &str) -> Refusal {
+        Refusal::Broken(format!("server {} {why}", self.link.server))
+    }
+}
+
+/// True for a call whose client of 2025-11-25 wants it as a task, where its server makes tasks.
+pub(in crate::relay) fn wants_task(request: &Request, link: &Link, params: &str) -> bool {
+    request.caller.version == Version::V2025_11_25
+        && &*request.method == "tools/call"
+        && member(params, "task").is_some()
+        && link.bridges_tasks()
+}
+
+/// The params of a call without `task`: in the extension the server decides what becomes one.
+pub(in crate::relay) fn without_task(params: &str) -> String {
+    let members = members(params).unwrap_or_default();
+    let kept = members.iter().filter(|(name, _)| name != "task");
+    let kept: Vec<String> = kept
+        .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+        .collect();
+    format!("{{{}}}", kept.join(","))
+}
+
+/// A message with the task it belongs to in its `_meta` (2025-11-25, related-task).
+pub(in crate::relay) fn with_related(message: &str, id: &str) -> String {
+    let task = format!(r#"{{"taskId":{}}}"#, quoted(id));
+    let mut splice = Splice::new(message);
+    let meta = member(message, "_meta").filter(|json| json.starts_with('{'));
+    match (meta, meta.and_then(|meta| member(meta, RELATED_TASK))) {
+        (_, Some(said)) => splice.replace(said, task),
+        (Some(meta), None) => splice.insert_member(meta, RELATED_TASK, &task),
+        (None, None) => {
+            let meta = format!("{{{}:{task}}}", quoted(RELATED_TASK));
+            splice.insert_member(message, "_meta", &meta);
+        }
+    }
+    splice.finish().into_owned()
+}
+
+fn interval(seen: &str) -> Duration {
+    let said = member(seen, "pollIntervalMs").and_then(|json| json.parse().ok());
+    said.map_or(UNSAID, Duration::from_millis)
+        .clamp(POLL.0, POLL.1)
+}
+
+fn failed(message: &str) -> Refusal {
+    let error = ErrorObject::new(INTERNAL_ERROR, message);
+    let error = serde_json::value::to_raw_value(&error).expect("an error object is always JSON");
+    Refusal::Peer(error)
+}

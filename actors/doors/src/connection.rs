@@ -1,0 +1,453 @@
+//! One line connection of an agent: the owner-only socket, and through it `mgp stdio`.
+//! Asked by: nobody; it reads its own socket.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_engine::catalog::View;
+use mgp_engine::nearest::nearest_name;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::framing::Frame;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::jsonrpc::torn::{self, Glance};
+use mgp_protocol::jsonrpc::{
+    self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, Malformed, Message, RequestId,
+};
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::door;
+use mgp_protocol::mgp::negotiation::PLAIN;
+use mgp_protocol::refusal::Refusal;
+use mgp_transports::lines::{self, LineSink, QueueLimits};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::reception::Reception;
+use crate::stateless::{self, Arrival};
+use mgp_callers::agent::{Agent, Outward, send_line};
+use mgp_callers::attempts::Outlet;
+use mgp_callers::request::{Back, Caller, Outcome, Request, answer_frame, identity};
+use mgp_runtime::mailbox::{Alive, Kind};
+use mgp_runtime::trace::Trace;
+
+/// An agent that has not read for this long is dropped.
+const STALL: Duration = Duration::from_secs(30);
+
+/// How long requests may still take when the agent has closed its side.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What never changes.
+#[derive(Debug)]
+pub struct ConnectionActor {
+    reception: Reception,
+    agent: Arc<Agent>,
+}
+
+/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without a `view` the agent may
+/// choose one with `mgp/door/open`. Resolves at the end.
+pub async fn serve<R, W>(
+    reception: Reception,
+    id: AgentId,
+    operator: bool,
+    view: Option<View>,
+    leave: CancellationToken,
+    reader: R,
+    writer: W,
+) where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (sink, lines_out) = lines::sink(QueueLimits::default());
+    let (room, longest) = (reception.bodies.room(&id), reception.bodies.longest());
+    let agent = Agent::new(id, operator, Outward::Line(sink.clone()));
+    let actor = ConnectionActor {
+        reception: reception.clone(),
+        agent: agent.clone(),
+    };
+    let cell = reception.agents.get_cell();
+    let Ok((actor, ended)) = Actor::spawn_linked(None, actor, (), cell).await else {
+        return;
+    };
+    let mut inbound = Inbound {
+        reception,
+        agent: agent.clone(),
+        sink: sink.clone(),
+        view: view.map_or_else(OnceLock::new, OnceLock::from),
+        overrun: Glance::default(),
+    };
+    let writing = tokio::spawn(lines_out.run(writer, STALL));
+    let reading = lines::read_within(reader, longest, Some(room), move |frame| {
+        inbound.receive(frame);
+    });
+    tokio::pin!(writing);
+    let heard_out = async {
+        tokio::select! {
+            _ = reading => {}
+            () = leave.cancelled() => {}
+        }
+        // The agent has said all it will; what is under way may still be answered.
+        let _ = tokio::time::timeout(LAST_WORDS, agent.idle()).await;
+        sink.close();
+        std::future::pending().await
+    };
+    tokio::select! {
+        _ = &mut writing => {}
+        () = heard_out => {}
+    }
+    actor.stop(None);
+    let _ = ended.await;
+}
+
+impl Actor for ConnectionActor {
+    type Msg = ();
+    type State = Alive;
+    type Arguments = ();
+
+    async fn pre_start(&self, _myself: ActorRef<()>, (): ()) -> Result<Alive, ActorProcessingErr> {
+        self.reception.directory.enter(self.agent.clone());
+        Ok(Alive::new(Kind::Connection))
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<()>,
+        _alive: &mut Alive,
+    ) -> Result<(), ActorProcessingErr> {
+        self.agent.disconnect();
+        self.reception.directory.leave(self.agent.connection);
+        self.reception.routes.farewell(&self.agent);
+        Ok(())
+    }
+}
+
+/// The reading side.
+struct Inbound {
+    reception: Reception,
+    agent: Arc<Agent>,
+    sink: LineSink,
+    view: OnceLock<View>,
+    /// What the start of the line tells that is over the limit and being thrown away.
+    overrun: Glance,
+}
+
+impl Inbound {
+    fn receive(&mut self, frame: Frame) {
+        match frame {
+            Frame::Line(line) => match ByteString::try_from(line.clone()) {
+                Ok(text) => self.message(&text),
+                Err(_) => self.malformed(&line, &Malformed::NotJson("not UTF-8".into())),
+            },
+            // Answered when it has ended: what follows is read again.
+            Frame::Overrun { head } => {
+                self.overrun = Glance::at(&head);
+            }
+            Frame::Oversized { tail, len } => self.oversized(&tail, len),
+        }
+    }
+
+    /// A line over the limit has ended: its sender learns it under the id of the line, where that can
+    /// be read. Was it an answer, who waits for that learns it.
+    fn oversized(&mut self, tail: &[u8], len: u64) {
+        let seen = std::mem::take(&mut self.overrun);
+        let whose = seen.id().or_else(|| torn::id_at_end(tail));
+        let (code, words) = self.why_not(len);
+        let error = ErrorObject::new(code, words);
+        let error = serde_json::to_string(&error).expect("an error object is always JSON");
+        match whose {
+            Some(id) if seen.answers() => self.agent.settle(&id, Err(error.into())),
+            Some(id) => self.send(jsonrpc::error(id.as_json(), &error)),
+            None => self.send(jsonrpc::error("null", &error)),
+        }
+    }
+
+    /// Why a line was thrown away: one within the limit found no room.
+    fn why_not(&self, len: u64) -> (i64, String) {
+        let longest = self.reception.bodies.longest();
+        match usize::try_from(len).is_ok_and(|len| len <= longest) {
+            true => (INTERNAL_ERROR, self.reception.bodies.full()),
+            false => (
+                INVALID_REQUEST,
+                format!(
+                    "Invalid Request: a message of {len} bytes, the limit is {longest} (`[limits] max_frame_bytes`)"
+                ),
+            ),
+        }
+    }
+
+    fn message(&self, text: &ByteString) {
+        match jsonrpc::parse_text(text) {
+            Ok(Message::Request {
+                id,
+                method,
+                params,
+                trace,
+            }) => {
+                let trace = Trace::of(params.map(RawValue::get), trace);
+                let params = params.map(|p| text.slice_ref(p.get()));
+                match stateless::is_modern(params.as_deref()) {
+                    true => self.modern(id, method.as_ref(), params, trace),
+                    false => self.request(id, method.as_ref(), params, trace),
+                }
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.notification(&method, params.map(RawValue::get));
+            }
+            Ok(Message::Response { id, outcome }) => self.response(text, id, outcome),
+            Err(Malformed::Batch) if self.allows_batches() => self.batch(text),
+            Err(malformed) => self.malformed(text.as_bytes(), &malformed),
+        }
+    }
+
+    /// An answer that cannot be read is not answered: its id is one of the kernel's.
+    fn malformed(&self, text: &[u8], malformed: &Malformed) {
+        if self.agent.settle_malformed(text, malformed) {
+            return;
+        }
+        if let Some(frame) = malformed.to_frame() {
+            self.send(frame);
+        }
+    }
+
+    fn allows_batches(&self) -> bool {
+        self.agent
+            .caller()
+            .is_some_and(|c| c.version.allows_batches())
+    }
+
+    /// 2025-03-26 only. On a line connection each answer may come on its own line.
+    fn batch(&self, text: &ByteString) {
+        for message in jsonrpc::batch(text.as_bytes()).unwrap_or_default() {
+            let message = text.slice_ref(message.get());
+            match jsonrpc::parse_text(&message) {
+                Err(malformed) => self.malformed(message.as_bytes(), &malformed),
+                Ok(_) => self.message(&message),
+            }
+        }
+    }
+
+    fn request(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
+        let dialect = match self.agent.caller() {
+            Some(caller) => caller.dialect(),
+            None => Version::LATEST_LEGACY.into(),
+        };
+        let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), dialect));
+        match method {
+            "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
+            "mgp/door/open" => match self.open(params.as_deref()) {
+                Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
+                Err(refusal) => refuse(refusal),
+            },
+            "initialize" => match self.initialize(params.as_deref()) {
+                Ok(caller) => self.welcome(id, caller),
+                Err(refusal) => refuse(refusal),
+            },
+            _ => match self.agent.caller() {
+                // An operator's own requests need no handshake.
+                None if !method.starts_with(mgp_protocol::mgp::PREFIX) => refuse(
+                    Refusal::BadRequest("`initialize` comes first on a connection".into()),
+                ),
+                _ => match self.agent.open(&id, None) {
+                    Ok(exchange) => {
+                        let caller = self.caller();
+                        let method = ByteString::from(method);
+                        self.answer(
+                            id,
+                            Request {
+                                caller,
+                                exchange,
+                                method,
+                                params,
+                                trace,
+                            },
+                        );
+                    }
+                    Err(refusal) => refuse(refusal),
+                },
+            },
+        }
+    }
+
+    /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
+    fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
+        let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
+        let dialect = match &begun {
+            Ok(stated) => stated.dialect(),
+            Err(_) => Version::MODERN.into(),
+        };
+        let begun = begun.and_then(|stated| {
+            stated.check_version()?;
+            let arrival = Arrival {
+                agent: self.agent.id().clone(),
+                operator: self.agent.is_operator(),
+                view: self.view.get().cloned().unwrap_or(View::All),
+                id: id.clone(),
+                method: method.into(),
+                params,
+                trace,
+                outlet: Outlet::Line(self.sink.clone()),
+            };
+            let presence = self.agent.presence.clone();
+            presence.introduce_text(stated.client.as_deref(), Version::MODERN);
+            let running = self.reception.stateless.open(arrival, stated, presence)?;
+            self.agent.enroll(&id, running.exchange().clone())?;
+            Ok(running)
+        });
+        let mut running = match begun {
+            Ok(running) => running,
+            Err(refusal) => return self.send(refusal.answer(id.as_json(), dialect)),
+        };
+        let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        run(
+            Box::pin(async move { running.outcome().await }),
+            move |outcome| {
+                agent.done(&id);
+                // A request that was taken back has no answer (CMCP-054).
+                if !matches!(outcome, Err(Refusal::Cancelled)) {
+                    send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+                }
+            },
+        );
+    }
+
+    /// The caller; of an operator that skips the handshake, one that can be asked nothing.
+    fn caller(&self) -> Arc<Caller> {
+        self.agent.caller().cloned().unwrap_or_else(|| {
+            Arc::new(Caller {
+                connection: self.agent.connection,
+                agent: self.agent.id().clone(),
+                operator: self.agent.is_operator(),
+                view: View::All,
+                version: Version::LATEST_LEGACY,
+                capabilities: mcp::ClientCapabilities::default(),
+                mgp: PLAIN,
+                back: Back::Standing(Arc::downgrade(&self.agent)),
+                presence: self.agent.presence.clone(),
+            })
+        })
+    }
+
+    fn open(&self, params: Option<&str>) -> Result<(), Refusal> {
+        let open: door::Open = mcp::read(params)?;
+        if let Some(name) = &open.agent {
+            self.stand_for(name)?;
+        }
+        let view = match open.server {
+            None => View::All,
+            Some(id) => {
+                View::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
+            }
+        };
+        let who = identity(self.agent.id(), self.agent.is_operator());
+        if !self.reception.routes.knows(&view, &who) {
+            return Err(Refusal::UnknownServer(view.to_string()));
+        }
+        self.view
+            .set(view)
+            .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
+    }
+
+    /// The owner speaks as one of the agents.
+    fn stand_for(&self, name: &str) -> Result<(), Refusal> {
+        if name == AgentId::LOCAL {
+            return self.agent.stand_for(AgentId::new(AgentId::LOCAL));
+        }
+        let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
+        self.agent.stand_for(id.clone())?;
+        // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
+        if !self.reception.rostered.knows(&id) {
+            return Err(Refusal::BadParams(self.nobody(&id)));
+        }
+        Ok(())
+    }
+
+    /// There is no such agent: who is meant perhaps. Only the owner reads it.
+    fn nobody(&self, id: &AgentId) -> String {
+        let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
+        let name = short(id);
+        let known = self.reception.rostered.list();
+        let known: Vec<String> = known.iter().map(|(id, _)| short(id)).collect();
+        let near = nearest_name(&name, known.iter().map(String::as_str));
+        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        format!(
+            "no agent {name}{}; `mgp agents list` shows the known ones, `mgp agents add {name}` makes it",
+            near.unwrap_or_default()
+        )
+    }
+
+    fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {
+        let hello: mcp::Initialize<'_> = mcp::read(params)?;
+        let view = self.view.get().cloned().unwrap_or(View::All);
+        self.agent.hello(view, &hello)
+    }
+
+    fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
+        let dialect = caller.dialect();
+        let welcome = self.reception.routes.welcome(caller);
+        let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        // Under way like any other request, so that it is answered although the client has hung up.
+        let _ = agent.open(&id, None);
+        run(welcome, move |outcome| {
+            agent.done(&id);
+            send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+        });
+    }
+
+    fn answer(&self, id: RequestId, request: Request) {
+        let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        let (dialect, exchange) = (request.caller.dialect(), request.exchange.clone());
+        let answering = self.reception.routes.answer(request);
+        run(answering, move |outcome| {
+            agent.done(&id);
+            // A request that was taken back has no answer (CMCP-054).
+            if !exchange.is_cancelled() {
+                send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+            }
+        });
+    }
+
+    fn notification(&self, method: &str, params: Option<&str>) {
+        match method {
+            "notifications/cancelled" => self.agent.cancel(params),
+            _ => {
+                if method == "notifications/initialized" {
+                    self.agent.set_ready();
+                }
+                if let Some(caller) = self.agent.caller() {
+                    self.reception.routes.note(caller, method, params);
+                }
+            }
+        }
+    }
+
+    fn response(
+        &self,
+        text: &ByteString,
+        id: Option<RequestId>,
+        outcome: Result<&RawValue, &RawValue>,
+    ) {
+        let Some(id) = id else { return };
+        let bytes = |raw: &RawValue| text.slice_ref(raw.get()).into_bytes();
+        self.agent.settle(&id, outcome.map(bytes).map_err(bytes));
+    }
+
+    fn send(&self, frame: Vec<u8>) {
+        send_line(&self.sink, Bytes::from(frame));
+    }
+}
+
+/// Runs an answer: at once where it is ready, as is every list (CMCP-099), else in its own task.
+fn run(
+    mut answering: mgp_callers::request::Answering,
+    then: impl FnOnce(Outcome) + Send + 'static,
+) {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match answering.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(outcome) => then(outcome),
+        std::task::Poll::Pending => {
+            tokio::spawn(async move { then(answering.await) });
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The HTTP door: MCP's Streamable HTTP for agents, in both eras.
+//!
+//! One endpoint shows everything (`/mcp`), one per server shows that server under its own names
+//! (`/mcp/<server>`).
+
+mod answer;
+mod auth;
+mod declared;
+mod headers;
+mod modern;
+mod old_style;
+mod post;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use mgp_engine::catalog::View;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_transports::http::body::Reply;
+use mgp_transports::http::server::Peer;
+use mgp_transports::sse;
+
+use self::answer::{plain, refusal, unknown_session};
+use self::headers::{LAST_EVENT, SESSION};
+use crate::oauth::WELL_KNOWN;
+use crate::reception::Reception;
+use crate::session::{Session, Sessions};
+use mgp_callers::pass::Pass;
+use mgp_callers::request::identity;
+
+pub use self::auth::{Auth, Tokens};
+pub use self::old_style::OldStyle;
+
+/// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The HTTP door of a kernel.
+#[derive(Debug)]
+pub struct HttpDoor {
+    /// Who answers what.
+    pub reception: Reception,
+    /// Legacy sessions.
+    pub sessions: Arc<Sessions>,
+    /// Connections of clients of 2024-11-05.
+    pub old_style: Arc<OldStyle>,
+    /// How callers show who they are.
+    pub auth: Auth,
+    /// How answers are given.
+    pub manners: Manners,
+}
+
+/// How answers are given.
+#[derive(Debug, Clone, Copy)]
+pub struct Manners {
+    /// A call without answer for this long gets a stream: its headers are out, and from then on it
+    /// can be resumed.
+    pub stream_after: Duration,
+    /// A stream of a call is let go after this long, for the client to come back for the answer
+    /// (SEP-1699); `None` keeps it open.
+    pub poll_after: Option<Duration>,
+}
+
+impl HttpDoor {
+    /// Answers one HTTP request.
+    pub async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<Reply> {
+        if request.uri().path() == "/healthz" {
+            return plain(StatusCode::OK, "ok\n");
+        }
+        if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
+            return self.metadata(request.method(), request.headers(), path);
+        }
+        let Some((way, view)) = address(request.uri().path()) else {
+            let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
+            return refusal(StatusCode::NOT_FOUND, words);
+        };
+        let shown = peer.certificate.as_deref();
+        let pass = match self.auth.judge(request.headers(), shown, &view).await {
+            Ok(pass) => pass,
+            Err(unwelcome) => {
+                let refused = self.auth.refuse(&unwelcome, request.headers(), &view);
+                let bodies = &self.reception.bodies;
+                let declared = declared::declared(request, bodies).await;
+                return unwelcome.in_words_of(declared, refused);
+            }
+        };
+        let agent = pass.agent.clone();
+        let who = identity(&agent, false);
+        if !self.reception.routes.knows(&view, &who) {
+            let words = format!("no server {view}; `mgp servers list` shows the known ones");
+            return refusal(StatusCode::NOT_FOUND, &words);
+        }
+        if pass.is_lasting() {
+            return self.enter(way, request, view, agent).await;
+        }
+        let entering = self.clone().enter(way, request, view, agent);
+        let mut response = tokio::select! {
+            biased;
+            () = pass.clone().over() => return self.shut_out(&pass),
+            response = entering => response,
+        };
+        if pass.is_over() {
+            return self.shut_out(&pass);
+        }
+        response.body_mut().until(pass.over());
+        response
+    }
+
+    /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
+    /// that shows everything without. Which servers there are is not told.
+    fn metadata(&self, method: &Method, headers: &http::HeaderMap, path: &str) -> Response<Reply> {
+        if *method != Method::GET {
+            return not_allowed("GET");
+        }
+        let view = match address(path) {
+            Some((Way::Streamable, view)) => Some(view),
+            Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
+            None => path.trim_matches('/').is_empty().then_some(View::All),
+        };
+        match view.and_then(|view| self.auth.metadata(headers, &view)) {
+            Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
+            None => refusal(StatusCode::NOT_FOUND, "no such resource"),
+        }
+    }
+
+    async fn enter(
+        self: Arc<Self>,
+        way: Way,
+        request: Request<Incoming>,
+        view: View,
+        agent: AgentId,
+    ) -> Response<Reply> {
+        match (way, request.method()) {
+            (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
+            (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
+            (Way::Streamable, &Method::GET) => self.get(&request, &view, &agent),
+            (Way::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
+            (Way::Streamable, _) => not_allowed("GET, POST, DELETE"),
+            (Way::OldStyle, &Method::GET) => self.old_style.open(&self, view, agent),
+            (Way::OldStyle, _) => not_allowed("GET"),
+            (Way::OldEndpoint, &Method::POST) => self.old_style.post(&self, request, &agent).await,
+            (Way::OldEndpoint, _) => not_allowed("POST"),
+        }
+    }
+
+    /// The pass ended while its request was under way. What the request opened meanwhile, after
+    /// everything else of a withdrawn pass was ended, ends here.
+    fn shut_out(&self, pass: &Pass) -> Response<Reply> {
+        if pass.is_withdrawn() {
+            self.sessions.end_of(&pass.agent);
+            self.reception.directory.end_of(&pass.agent);
+        }
+        let words = "the credentials ended while the request was under way";
+        auth::Unwelcome::Invalid(words.into()).answer(None)
+    }
+
+    /// Opens the session's standing stream, or goes on with a broken one.
+    fn get(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
+        if !headers::accepts_events(request.headers()) {
+            return refusal(
+                StatusCode::NOT_ACCEPTABLE,
+                "a GET opens an event stream: send `Accept: text/event-stream`",
+            );
+        }
+        let session = match self.session(request, view, agent) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        let last = request.headers().get(LAST_EVENT);
+        let stream = match last.and_then(|v| v.to_str().ok()?.trim().parse().ok()) {
+            Some(after) => session.streams.resume(after),
+            None if last.is_some() => session.streams.resume(u64::MAX),
+            None => session
+                .streams
+                .open_get(session.caller.version.primes_streams()),
+        };
+        stream_response(events(&session, stream).standing())
+    }
+
+    fn delete(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
+        match self.session(request, view, agent) {
+            Ok(session) => {
+                self.sessions.close(&session.id);
+                status(StatusCode::NO_CONTENT)
+            }
+            Err(response) => *response,
+        }
+    }
+
+    /// The session a request names; one of somebody else, or of another view, does not exist.
+    fn session(
+        &self,
+        request: &Request<Incoming>,
+        view: &View,
+        agent: &AgentId,
+    ) -> Result<Arc<Session>, Box<Response<Reply>>> {
+        let Some(id) = request.headers().get(SESSION) else {
+            return Err(Box::new(refusal(
+                StatusCode::BAD_REQUEST,
+                "`Mcp-Session-Id` is missing; `initialize` gives one",
+            )));
+        };
+        let session = id
+            .to_str()
+            .ok()
+            .and_then(|id| self.sessions.get(id))
+            .filter(|s| s.caller.agent == *agent && s.caller.view == *view)
+            .ok_or_else(|| Box::new(unknown_session()))?;
+        headers::check_version(request.headers(), session.caller.version)
+            .map_err(|words| Box::new(refusal(StatusCode::BAD_REQUEST, &words)))?;
+        session.touch();
+        Ok(session)
+    }
+}
+
+/// How a path is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Streamable,
+    OldStyle,
+    OldEndpoint,
+}
+
+/// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
+fn address(path: &str) -> Option<(Way, View)> {
+    if path == old_style::ENDPOINT {
+        return Some((Way::OldEndpoint, View::All));
+    }
+    let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
+        (Some(rest), _) => (Way::Streamable, rest),
+        (None, Some(rest)) => (Way::OldStyle, rest),
+        (None, None) => return None,
+    };
+    let view = match rest.strip_prefix('/') {
+        None if rest.is_empty() => View::All,
+        None => return None,
+        Some("") => View::All,
+        Some(id) => View::One(ServerId::parse(id).ok()?),
+    };
+    Some((way, view))
+}
+
+fn not_allowed(methods: &'static str) -> Response<Reply> {
+    let words = format!("only {methods} here");
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &words);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+/// An event stream of a session: the answer to a request, which is seen to its end.
+fn events(session: &Arc<Session>, stream: mgp_callers::streams::Stream) -> Reply {
+    let beat: Bytes = sse::comment("");
+    Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
+}
+
+fn stream_response(body: Reply) -> Response<Reply> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(
+        http::header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn status(status: StatusCode) -> Response<Reply> {
+    let mut response = Response::new(Reply::empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_views() {
+        let one = || View::One(ServerId::new("a.b"));
+        assert_eq!(address("/mcp"), Some((Way::Streamable, View::All)));
+        assert_eq!(address("/mcp/"), Some((Way::Streamable, View::All)));
+        assert_eq!(address("/mcp/a.b"), Some((Way::Streamable, one())));
+        assert_eq!(address("/sse/a.b"), Some((Way::OldStyle, one())));
+        assert_eq!(
+            address("/sse/messages"),
+            Some((Way::OldEndpoint, View::All))
+        );
+        for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
+            assert_eq!(address(nothing), None);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Who is at the HTTP door: the holder of a token, or nobody in particular.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use mgp_engine::bearer;
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::catalog::View;
+use mgp_engine::certificate::{Names, NoAgent};
+use mgp_engine::roster::NotGood;
+use mgp_protocol::dialect::Dialect;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_transports::http::body::Reply;
+use mgp_transports::http::certificate::Certificate;
+use subtle::ConstantTimeEq;
+
+use crate::oauth::OAuth;
+use mgp_callers::pass::Pass;
+use mgp_callers::rostered::Rostered;
+
+/// How callers show who they are.
+#[derive(Debug, Clone)]
+pub enum Auth {
+    /// Everyone is `agent.anonymous`; only where the door is on loopback.
+    None,
+    /// The holder of a token that the kernel gave out.
+    Token(Tokens),
+    /// The holder of a token that an authorization server gave out; where it is so configured, of one
+    /// of the kernel's, too.
+    OAuth(Arc<OAuth>, Option<Tokens>),
+}
+
+/// The tokens the kernel gave out.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    /// The hash of the kernel's own, whose holder is `agent.local`.
+    pub own: blake3::Hash,
+    /// The agents that have one.
+    pub rostered: Rostered,
+}
+
+/// Why a caller is not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unwelcome {
+    /// It showed nothing.
+    NoCredentials,
+    /// What it showed is no bearer token, or more than one.
+    Unreadable,
+    /// Nobody's token, or no longer anybody's; with the reason.
+    Invalid(String),
+    /// A certificate of somebody whom the kernel cannot name.
+    Certificate(NoAgent),
+    /// A token, or a certificate, that was good until then.
+    Expired(String),
+    /// A token that is good and does not allow this.
+    Scope,
+}
+
+impl Auth {
+    /// Tells who the caller is, at this endpoint. A certificate says it alone; a token shown beside it
+    /// has to say the same.
+    ///
+    /// # Errors
+    /// [`Unwelcome`].
+    pub async fn judge(
+        &self,
+        headers: &HeaderMap,
+        shown: Option<&Certificate>,
+        view: &View,
+    ) -> Result<Pass, Unwelcome> {
+        let Some(certificate) = shown else {
+            return self.judge_token(headers, view).await;
+        };
+        let named = by_certificate(certificate)?;
+        if matches!(self, Self::None) || !headers.contains_key(AUTHORIZATION) {
+            return Ok(named);
+        }
+        let held = self.judge_token(headers, view).await?;
+        match held.agent == named.agent {
+            true => Ok(held.no_later_than(certificate.not_after_ms)),
+            false => Err(Unwelcome::Invalid(
+                "it names another agent than the certificate".into(),
+            )),
+        }
+    }
+
+    async fn judge_token(&self, headers: &HeaderMap, view: &View) -> Result<Pass, Unwelcome> {
+        match self {
+            Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
+            Self::Token(tokens) => tokens.judge(bearer(headers)?),
+            Self::OAuth(oauth, tokens) => {
+                let token = bearer(headers)?;
+                match tokens {
+                    // A token of the kernel's has no dot, a signed one has two.
+                    Some(tokens) if !token.contains('.') => tokens.judge(token),
+                    Some(_) | None => oauth.judge(token, view).await.map_err(Unwelcome::of),
+                }
+            }
+        }
+    }
+
+    /// The metadata of an endpoint for clients that have no token yet (RFC 9728).
+    pub(super) fn metadata(&self, headers: &HeaderMap, view: &View) -> Option<String> {
+        match self {
+            Self::OAuth(oauth, _) => Some(oauth.metadata(view, host(headers))),
+            Self::None | Self::Token(_) => None,
+        }
+    }
+
+    /// Why nobody is let in, and how to do better.
+    pub(super) fn refuse(
+        &self,
+        unwelcome: &Unwelcome,
+        headers: &HeaderMap,
+        view: &View,
+    ) -> Response<Reply> {
+        let hints = match self {
+            Self::OAuth(oauth, _) => Some(oauth.hints(view, host(headers))),
+            Self::None | Self::Token(_) => None,
+        };
+        unwelcome.answer(hints)
+    }
+}
+
+/// A connection may outlive the certificate it was opened with; what it is good for does not.
+fn by_certificate(certificate: &Certificate) -> Result<Pass, Unwelcome> {
+    let names = Names {
+        uris: &certificate.uris,
+        hosts: &certificate.hosts,
+        common: &certificate.common,
+    };
+    let agent = mgp_engine::certificate::agent(names).map_err(Unwelcome::Certificate)?;
+    let pass = Pass::lasting(agent).until(Some(certificate.not_after_ms));
+    match pass.is_over() {
+        true => Err(Unwelcome::Expired(rfc3339_ms(certificate.not_after_ms))),
+        false => Ok(pass),
+    }
+}
+
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST)?.to_str().ok()
+}
+
+impl Tokens {
+    fn judge(&self, token: &str) -> Result<Pass, Unwelcome> {
+        match self.rostered.judge(token) {
+            Ok(pass) => return Ok(pass),
+            Err(NotGood::Expired(_, at_ms)) => return Err(Unwelcome::Expired(rfc3339_ms(at_ms))),
+            Err(NotGood::Unknown) => {}
+        }
+        let hash = blake3::hash(token.as_bytes());
+        let same = hash.as_bytes().ct_eq(self.own.as_bytes());
+        match bool::from(same) {
+            true => Ok(Pass::lasting(AgentId::new(AgentId::LOCAL))),
+            false => Err(Unwelcome::Invalid("nobody has this token".into())),
+        }
+    }
+}
+
+/// The one bearer token that a request shows in its header; one in the address is none.
+fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(Unwelcome::NoCredentials)?;
+    if values.next().is_some() {
+        return Err(Unwelcome::Unreadable);
+    }
+    let said = value.to_str().map_err(|_| Unwelcome::Unreadable)?;
+    said.split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim())
+        .filter(|token| !token.is_empty())
+        .ok_or(Unwelcome::Unreadable)
+}
+
+impl Unwelcome {
+    fn of(why: bearer::NotGood) -> Self {
+        match why {
+            bearer::NotGood::Expired(at_ms) => Self::Expired(rfc3339_ms(at_ms)),
+            bearer::NotGood::Scope => Self::Scope,
+            why @ (bearer::NotGood::Malformed
+            | bearer::NotGood::Algorithm
+            | bearer::NotGood::UnknownKey
+            | bearer::NotGood::Signature
+            | bearer::NotGood::Issuer
+            | bearer::NotGood::Audience
+            | bearer::NotGood::Times
+            | bearer::NotGood::NotYet
+            | bearer::NotGood::Subject) => Self::Invalid(why.to_string()),
+        }
+    }
+
+    /// What to do about it.
+    fn words(&self) -> String {
+        match self {
+            Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
+            Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),
+            Self::Invalid(why) => format!("the token is not valid: {why}; `mgp status` names the file that holds the owner's, `mgp agents token <name> --rotate` makes a new one for an agent"),
+            Self::Certificate(why) => why.to_string(),
+            Self::Expired(at) => format!("what was shown expired at {at}; `mgp agents token <name> --rotate` makes a new token"),
+            Self::Scope => "the token lacks a scope that this door wants".into(),
+        }
+    }
+
+    /// `error` of RFC 6750, section 3.1; none where nothing was shown.
+    fn error(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::NoCredentials | Self::Certificate(_) => None,
+            Self::Unreadable => Some(("invalid_request", "one bearer token is wanted".into())),
+            Self::Invalid(why) => Some(("invalid_token", why.clone())),
+            Self::Expired(at) => Some(("invalid_token", format!("it expired at {at}"))),
+            Self::Scope => Some(("insufficient_scope", "the token lacks a scope".into())),
+        }
+    }
+
+    /// The same refusal for one who reads MGP's codes.
+    pub(super) fn in_words_of(
+        &self,
+        caller: Option<(RequestId, Dialect)>,
+        refused: Response<Reply>,
+    ) -> Response<Reply> {
+        let denial = match self {
+            Self::Scope => return refused,
+            Self::Expired(_) => Denial::CredentialsExpired(self.words()),
+            Self::NoCredentials | Self::Unreadable | Self::Invalid(_) | Self::Certificate(_) => {
+                Denial::NoCredentials(self.words())
+            }
+        };
+        let Some((id, dialect)) = caller else {
+            return refused;
+        };
+        let frame = Refusal::Denied(Box::new(denial)).answer(id.as_json(), dialect);
+        refused.map(|_| Reply::full(frame))
+    }
+
+    /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.
+    pub(super) fn answer(&self, hints: Option<String>) -> Response<Reply> {
+        let mut parts = Vec::new();
+        if let Some((error, description)) = self.error() {
+            parts.push(format!(r#"error="{error}""#));
+            parts.push(format!(r#"error_description="{}""#, quotable(&description)));
+        }
+        parts.extend(hints);
+        let challenge = format!("Bearer {}", parts.join(", "));
+        let status = match self {
+            Self::Scope => StatusCode::FORBIDDEN,
+            Self::NoCredentials
+            | Self::Unreadable
+            | Self::Invalid(_)
+            | Self::Certificate(_)
+            | Self::Expired(_) => StatusCode::UNAUTHORIZED,
+        };
+        let mut response = super::refusal(status, &self.words());
+        if let Ok(value) = HeaderValue::from_str(challenge.trim_end()) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+}
+
+/// What may stand in a quoted string of a header.
+fn quotable(text: &str) -> String {
+    let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    text.chars().filter(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_engine::roster::{Change, Digest, Roster};
+
+    use super::*;
+
+    fn with(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    }
+
+    fn auth() -> Auth {
+        let mut roster = Roster::default();
+        for (name, not_after_ms) in [("alice", None), ("late", Some(1))] {
+            let change = Change::Added {
+                agent: AgentId::parse(name).unwrap(),
+                digest: Digest::of(&format!("mgp_{name}")),
+                at_ms: 0,
+                not_after_ms,
+            };
+            roster.apply(&change).unwrap();
+        }
+        Auth::Token(Tokens {
+            own: blake3::hash(b"secret"),
+            rostered: Rostered::new(roster),
+        })
+    }
+
+    async fn judge(headers: HeaderMap) -> Result<String, Unwelcome> {
+        let pass = auth().judge(&headers, None, &View::All).await?;
+        Ok(pass.agent.to_string())
+    }
+
+    async fn shown(headers: HeaderMap, name: &str, not_after_ms: u64) -> Result<Pass, Unwelcome> {
+        let certificate = Certificate {
+            uris: vec![format!("mgp:agent:{name}")],
+            not_after_ms,
+            ..Certificate::default()
+        };
+        auth().judge(&headers, Some(&certificate), &View::All).await
+    }
+
+    #[tokio::test]
+    async fn a_certificate_says_who_it_is_and_a_token_beside_it_the_same() {
+        let pass = shown(HeaderMap::new(), "alice", u64::MAX).await.unwrap();
+        assert_eq!(pass.agent.to_string(), "agent.alice");
+        // Both are good no longer than either.
+        let soon = mgp_runtime::time::unix_ms() + 60_000;
+        let both = shown(with("Bearer mgp_alice"), "alice", soon)
+            .await
+            .unwrap();
+        assert!(!both.is_lasting() && !both.is_withdrawn());
+        for other in ["Bearer secret", "Bearer mgp_alice"] {
+            let refused = shown(with(other), "bob", u64::MAX).await;
+            assert!(matches!(refused, Err(Unwelcome::Invalid(_))), "{other}");
+        }
+        let refused = shown(with("Bearer mgp_late"), "late", u64::MAX).await;
+        assert!(matches!(refused, Err(Unwelcome::Expired(_))));
+        let expired = shown(HeaderMap::new(), "alice", 1).await;
+        assert!(matches!(expired, Err(Unwelcome::Expired(_))));
+        let operator = shown(HeaderMap::new(), "operator", u64::MAX).await;
+        assert!(matches!(operator, Err(Unwelcome::Certificate(_))));
+    }
+
+    #[tokio::test]
+    async fn only_a_token_opens_and_names_its_agent() {
+        let who = |value: &str| judge(with(value));
+        assert_eq!(who("Bearer secret").await.unwrap(), "agent.local");
+        assert_eq!(who("bearer secret").await.unwrap(), "agent.local");
+        assert_eq!(who("Bearer mgp_alice").await.unwrap(), "agent.alice");
+        assert!(matches!(
+            who("Bearer mgp_other").await,
+            Err(Unwelcome::Invalid(_))
+        ));
+        assert!(matches!(
+            who("Bearer mgp_late").await,
+            Err(Unwelcome::Expired(_))
+        ));
+        for unreadable in ["Basic secret", "Bearer", "Bearer ", "secret"] {
+            assert_eq!(
+                who(unreadable).await,
+                Err(Unwelcome::Unreadable),
+                "{unreadable}"
+            );
+        }
+        let mut twice = with("Bearer secret");
+        twice.append(AUTHORIZATION, "Bearer mgp_alice".parse().unwrap());
+        assert_eq!(judge(twice).await.unwrap_err(), Unwelcome::Unreadable);
+        let nothing = judge(HeaderMap::new()).await;
+        assert_eq!(nothing.unwrap_err(), Unwelcome::NoCredentials);
+    }
+
+    #[test]
+    fn a_challenge_says_what_is_wrong_and_repeats_nothing() {
+        let challenge = |unwelcome: &Unwelcome| {
+            let value = unwelcome.answer(None).headers()[WWW_AUTHENTICATE].clone();
+            value.to_str().unwrap().to_owned()
+        };
+        assert_eq!(challenge(&Unwelcome::NoCredentials), "Bearer");
+        let invalid = Unwelcome::Invalid("a \"b\" \n c".into());
+        let said = r#"Bearer error="invalid_token", error_description="a b  c""#;
+        assert_eq!(challenge(&invalid), said);
+    }
+}

@@ -1,0 +1,90 @@
+//! In whose words somebody is refused who was not let in: what its request declares, if it is short.
+
+use std::time::Duration;
+
+use bytestring::ByteString;
+use http::{Method, Request};
+use hyper::body::Incoming;
+use mgp_protocol::dialect::{Dialect, Version};
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::mcp;
+use mgp_transports::http::body::collect;
+use serde_json::value::RawValue;
+
+use crate::bodies::Bodies;
+use crate::stateless;
+use mgp_callers::negotiation::with_client;
+
+/// Longest message looked at; a handshake has a few hundred bytes. Of a longer one nothing is read.
+const LONGEST: u64 = 64 << 10;
+
+/// How long it may take to come.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The id of the request and the words of its caller, where it is one that declares MGP; `None` for
+/// everybody else, who is refused in HTTP's own, and where too many strangers are half-way through.
+pub(super) async fn declared(
+    request: Request<Incoming>,
+    bodies: &Bodies,
+) -> Option<(RequestId, Dialect)> {
+    let said = request.headers().get(http::header::CONTENT_LENGTH)?;
+    let len: u64 = said.to_str().ok()?.parse().ok()?;
+    if request.method() != Method::POST || len > LONGEST {
+        return None;
+    }
+    let longest = usize::try_from(LONGEST).ok()?;
+    let room = || bodies.strangers();
+    let body = collect(request.into_body(), longest, PATIENCE, room);
+    let body = body.await.ok()?;
+    let text = ByteString::try_from(body).ok()?;
+    read(&text).filter(|(_, dialect)| dialect.mgp)
+}
+
+fn read(text: &ByteString) -> Option<(RequestId, Dialect)> {
+    let Ok(Message::Request {
+        id, method, params, ..
+    }) = jsonrpc::parse_text(text)
+    else {
+        return None;
+    };
+    let params = params.map(RawValue::get);
+    let dialect = if method == "initialize" {
+        let hello: mcp::Initialize<'_> = mcp::read(params).ok()?;
+        let version = Version::negotiate(&hello.protocol_version);
+        Dialect {
+            version,
+            mgp: with_client(Some(hello.capabilities), version.era()).says_codes(),
+        }
+    } else {
+        stateless::read(&method, params).ok()?.0.dialect()
+    };
+    Some((id, dialect))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says_mgp(text: &str) -> Option<bool> {
+        read(&ByteString::from(text)).map(|(_, dialect)| dialect.mgp)
+    }
+
+    #[test]
+    fn a_handshake_says_whose_words_are_wanted() {
+        let hello = |capabilities: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"a","version":"1"}}}}}}"#
+            )
+        };
+        let mgp = r#"{"mgp":{"version":"0.2.0","extensions":["error_handling"]}}"#;
+        assert_eq!(says_mgp(&hello(mgp)), Some(true));
+        assert_eq!(says_mgp(&hello("{}")), Some(false));
+        for other in [
+            "",
+            "[]",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+        ] {
+            assert_eq!(says_mgp(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! POST of a request that stands alone (MCP 2026-07-28, Streamable HTTP): answered as JSON, or as a
+//! stream where something comes before the answer. To close the connection is to cancel.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use mgp_engine::catalog::View;
+use mgp_protocol::dialect::{Dialect, Version};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::{Message, RequestId};
+use mgp_protocol::mirror::{self, Given};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+use mgp_transports::http::body::Reply;
+use mgp_transports::sse;
+use tokio::sync::mpsc;
+
+use super::answer::{json, refusal};
+use super::{HEARTBEAT, HttpDoor, status, stream_response};
+use crate::stateless::{self, Arrival, Stated};
+use mgp_callers::attempts::{Outlet, STREAM_QUEUE};
+use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
+use mgp_runtime::trace::Trace;
+
+/// Takes one message of the modern era.
+pub(super) async fn post(
+    door: &Arc<HttpDoor>,
+    headers: &HeaderMap,
+    text: &ByteString,
+    message: Message<'_>,
+    view: View,
+    agent: AgentId,
+) -> Response<Reply> {
+    let (id, method, params, trace) = match message {
+        Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        } => (id, method, params, trace),
+        Message::Notification { .. } => return status(StatusCode::ACCEPTED),
+        Message::Response { .. } => {
+            return refusal(
+                StatusCode::BAD_REQUEST,
+                "Invalid Request: servers ask nothing in this era; answers go into `inputResponses`",
+            );
+        }
+    };
+    let (sender, messages) = mpsc::channel(STREAM_QUEUE);
+    let arrival = Arrival {
+        agent,
+        operator: false,
+        view,
+        id: id.clone(),
+        method: method.as_ref().into(),
+        params: params.map(|params| text.slice_ref(params.get())),
+        trace: Trace::of(params.map(serde_json::value::RawValue::get), trace),
+        outlet: Outlet::Stream(sender),
+    };
+    let read = read(door, headers, &arrival);
+    let dialect = match &read {
+        Ok(stated) => stated.dialect(),
+        Err(_) => Version::MODERN.into(),
+    };
+    let begun = read.and_then(|stated| {
+        let visitors = &door.reception.directory.visitors;
+        let client = stated.client.as_deref();
+        let presence = visitors.presence(&arrival.agent, &arrival.view, client);
+        door.reception.stateless.open(arrival, stated, presence)
+    });
+    match begun {
+        Err(refused) => answered(&id, &Err(refused), dialect),
+        Ok(mut running) => {
+            let outcome = Box::pin(async move { running.outcome().await });
+            let conversation = Conversation {
+                id,
+                dialect,
+                messages,
+                outcome: Some(outcome),
+            };
+            conversation.reply(door).await
+        }
+    }
+}
+
+/// The envelope, held against the headers (MCP 2026-07-28, request metadata).
+fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<Stated, Refusal> {
+    let params = arrival.params.as_deref();
+    let (stated, mirrored) = stateless::read(&arrival.method, params)?;
+    let given = |name: &str| Given::of(headers.get_all(name).iter().map(HeaderValue::as_bytes));
+    mirror::check_version(&stated.version, given(mirror::VERSION))?;
+    stated.check_version()?;
+    mirrored.check(given)?;
+    let who = request::identity(&arrival.agent, arrival.operator);
+    if arrival.method == "tools/call"
+        && let Some(name) = &mirrored.name
+        && let Some(tool) = door.reception.routes.tool(&arrival.view, name, &who)
+        && !tool.param_headers.is_empty()
+    {
+        let arguments = params.and_then(|params| member(params, "arguments"));
+        mirror::check_params(&tool.param_headers, arguments, given)?;
+    }
+    Ok(stated)
+}
+
+fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<Reply> {
+    let status = match outcome {
+        Ok(_) => StatusCode::OK,
+        Err(refusal) => StatusCode::from_u16(refusal.http_status()).unwrap_or(StatusCode::OK),
+    };
+    json(
+        status,
+        Reply::parts(answer_parts(id.as_json(), outcome, dialect)),
+    )
+}
+
+type Asking = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// A request under way, with what is said in its course. Dropping it takes the request back.
+struct Conversation {
+    id: RequestId,
+    dialect: Dialect,
+    messages: mpsc::Receiver<Bytes>,
+    outcome: Option<Asking>,
+}
+
+impl Conversation {
+    /// Plain JSON when nothing comes before the answer and it comes soon; else a stream.
+    async fn reply(mut self, door: &HttpDoor) -> Response<Reply> {
+        let mut outcome = self.outcome.take().expect("it is there at first");
+        let first = tokio::select! {
+            biased;
+            outcome = &mut outcome => Err(outcome),
+            message = self.messages.recv() => Ok(message),
+            () = tokio::time::sleep(door.manners.stream_after) => Ok(None),
+        };
+        let before = match first {
+            Err(outcome) => match self.messages.try_recv() {
+                Err(_) => return answered(&self.id, &outcome, self.dialect),
+                Ok(message) => {
+                    self.outcome = Some(Box::pin(std::future::ready(outcome)));
+                    Some(message)
+                }
+            },
+            Ok(message) => {
+                self.outcome = Some(outcome);
+                message
+            }
+        };
+        let before = before.map(|message| sse::event(None, &message));
+        let before = futures_util::stream::iter(before);
+        let events = futures_util::StreamExt::chain(before, self);
+        stream_response(Reply::stream(events).heartbeat(HEARTBEAT, sse::comment("")))
+    }
+}
+
+impl futures_util::Stream for Conversation {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {
+            return Poll::Ready(Some(sse::event(None, &message)));
+        }
+        let Some(outcome) = &mut self.outcome else {
+            return Poll::Ready(None);
+        };
+        let outcome = std::task::ready!(outcome.as_mut().poll(cx));
+        // Said before the answer, and put into the queue while it was being looked at.
+        let frame = match self.messages.try_recv() {
+            Ok(message) => {
+                self.outcome = Some(Box::pin(std::future::ready(outcome)));
+                message
+            }
+            Err(_) => {
+                self.outcome = None;
+                answer_frame(self.id.as_json(), &outcome, self.dialect)
+            }
+        };
+        Poll::Ready(Some(sse::event(None, &frame)))
+    }
+}

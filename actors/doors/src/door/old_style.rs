@@ -1,0 +1,216 @@
+//! HTTP+SSE of 2024-11-05 for old clients: a line connection whose lines travel as POST bodies one
+//! way and as events the other.
+//!
+//! `GET /sse` (or `/sse/<server>`) opens it and names the endpoint to POST to; it ends with its
+//! stream.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use mgp_engine::catalog::View;
+use mgp_protocol::framing::one_line;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::torn::Glance;
+use mgp_protocol::jsonrpc::{self, Malformed};
+use mgp_transports::http::body::Reply;
+use mgp_transports::sse;
+use tokio::io::{AsyncRead, DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::io::StreamReader;
+
+use super::answer::{json, overloaded, unknown_session};
+use super::post::taken;
+use super::{HEARTBEAT, HttpDoor, status, stream_response};
+use crate::connection;
+
+/// Where messages are POSTed; the query names the connection.
+pub(super) const ENDPOINT: &str = "/sse/messages";
+/// Messages between their POSTs and the connection that reads them. The next POST waits, so that a
+/// client holds no more bytes than its POSTs under way and one message.
+const WAITING: usize = 1;
+/// Bytes between the connection and the stream of its client.
+const PIPE: usize = 64 << 10;
+
+/// Open connections of old clients, by the id in their endpoint.
+#[derive(Debug, Default)]
+pub struct OldStyle {
+    open: Mutex<HashMap<String, Arc<Visit>>>,
+}
+
+#[derive(Debug)]
+struct Visit {
+    agent: AgentId,
+    way_in: mpsc::Sender<Bytes>,
+}
+
+impl OldStyle {
+    /// Opens a connection; its first event names the endpoint.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        door: &HttpDoor,
+        view: View,
+        agent: AgentId,
+    ) -> Response<Reply> {
+        let id = mgp_runtime::ids::new_id().to_string();
+        let (way_in, messages) = mpsc::channel(WAITING);
+        let (writer, way_out) = duplex(PIPE);
+        let visit = Arc::new(Visit {
+            agent: agent.clone(),
+            way_in,
+        });
+        {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            if open.len() >= door.sessions.limits().max {
+                let words = "too many sessions are open (`[http] max_sessions`)";
+                return overloaded(None, words);
+            }
+            open.insert(id.clone(), visit);
+        }
+        tokio::spawn(connection::serve(
+            door.reception.clone(),
+            agent,
+            false,
+            Some(view),
+            tokio_util::sync::CancellationToken::new(),
+            lines(messages),
+            writer,
+        ));
+        let endpoint = format!("{ENDPOINT}?session={id}");
+        let first = sse::named("endpoint", None, endpoint.as_bytes());
+        let leaving = Leaving {
+            table: self.clone(),
+            id,
+        };
+        let body = Reply::stream(events(first, way_out, leaving))
+            .heartbeat(HEARTBEAT, sse::comment(""))
+            .standing();
+        stream_response(body)
+    }
+
+    /// Takes one POSTed message.
+    pub(super) async fn post(
+        &self,
+        door: &HttpDoor,
+        request: Request<Incoming>,
+        agent: &AgentId,
+    ) -> Response<Reply> {
+        let query = request.uri().query().unwrap_or("");
+        let visit = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("session="))
+            .and_then(|id| {
+                let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+                open.get(id).cloned()
+            })
+            .filter(|visit| visit.agent == *agent);
+        let Some(visit) = visit else {
+            return unknown_session();
+        };
+        let body = match taken(door, request.into_body(), agent).await {
+            Ok(body) => body,
+            Err(response) => return *response,
+        };
+        if let Err(broken @ Malformed::NotJson(_)) = jsonrpc::parse(&body)
+            && let Some(frame) = broken.to_frame()
+        {
+            if Glance::at(&body).answers() {
+                // The connection fails the question it was to answer, and says nothing.
+                let _ = visit.pass(body).await;
+            }
+            return json(StatusCode::BAD_REQUEST, Reply::full(frame));
+        }
+        match visit.pass(body).await {
+            Ok(()) => status(StatusCode::ACCEPTED),
+            Err(Left) => unknown_session(),
+        }
+    }
+}
+
+impl Visit {
+    /// A message on one line. It is handed over whole or, when its client is gone before, not at all.
+    async fn pass(&self, body: Bytes) -> Result<(), Left> {
+        self.way_in.send(one_line(body)).await.map_err(|_| Left)
+    }
+}
+
+/// The connection has ended.
+struct Left;
+
+/// Messages as the lines that a connection reads.
+fn lines(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
+    let lines = stream::unfold(messages, |mut messages| async move {
+        let line = messages.recv().await?;
+        Some((stream::iter([line, Bytes::from_static(b"\n")]), messages))
+    });
+    StreamReader::new(Box::pin(lines.flatten().map(std::io::Result::Ok)))
+}
+
+/// Closes the connection when its stream is dropped.
+struct Leaving {
+    table: Arc<OldStyle>,
+    id: String,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let mut open = self
+            .table
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        open.remove(&self.id);
+    }
+}
+
+/// The lines of a connection as events, for as long as the client takes them.
+fn events(
+    first: Bytes,
+    way_out: DuplexStream,
+    leaving: Leaving,
+) -> impl Stream<Item = Bytes> + Send {
+    let lines = FramedRead::new(way_out, LinesCodec::new()).filter_map(move |line| {
+        let _open = &leaving;
+        // An error is the last thing a stream of lines says.
+        std::future::ready(line.ok().map(|line| sse::event(None, line.as_bytes())))
+    });
+    stream::once(std::future::ready(first)).chain(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// A client that goes away with its POST tears no line: the next message is read as it was said.
+    #[tokio::test]
+    async fn a_post_given_up_leaves_no_half_line() {
+        let (way_in, messages) = mpsc::channel(WAITING);
+        let visit = Visit {
+            agent: AgentId::new(AgentId::LOCAL),
+            way_in,
+        };
+        let mut read = lines(messages);
+        let long = Bytes::from(vec![b'x'; 2 * PIPE]);
+        // Given up as soon as it has to wait.
+        for _ in 0..3 {
+            let _ = futures_util::FutureExt::now_or_never(visit.pass(long.clone()));
+        }
+        let mut got = vec![0; long.len() + 1];
+        read.read_exact(&mut got).await.unwrap();
+        let next = visit.pass(Bytes::from_static(b"{}"));
+        assert!(next.await.is_ok());
+        drop(visit);
+        let mut rest = Vec::new();
+        read.read_to_end(&mut rest).await.unwrap();
+        got.extend(rest);
+        let whole = |line: &[u8]| line == long || line == b"{}" || line.is_empty();
+        assert!(got.split(|byte| *byte == b'\n').all(whole), "torn");
+        assert!(got.ends_with(b"\n{}\n"), "the next message is there");
+    }
+}

@@ -1,0 +1,9 @@
+//! What has ended is gone: nothing holds an actor or a handle of any kind beyond its end, and no task
+//! of its goes on.
+
+mod connections;
+mod scene;
+mod sessions;
+mod tasks;
+#[path = "../../testing/watched.rs"]
+mod watched;

@@ -1,0 +1,128 @@
+//! Line connections, and listeners.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use mgp_engine::catalog::View;
+use mgp_engine::levels::Level;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::mcp::subscriptions::Filter;
+use mgp_protocol::mgp::negotiation::PLAIN;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
+use tokio_util::sync::CancellationToken;
+
+use super::scene::Scene;
+use super::watched::Watched;
+use crate::connection;
+use mgp_callers::agent::{self, Agent};
+use mgp_callers::attempts::{Attempt, Attempts, Outlet};
+use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::request::{Back, Caller, Request};
+use mgp_calls::listener;
+use mgp_runtime::trace::Trace;
+
+/// A line connection that is closed in the middle of a call leaves nothing.
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_leaves_nothing() {
+    let scene = Scene::new().await;
+    let mut watched = Watched::begin();
+    let (near, far) = duplex(1 << 16);
+    let (reader, writer) = split(far);
+    tokio::spawn(connection::serve(
+        scene.reception.clone(),
+        AgentId::new("agent.local"),
+        false,
+        Some(View::All),
+        CancellationToken::new(),
+        reader,
+        writer,
+    ));
+    let (reader, mut writer) = split(near);
+    let mut lines = BufReader::new(reader).lines();
+    let hello = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+        "\n",
+    );
+    writer.write_all(hello.as_bytes()).await.unwrap();
+    lines.next_line().await.unwrap().unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow"}}"#;
+    writer
+        .write_all(format!("{call}\n").as_bytes())
+        .await
+        .unwrap();
+    // The call has begun when what comes after it is answered.
+    let ping = r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#;
+    writer
+        .write_all(format!("{ping}\n").as_bytes())
+        .await
+        .unwrap();
+    lines.next_line().await.unwrap().unwrap();
+    let came = std::mem::take(&mut *scene.routes.came.lock().unwrap());
+    assert_eq!(came.len(), 2, "the welcome and the call");
+    for (caller, agent) in came {
+        watched.add_weak("the caller", caller);
+        watched.add_weak("the agent", agent);
+    }
+    drop((lines, writer));
+    watched.gone().await;
+    assert!(scene.reception.directory.is_empty());
+}
+
+/// A request that listens, of a client of no session.
+fn listening() -> Request {
+    let attempt = Attempt {
+        id: RequestId::from_json("1").unwrap(),
+        outlet: Some(Outlet::Stream(tokio::sync::mpsc::channel(8).0)),
+        token: None,
+        capabilities: ClientCapabilities::default(),
+        level: None::<Level>,
+        left: None,
+    };
+    let agent = AgentId::new("agent.local");
+    Request {
+        caller: Arc::new(Caller {
+            connection: agent::shared_connection(&agent, &View::All),
+            agent,
+            operator: false,
+            view: View::All,
+            version: Version::MODERN,
+            capabilities: ClientCapabilities::default(),
+            mgp: PLAIN,
+            back: Back::Alone,
+            presence: Arc::default(),
+        }),
+        exchange: Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, false)))),
+        method: ByteString::from_static("subscriptions/listen"),
+        params: None,
+        trace: Trace::of(None, None),
+    }
+}
+
+/// A listener whose request is over leaves nothing; what it asked for too late is kept for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_has_ended_leaves_nothing() {
+    let scene = Scene::new().await;
+    let mut watched = Watched::begin();
+    let request = listening();
+    let agent = Agent::listening(&request, &Filter::default(), "{}", Vec::new());
+    let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
+    let listener = listener::begin(agents, directory, &scene.subscriptions, &agent);
+    let listener = listener.await.unwrap();
+    let (who, server) = (agent.connection, ServerId::new("it"));
+    let subscribe = || {
+        let uri = "a:b".to_owned();
+        scene.subscriptions.subscribe(who, server.clone(), uri)
+    };
+    subscribe().await.unwrap();
+    watched.add("the agent", &agent);
+    watched.add("its caller", &request.caller);
+    watched.add("its exchange", &request.exchange);
+    drop((listener, agent, request));
+    watched.gone().await;
+    assert!(directory.is_empty());
+    assert!(subscribe().await.is_err());
+}

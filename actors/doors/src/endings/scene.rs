@@ -1,0 +1,159 @@
+//! A kernel of which only the agents' side is there, and who looks whether things are gone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::access::{Defaults, Principal, Table};
+use mgp_engine::catalog::{Catalog, Paging, Tool, View};
+use mgp_engine::cursor::CursorKey;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::roster::Roster;
+use mgp_engine::seal::SealKey;
+use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::Snapshot;
+use ractor::Actor;
+use tempfile::TempDir;
+
+use crate::bodies::Bodies;
+use crate::reception::Reception;
+use crate::stateless::Stateless;
+use mgp_callers::agent::Agent;
+use mgp_callers::agents::AgentsActor;
+use mgp_callers::directory::Directory;
+use mgp_callers::parked::ParkedCalls;
+use mgp_callers::request::{Answering, Caller, Request, Routes};
+use mgp_callers::rostered::Rostered;
+use mgp_callers::tasks::Tasks;
+use mgp_policy::access::Books;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_tools::catalog::Shown;
+use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+
+/// The agents' side of a kernel.
+pub(super) struct Scene {
+    pub(super) reception: Reception,
+    pub(super) routes: Arc<Slow>,
+    pub(super) subscriptions: SubscriptionsHandle,
+    _folder: TempDir,
+}
+
+impl Scene {
+    pub(super) async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let routes = Arc::new(Slow::default());
+        let directory = Arc::new(Directory::new(open_to_all(&folder)));
+        let subscriptions = SubscriptionsActor {
+            directory: directory.clone(),
+            servers: Arc::new(OnceLock::new()),
+            shown: Arc::new(Snapshot::new(nothing())),
+        };
+        let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
+        let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
+        let (seal, boot, patience) = (SealKey::new([7; 32]), 1, Duration::from_secs(600));
+        let at = folder.path().join("tasks");
+        std::fs::create_dir(&at).unwrap();
+        let known = directory.clone();
+        let tasks = Tasks::new(seal.clone(), boot, patience, at, Vec::new(), known);
+        let stateless = Stateless {
+            routes: routes.clone(),
+            parked: ParkedCalls::new(patience),
+            tasks,
+            seal,
+            boot,
+        };
+        Self {
+            reception: Reception {
+                agents,
+                routes: routes.clone(),
+                bodies: Bodies::new(128 << 20, 8 << 20),
+                stateless: Arc::new(stateless),
+                rostered: Rostered::new(Roster::default()),
+                directory,
+            },
+            routes,
+            subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
+            _folder: folder,
+        }
+    }
+}
+
+fn open_to_all(folder: &TempDir) -> Arc<Snapshot<Table>> {
+    let open = Defaults {
+        kernel: DefaultPolicy::OptOut,
+        servers: HashMap::new(),
+    };
+    let books = Books::open(&folder.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
+    let table = Table::build(books.grants(), books.authority(), open, 0, 1);
+    Arc::new(Snapshot::new(table))
+}
+
+fn nothing() -> Shown {
+    Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: NonZeroUsize::MIN,
+            key: CursorKey::new([7; 32]),
+        })),
+        peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+    }
+}
+
+/// Answers every request as a slow server does: when it is taken back. Knows who came, without
+/// holding them.
+#[derive(Default)]
+pub(super) struct Slow {
+    pub(super) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,
+}
+
+impl Slow {
+    fn note(&self, caller: &Arc<Caller>) {
+        let agent = caller.standing();
+        let agent = agent.map_or_else(Weak::new, |agent| Arc::downgrade(&agent));
+        self.came
+            .lock()
+            .unwrap()
+            .push((Arc::downgrade(caller), agent));
+    }
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Slow")
+    }
+}
+
+impl Routes for Slow {
+    fn answer(&self, request: Request) -> Answering {
+        self.note(&request.caller);
+        Box::pin(async move {
+            request.exchange.cancelled().await;
+            Err(Refusal::Cancelled)
+        })
+    }
+
+    fn note(&self, _caller: &Arc<Caller>, _method: &str, _params: Option<&str>) {}
+
+    fn tool(&self, _view: &View, _name: &str, _who: &Principal) -> Option<Arc<Tool>> {
+        None
+    }
+
+    fn welcome(&self, caller: Arc<Caller>) -> Answering {
+        self.note(&caller);
+        Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))))
+    }
+
+    fn knows(&self, _view: &View, _who: &Principal) -> bool {
+        true
+    }
+
+    fn still(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn farewell(&self, _agent: &Agent) {}
+}

@@ -1,0 +1,277 @@
+//! Keeps the agents that have a token: on disk before it answers, and published for the doors.
+//! Asked by: the operator. Asks: audit.
+
+mod file;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::roster::{Change, Digest, Entry, Refused, Roster, TOKEN_PREFIX};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::json;
+
+use crate::belongings::Belongings;
+use mgp_callers::rostered::Rostered;
+use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::time::unix_ms;
+use mgp_store::audit::{self, AuditHandle, NotWritten};
+
+pub use self::file::{Damaged, begin, load};
+
+/// Why the roster is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum NotChanged {
+    /// It cannot be.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The disk does not take it.
+    #[error("the list of agents could not be written: {0}")]
+    Disk(#[from] std::io::Error),
+    /// It could not be written down.
+    #[error(transparent)]
+    Unwritten(#[from] NotWritten),
+    /// Nobody keeps it.
+    #[error("the list of agents cannot be asked: {0}")]
+    Unreachable(#[from] AskError),
+}
+
+/// A token that was just made; its text is nowhere else.
+pub struct NewToken {
+    /// For `Authorization: Bearer …`.
+    pub text: String,
+    /// What is known of its agent.
+    pub entry: Entry,
+}
+
+impl std::fmt::Debug for NewToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewToken")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The way to the roster.
+#[derive(Debug, Clone)]
+pub struct RosterHandle {
+    mailbox: Mailbox<RosterMsg>,
+    /// What the doors read.
+    pub rostered: Rostered,
+}
+
+impl RosterHandle {
+    /// The handle of a running actor.
+    #[must_use]
+    pub fn new(mailbox: Mailbox<RosterMsg>, rostered: Rostered) -> Self {
+        Self { mailbox, rostered }
+    }
+
+    /// A new agent and its token; they are on disk when this returns.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn add(
+        &self,
+        agent: &AgentId,
+        not_after_ms: Option<u64>,
+        trace: &TraceId,
+    ) -> Result<NewToken, NotChanged> {
+        self.make(agent, trace, |digest| Change::Added {
+            agent: agent.clone(),
+            digest,
+            at_ms: unix_ms(),
+            not_after_ms,
+        })
+        .await
+    }
+
+    /// Another token for an agent. The one before is good for nothing when this returns, and what the
+    /// agent had under way has been told to end.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn renew(
+        &self,
+        agent: &AgentId,
+        not_after_ms: Option<u64>,
+        trace: &TraceId,
+    ) -> Result<NewToken, NotChanged> {
+        self.make(agent, trace, |digest| Change::Renewed {
+            agent: agent.clone(),
+            digest,
+            at_ms: unix_ms(),
+            not_after_ms,
+        })
+        .await
+    }
+
+    /// Takes an agent off the roster. Its token is good for nothing when this returns, and what it had
+    /// under way has been told to end.
+    ///
+    /// # Errors
+    /// [`NotChanged`].
+    pub async fn remove(&self, agent: &AgentId, trace: &TraceId) -> Result<(), NotChanged> {
+        let (agent, at_ms) = (agent.clone(), unix_ms());
+        self.change(Change::Removed { agent, at_ms }, trace).await
+    }
+
+    async fn make(
+        &self,
+        agent: &AgentId,
+        trace: &TraceId,
+        change: impl FnOnce(Digest) -> Change,
+    ) -> Result<NewToken, NotChanged> {
+        let text = new_token();
+        self.change(change(Digest::of(&text)), trace).await?;
+        let entry = self.rostered.roster().get(agent).cloned();
+        let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
+        Ok(NewToken { text, entry })
+    }
+
+    async fn change(&self, change: Change, trace: &TraceId) -> Result<(), NotChanged> {
+        let trace = trace.clone();
+        self.mailbox
+            .ask(|reply| RosterMsg::Change(change, trace, reply))
+            .await?
+    }
+}
+
+/// 256 random bits, under a name that tells what they are.
+fn new_token() -> String {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).expect("the system has randomness");
+    format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
+}
+
+/// What the actor is asked.
+#[derive(Debug)]
+pub enum RosterMsg {
+    /// Changes the roster: answered when it is in the audit log, on disk, published, and what it ends
+    /// was told to.
+    Change(Change, TraceId, Reply<Result<(), NotChanged>>),
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct RosterActor {
+    /// Where it is kept.
+    pub file: PathBuf,
+    /// What the doors read.
+    pub rostered: Rostered,
+    /// What ends with a token.
+    pub belongings: Arc<Belongings>,
+    /// Where it is written down.
+    pub audit: AuditHandle,
+}
+
+impl Actor for RosterActor {
+    type Msg = Letter<RosterMsg>;
+    type State = Roster;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<Roster, ActorProcessingErr> {
+        Ok(self.rostered.roster())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        roster: &mut Roster,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            RosterMsg::Change(change, trace, reply) => {
+                reply.send(self.change(change, &trace, roster).await);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RosterActor {
+    async fn change(
+        &self,
+        change: Change,
+        trace: &TraceId,
+        roster: &mut Roster,
+    ) -> Result<(), NotChanged> {
+        let mut next = roster.clone();
+        next.apply(&change)?;
+        // Written down first: then there is no change without a record.
+        self.audit
+            .decided(noted(&change, trace, Outcome::Success))
+            .await?;
+        let (file, kept) = (self.file.clone(), next.kept());
+        let writing = tokio::task::spawn_blocking(move || file::write(&file, &kept));
+        let written = writing.await.map_err(std::io::Error::other).flatten();
+        if let Err(error) = written {
+            self.audit.tell(noted(&change, trace, Outcome::Failure));
+            return Err(error.into());
+        }
+        *roster = next.clone();
+        // First nobody new is let in, then those who are in go.
+        let life = self.rostered.publish(&change, next);
+        if change.ends_a_token() {
+            if let Some(life) = life {
+                life.cancel();
+            }
+            self.belongings.end(change.agent()).await;
+        }
+        Ok(())
+    }
+}
+
+/// The record of a change; nothing in it leads to a token.
+fn noted(change: &Change, trace: &TraceId, result: Outcome) -> Event {
+    let (event_type, until) = match change {
+        Change::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
+        Change::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
+        Change::Removed { .. } => (EventType::AGENT_REMOVED, None),
+    };
+    let target = Target {
+        agent_id: Some(change.agent().to_string()),
+        ..Target::default()
+    };
+    let details = until.map_or_else(
+        || json!({}),
+        |until| json!({"expires_at": rfc3339_ms(until)}),
+    );
+    audit::event(
+        event_type,
+        audit::by_operator(),
+        target,
+        trace,
+        result,
+        details,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_long_told_apart_and_never_the_same() {
+        let (one, two) = (new_token(), new_token());
+        assert_ne!(one, two);
+        assert!(one.starts_with("mgp_") && one.len() == 47, "{one}");
+        let made = NewToken {
+            text: one.clone(),
+            entry: serde_json::from_str(&format!(
+                r#"{{"digest":"{}","added_ms":1,"made_ms":1,"not_after_ms":null}}"#,
+                String::from(Digest::of(&one))
+            ))
+            .unwrap(),
+        };
+        assert!(!format!("{made:?}").contains(&one));
+    }
+}

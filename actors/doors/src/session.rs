@@ -1,0 +1,321 @@
+//! One legacy HTTP session: from `initialize` to DELETE, idleness or the end of the kernel.
+//! Asked by: door.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
+
+use mgp_protocol::ids::{AgentId, SessionId};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::reception::Reception;
+use mgp_callers::agent::{Agent, Outward};
+use mgp_callers::request::Caller;
+use mgp_callers::streams::{Stream, Streams};
+use mgp_runtime::ids::new_id;
+use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
+use mgp_runtime::time::moment;
+
+/// What requests of a session share.
+#[derive(Debug)]
+pub struct Session {
+    /// What the client shows on each request.
+    pub id: SessionId,
+    /// Who it is.
+    pub caller: Arc<Caller>,
+    /// The way back to it.
+    pub agent: Arc<Agent>,
+    /// Its event streams.
+    pub streams: Arc<Streams>,
+    used: AtomicU64,
+    standing: AtomicUsize,
+}
+
+impl Session {
+    /// The session is being used.
+    pub fn touch(&self) {
+        self.used
+            .store(moment().since_start().as_secs(), Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        if self.standing.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
+        moment().since_start().saturating_sub(used)
+    }
+
+    /// A stream of this session; while it is open the session is not idle.
+    pub fn standing(self: &Arc<Self>, stream: Stream) -> Standing {
+        self.standing.fetch_add(1, Ordering::Relaxed);
+        Standing {
+            stream,
+            session: self.clone(),
+        }
+    }
+}
+
+/// An open stream of a session.
+#[derive(Debug)]
+pub struct Standing {
+    stream: Stream,
+    session: Arc<Session>,
+}
+
+impl futures_util::Stream for Standing {
+    type Item = bytes::Bytes;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<bytes::Bytes>> {
+        std::pin::Pin::new(&mut self.stream).poll_next(cx)
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.session.touch();
+        self.session.standing.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All sessions, by id.
+#[derive(Debug)]
+pub struct Sessions {
+    table: RwLock<Entries>,
+    limits: SessionLimits,
+    reception: Reception,
+}
+
+type Entries = HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>;
+
+/// Bounds on sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLimits {
+    /// Open at once; one more is refused.
+    pub max: usize,
+    /// A session nobody uses for this long ends.
+    pub idle: Duration,
+    /// Events kept for replay.
+    pub replay: usize,
+}
+
+/// What a session's actor is told.
+#[derive(Debug)]
+pub enum SessionMsg {
+    /// Time to see whether anybody still uses it.
+    Look,
+}
+
+/// Why a session could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSession {
+    /// The table is full.
+    #[error("{0} sessions are open already (`[http] max_sessions`)")]
+    Full(usize),
+    /// The kernel is ending.
+    #[error("the kernel is stopping")]
+    Stopping,
+}
+
+impl Sessions {
+    /// No session yet.
+    #[must_use]
+    pub fn new(limits: SessionLimits, reception: Reception) -> Arc<Self> {
+        Arc::new(Self {
+            table: RwLock::default(),
+            limits,
+            reception,
+        })
+    }
+
+    /// An agent before its `initialize`, with the streams its session will have.
+    #[must_use]
+    pub fn agent(&self, id: AgentId) -> (Arc<Agent>, Arc<Streams>) {
+        let streams = Streams::new(self.limits.replay);
+        let agent = Agent::new(id, false, Outward::Session(streams.clone()));
+        (agent, streams)
+    }
+
+    /// Opens a session for a caller that has said `initialize`.
+    ///
+    /// # Errors
+    /// [`NoSession`].
+    pub async fn open(
+        self: &Arc<Self>,
+        caller: Arc<Caller>,
+        agent: Arc<Agent>,
+        streams: Arc<Streams>,
+    ) -> Result<Arc<Session>, NoSession> {
+        if self.len() >= self.limits.max {
+            return Err(NoSession::Full(self.limits.max));
+        }
+        let session = Arc::new(Session {
+            id: new_id(),
+            caller,
+            agent,
+            streams,
+            used: AtomicU64::new(moment().since_start().as_secs()),
+            standing: AtomicUsize::new(0),
+        });
+        let actor = SessionActor {
+            session: session.clone(),
+            sessions: self.clone(),
+        };
+        let agents = self.reception.agents.get_cell();
+        let (actor, _) = Actor::spawn_linked(None, actor, (), agents)
+            .await
+            .map_err(|_| NoSession::Stopping)?;
+        {
+            let mut table = self.write();
+            // Others may have come while the actor started.
+            if table.len() >= self.limits.max {
+                actor.stop(None);
+                return Err(NoSession::Full(self.limits.max));
+            }
+            let entry = (session.clone(), Mailbox::new(actor));
+            table.insert(session.id.clone(), entry);
+        }
+        Ok(session)
+    }
+
+    /// The bounds on sessions.
+    #[must_use]
+    pub fn limits(&self) -> SessionLimits {
+        self.limits
+    }
+
+    /// The session with this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<Arc<Session>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(id).map(|(session, _)| session.clone())
+    }
+
+    /// Ends a session: its id is unknown from now on.
+    pub fn close(&self, id: &SessionId) {
+        let entry = self.write().remove(id);
+        if let Some((session, mailbox)) = entry {
+            session.agent.disconnect();
+            mailbox.stop("closed");
+        }
+    }
+
+    /// Ends all sessions of an agent.
+    pub fn end_of(&self, agent: &AgentId) {
+        let ids: Vec<_> = {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            let own = table.values().filter(|(s, _)| s.caller.agent == *agent);
+            own.map(|(session, _)| session.id.clone()).collect()
+        };
+        ids.iter().for_each(|id| self.close(id));
+    }
+
+    /// Ends all sessions.
+    pub fn close_all(&self) {
+        let ids: Vec<_> = self.write().keys().cloned().collect();
+        ids.iter().for_each(|id| self.close(id));
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// True when none is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What never changes.
+#[derive(Debug)]
+struct SessionActor {
+    session: Arc<Session>,
+    sessions: Arc<Sessions>,
+}
+
+/// What does.
+#[derive(Debug)]
+struct SessionState {
+    me: Mailbox<SessionMsg>,
+    /// The clock that says when to look; it ends with the session.
+    looking: AbortOnDropHandle<()>,
+    _alive: Alive,
+}
+
+impl Actor for SessionActor {
+    type Msg = Letter<SessionMsg>;
+    type State = SessionState;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let me = Mailbox::new(myself);
+        // Here, so that it always leaves after it has come.
+        let directory = &self.sessions.reception.directory;
+        directory.enter(self.session.agent.clone());
+        Ok(SessionState {
+            looking: look_later(&me, self.sessions.limits.idle),
+            me,
+            _alive: Alive::new(Kind::Session),
+        })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            SessionMsg::Look => {
+                let (idle, limit) = (self.session.idle(), self.sessions.limits.idle);
+                if idle >= limit {
+                    self.sessions.close(&self.session.id);
+                } else {
+                    state.looking = look_later(&state.me, limit - idle);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        _state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let reception = &self.sessions.reception;
+        let connection = self.session.caller.connection;
+        self.session.agent.disconnect();
+        reception.directory.leave(connection);
+        reception.routes.farewell(&self.session.agent);
+        Ok(())
+    }
+}
+
+fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> AbortOnDropHandle<()> {
+    let me = me.clone();
+    let after = after.max(Duration::from_secs(1));
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        tokio::time::sleep(after).await;
+        let _ = me.tell(SessionMsg::Look);
+    }))
+}

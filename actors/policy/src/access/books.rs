@@ -1,0 +1,211 @@
+//! The grants as they stand on disk: read, verified and put together at start.
+
+use std::path::Path;
+
+use mgp_engine::grants::{Applied, Authority, Grants, Issuer, Operation, Signed};
+use mgp_engine::node_key::{Claim, NodeKey, first_bad};
+
+use mgp_store::journal::{self, Journal};
+use mgp_store::trouble::Trouble;
+
+/// Names the journal's kind in its first entry.
+const KIND: &str = "grants";
+
+/// Everything that was decided, and the way to decide more.
+#[derive(Debug)]
+pub struct Books {
+    pub(super) journal: Journal,
+    pub(super) grants: Grants,
+    pub(super) key: NodeKey,
+    pub(super) authority: Authority,
+    /// Every operation in the journal, in its order.
+    operations: Vec<Operation>,
+    cut: Option<String>,
+}
+
+/// Why the grants cannot be used. The kernel does not start without them: a denial that is not
+/// known of would let somebody in.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// The journal itself.
+    #[error(transparent)]
+    Journal(#[from] journal::Unusable),
+    /// An entry that no kernel wrote so.
+    #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
+    Entry {
+        /// Which file.
+        path: String,
+        /// Which entry, from 1.
+        entry: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The key of this node is another one than the one that signed the journal.
+    #[error(
+        "{path} was signed by node {of}, and node.key beside it is the key of node {here}: put the right node.key back; or, to begin with no grants and no denials at all, move both files away"
+    )]
+    Foreign {
+        /// Which file.
+        path: String,
+        /// Whose it is.
+        of: Issuer,
+        /// Whose key there is.
+        here: Issuer,
+    },
+}
+
+impl Books {
+    /// Opens the grants of this node. Reads and verifies all there are; blocks.
+    ///
+    /// # Errors
+    /// [`Unusable`], in words for who starts the kernel.
+    pub fn open(path: &Path, key: NodeKey) -> Result<Self, Unusable> {
+        let opened = Journal::open(path, KIND)?;
+        let (grants, operations) = put_together(path, &opened.entries, &key)?;
+        let here = key.issuer();
+        Ok(Self {
+            journal: opened.journal,
+            grants,
+            authority: Authority::nobody().with(here),
+            key,
+            operations,
+            cut: opened.cut,
+        })
+    }
+
+    /// The grants as they stand on disk while a kernel runs. Reads and verifies all there are; blocks.
+    ///
+    /// # Errors
+    /// [`Unusable`].
+    pub(super) fn again(path: &Path, key: &NodeKey) -> Result<Grants, Unusable> {
+        let entries = Journal::read(path, KIND)?;
+        put_together(path, &entries, key).map(|(grants, _)| grants)
+    }
+
+    /// Whether the journal can be written.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        self.journal.trouble()
+    }
+
+    /// What was never finished and is cut off, in words.
+    #[must_use]
+    pub fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    /// Everything that was decided.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// Whose operations count here.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The operations from this sequence number on, which are forgotten with this: only the start
+    /// needs them.
+    #[must_use]
+    pub fn take_operations(&mut self, from: u64) -> Vec<Operation> {
+        let mut all = std::mem::take(&mut self.operations);
+        all.retain(|operation| operation.place.sequence >= from);
+        all
+    }
+}
+
+/// What the entries of a journal come to.
+fn put_together(
+    path: &Path,
+    entries: &[Vec<u8>],
+    key: &NodeKey,
+) -> Result<(Grants, Vec<Operation>), Unusable> {
+    let shown = path.display().to_string();
+    let bad = |at: usize, why: String| Unusable::Entry {
+        path: shown.clone(),
+        entry: at + 1,
+        why,
+    };
+    let signed = entries.iter().enumerate().map(|(at, entry)| {
+        let signed = Signed::from_bytes(entry);
+        signed.map_err(|error| bad(at, format!("cannot be read: {error}")))
+    });
+    let signed: Vec<Signed> = signed.collect::<Result<_, _>>()?;
+    verify(&signed).map_err(|at| bad(at, "is not signed by the node it names".into()))?;
+    let here = key.issuer();
+    let mut grants = Grants::default();
+    for (at, Signed { operation, .. }) in signed.iter().enumerate() {
+        let of = operation.place.issuer;
+        if of != here {
+            let path = shown.clone();
+            return Err(Unusable::Foreign { path, of, here });
+        }
+        match grants.apply(operation) {
+            Ok(Applied::Appended) => {}
+            Ok(other) => return Err(bad(at, format!("is not the next one ({other:?})"))),
+            Err(error) => return Err(bad(at, format!("is none to take: {error}"))),
+        }
+    }
+    let operations = signed.into_iter().map(|signed| signed.operation);
+    Ok((grants, operations.collect()))
+}
+
+/// The first entry whose signature does not hold.
+fn verify(signed: &[Signed]) -> Result<(), usize> {
+    let mut claims: Vec<Claim> = Vec::with_capacity(signed.len());
+    for (at, signed) in signed.iter().enumerate() {
+        claims.push(signed.claim().ok_or(at)?);
+    }
+    first_bad(&claims).map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use mgp_engine::grants::{Change, GrantId, OperationId, Place, Revoke};
+
+    use super::*;
+
+    fn operation(key: &NodeKey, sequence: u64, previous: OperationId) -> Operation {
+        Operation {
+            place: Place {
+                issuer: key.issuer(),
+                sequence,
+            },
+            previous,
+            author: "operator".into(),
+            told_at_ms: 1,
+            change: Change::Revoke(Revoke::Ids(vec![GrantId([1; 16])])),
+        }
+    }
+
+    async fn journal(path: &Path, entries: &[Signed]) {
+        let opened = Journal::open(path, KIND).unwrap();
+        let entries = entries.iter().map(Signed::to_bytes).collect();
+        opened.journal.append_all(entries).await.unwrap();
+    }
+
+    /// An entry that is whole as a file goes, and that the node's key did not sign.
+    #[tokio::test]
+    async fn what_the_nodes_key_did_not_sign_stops_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("grants.journal");
+        let (key, other) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
+        let first = operation(&key, 0, OperationId::START);
+        let mut forged = Signed::new(operation(&key, 1, first.id()), &key);
+        forged.operation.author = "somebody".into();
+        journal(&path, &[Signed::new(first, &key), forged]).await;
+        let why = Books::open(&path, key).unwrap_err().to_string();
+        assert!(why.contains("entry 2 is not signed by the node"), "{why}");
+
+        let path = dir.path().join("other.journal");
+        let foreign = operation(&other, 0, OperationId::START);
+        journal(&path, &[Signed::new(foreign, &other)]).await;
+        let why = Books::open(&path, NodeKey::new(&[1; 32])).unwrap_err();
+        assert!(matches!(why, Unusable::Foreign { .. }), "{why}");
+        let mut books = Books::open(&path, other).unwrap();
+        assert_eq!(books.take_operations(0).len(), 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the audit log says of a decision.
+
+use mgp_engine::access::Principal;
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::grants::{Change, Grant, Grants, Operation, Resource, Subject};
+use mgp_protocol::mgp::access::Permission;
+use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
+use serde_json::{Value, json};
+
+use mgp_store::audit::{by_agent, event};
+
+/// The event of an operation; `grants` are those before it.
+pub(super) fn of(operation: &Operation, grants: &Grants, by: &Principal, trace: &TraceId) -> Event {
+    let actor = match by {
+        Principal::Operator(name) => Actor {
+            kind: ActorKind::Operator,
+            id: name.to_string(),
+        },
+        Principal::Agent(agent) => by_agent(agent.as_str()),
+    };
+    told(operation, grants, actor, trace, false)
+}
+
+/// The event of an operation that was on disk when the kernel ended and not in the audit log.
+pub(super) fn recovered(operation: &Operation, grants: &Grants, trace: &TraceId) -> Event {
+    let actor = Actor {
+        kind: ActorKind::Operator,
+        id: operation.author.clone(),
+    };
+    told(operation, grants, actor, trace, true)
+}
+
+fn told(
+    operation: &Operation,
+    grants: &Grants,
+    actor: Actor,
+    trace: &TraceId,
+    recovered: bool,
+) -> Event {
+    let change = &operation.change;
+    let about = match change {
+        Change::Grant(grant) => Some(grant),
+        Change::Revoke(_) => {
+            let first = change.revoked().iter().find_map(|id| grants.named(*id));
+            first.map(|granted| &granted.grant)
+        }
+    };
+    let mut details = details(operation, recovered);
+    if let Some(Resource::Permission(permission)) = about.map(|grant| &grant.resource) {
+        details["permission_type"] = json!(permission);
+        details["decided_by"] = json!(operation.author);
+    }
+    let event_type = event_type(operation, grants, about);
+    let result = match event_type == EventType::PermissionDenied {
+        true => Outcome::Denied,
+        false => Outcome::Success,
+    };
+    let target = about.map(target).unwrap_or_default();
+    event(event_type, actor, target, trace, result, details)
+}
+
+fn event_type(operation: &Operation, grants: &Grants, about: Option<&Grant>) -> EventType {
+    let Operation {
+        change, told_at_ms, ..
+    } = operation;
+    let of_server = matches!(about.map(|g| &g.subject), Some(Subject::Server(_)));
+    match change {
+        Change::Grant(grant) if of_server => match grant.permission {
+            Permission::Allow => EventType::PermissionGranted,
+            Permission::Deny if ends_one(grant, grants, *told_at_ms) => {
+                EventType::PermissionRevoked
+            }
+            Permission::Deny => EventType::PermissionDenied,
+        },
+        Change::Grant(_) => EventType::AccessGranted,
+        Change::Revoke(_) if of_server => EventType::PermissionRevoked,
+        Change::Revoke(_) => EventType::AccessRevoked,
+    }
+}
+
+/// Whether a denial takes away what was allowed until then.
+fn ends_one(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
+    let allowed = |before: &Grant| {
+        let over = before.not_after_ms.is_some_and(|end| end <= now_ms);
+        before.permission == Permission::Allow && !over
+    };
+    let mut replaced = denial.replaces.iter().filter_map(|id| grants.named(*id));
+    replaced.any(|granted| allowed(&granted.grant))
+}
+
+fn target(grant: &Grant) -> Target {
+    let (agent, of) = match &grant.subject {
+        Subject::Agent(agent) => (Some(agent.to_string()), None),
+        Subject::Server(server) => (None, Some(server.to_string())),
+    };
+    let (server, tool) = match &grant.resource {
+        Resource::Server(server) => (Some(server.to_string()), None),
+        Resource::Tool(server, tool) => (Some(server.to_string()), Some(tool.clone())),
+        Resource::Permission(_) => (of, None),
+    };
+    Target {
+        server_id: server,
+        tool_name: tool,
+        agent_id: agent,
+    }
+}
+
+/// `operation` is its place in this node's journal: each has one record.
+fn details(operation: &Operation, recovered: bool) -> Value {
+    let ids = |ids: &[mgp_engine::grants::GrantId]| -> Vec<String> {
+        ids.iter().map(ToString::to_string).collect()
+    };
+    let mut details = json!({"operation": operation.place.sequence});
+    match &operation.change {
+        Change::Grant(grant) => {
+            details["grant_id"] = json!(grant.id.to_string());
+            details["permission"] = json!(grant.permission);
+            details["expires_at"] = json!(grant.not_after_ms.map(rfc3339_ms));
+            details["justification"] = json!(grant.justification);
+            details["granted_by"] = json!(grant.told_by);
+            details["replaced"] = json!(ids(&grant.replaces));
+        }
+        change @ Change::Revoke(_) => details["revoked"] = json!(ids(change.revoked())),
+    }
+    if recovered {
+        details["recovered"] = json!(true);
+        details["decided_at"] = json!(rfc3339_ms(operation.told_at_ms));
+    }
+    details
+}

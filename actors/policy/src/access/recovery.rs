@@ -1,0 +1,73 @@
+//! Finds the decisions that were on disk when the kernel ended, and not in the audit log yet.
+
+use std::fs;
+
+use mgp_engine::audit::reader::{Item, Reader};
+use mgp_engine::grants::Operation;
+use mgp_protocol::mgp::audit::{Event, EventType};
+
+use super::Books;
+use mgp_store::audit::Folder;
+
+impl Books {
+    /// The operations without a record, in their order. Decisions are written down in theirs, so
+    /// those after the last one that is in the log; reads the newest files as far as needed. Of a log
+    /// that was trimmed and holds no decision any more, nothing can be said, and none are missing.
+    ///
+    /// # Errors
+    /// In words, when the log knows of a decision that the journal does not hold: it was acknowledged
+    /// and is lost, a denial perhaps.
+    pub fn unaudited(&mut self, log: &Folder) -> Result<Vec<Operation>, String> {
+        let mut numbers = log.numbers().unwrap_or_default();
+        numbers.sort_unstable();
+        let trimmed = numbers.first().is_some_and(|first| *first > 1);
+        let newest_first = numbers.iter().rev();
+        let last = newest_first
+            .filter_map(|number| fs::read(log.path(*number)).ok())
+            .find_map(|bytes| last_decision(&bytes));
+        let (end, _) = self.grants.next(self.key.issuer());
+        if let Some(lost) = last.filter(|last| *last >= end) {
+            let (path, log) = (self.journal.path().display(), log.path(0));
+            let log = log.parent().unwrap_or(&log).display();
+            return Err(format!(
+                "{path} has been shortened: the audit log knows of operation {lost}, and the last one there is operation {}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, move {log} away",
+                end.saturating_sub(1)
+            ));
+        }
+        Ok(match last {
+            Some(last) => self.take_operations(last + 1),
+            None if trimmed => self.take_operations(u64::MAX),
+            None => self.take_operations(0),
+        })
+    }
+}
+
+/// The place of the last decision in the bytes of a log.
+fn last_decision(bytes: &[u8]) -> Option<u64> {
+    memchr::memmem::find(bytes, b"\"operation\":")?;
+    let mut last = None;
+    for item in Reader::new(bytes) {
+        let Item::Record(_, record) = item else {
+            continue;
+        };
+        if memchr::memmem::find(record.event.as_bytes(), b"\"operation\":").is_none() {
+            continue;
+        }
+        let event = serde_json::from_str::<Event>(record.event).ok();
+        let decided = event.filter(|event| is_decision(&event.event_type));
+        let place = decided.and_then(|event| event.details.get("operation")?.as_u64());
+        last = last.max(place);
+    }
+    last
+}
+
+fn is_decision(event: &EventType) -> bool {
+    [
+        EventType::AccessGranted,
+        EventType::AccessRevoked,
+        EventType::PermissionGranted,
+        EventType::PermissionDenied,
+        EventType::PermissionRevoked,
+    ]
+    .contains(event)
+}

@@ -1,0 +1,341 @@
+//! What the access actor knows, and one decision after the other.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::AbortHandle;
+use mgp_engine::access::{Defaults, Principal, Table};
+use mgp_engine::grants::{
+    Applied, Authority, Change, GrantId, Grants, Operation, Place, Signed, Subject,
+};
+use mgp_engine::node_key::NodeKey;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::mgp::audit::{Event, TraceId};
+use mgp_protocol::refusal::Refusal;
+
+use super::writing::{Restored, Writing};
+use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
+use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::time::unix_ms;
+use mgp_store::journal::Journal;
+
+/// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, a
+/// program hears of this and comes again.
+const WAITING_MAX: usize = 1024;
+/// Decisions that share one sync.
+const TOGETHER: usize = 256;
+/// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Who waits for a decision.
+type Asker = Reply<Result<Vec<Change>, Refusal>>;
+
+/// Something that is asked while the disk is busy.
+enum Waiting {
+    Record(Decide, Principal, TraceId, Asker),
+    Look(Look),
+}
+
+/// What was decided and is on its way to the disk.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Vec<u8>>,
+    events: Vec<Event>,
+    agents: BTreeSet<AgentId>,
+    told: Vec<(Vec<Change>, Asker)>,
+}
+
+/// What changes.
+pub struct AccessState {
+    grants: Grants,
+    authority: Authority,
+    key: NodeKey,
+    journal: Journal,
+    table: Arc<Table>,
+    generation: u64,
+    waiting: VecDeque<Waiting>,
+    /// What is on its way to the disk; nothing else is decided meanwhile.
+    batch: Option<Batch>,
+    /// Why nothing more is decided for now: the disk does not take it.
+    broken: Option<String>,
+    me: Mailbox<AccessMsg>,
+    alarm: Option<AbortHandle>,
+}
+
+impl std::fmt::Debug for AccessState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessState")
+            .field("generation", &self.generation)
+            .field("broken", &self.broken)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for AccessState {
+    fn drop(&mut self) {
+        if let Some(alarm) = &self.alarm {
+            alarm.abort();
+        }
+    }
+}
+
+impl AccessState {
+    pub(super) fn new(books: Books, me: Mailbox<AccessMsg>, table: Arc<Table>) -> Self {
+        let mut state = Self {
+            grants: books.grants,
+            authority: books.authority,
+            key: books.key,
+            journal: books.journal,
+            generation: table.generation(),
+            table,
+            waiting: VecDeque::new(),
+            batch: None,
+            broken: None,
+            me,
+            alarm: None,
+        };
+        state.set_alarm();
+        state
+    }
+
+    /// Takes a decision, at once or when the disk is free.
+    pub(super) fn record(
+        &mut self,
+        actor: &AccessActor,
+        decide: Decide,
+        by: Principal,
+        trace: TraceId,
+        reply: Asker,
+    ) {
+        if self.waiting.len() >= WAITING_MAX {
+            return reply.send(Err(Refusal::Broken(format!(
+                "{WAITING_MAX} decisions wait for the disk already; try again"
+            ))));
+        }
+        if let Err(not_written) = actor.audit.check() {
+            // Nothing of it is anywhere yet.
+            return reply.send(Err(Refusal::Broken(not_written.to_string())));
+        }
+        let asked = Waiting::Record(decide, by, trace, reply);
+        self.waiting.push_back(asked);
+        self.go_on(actor);
+    }
+
+    /// Looks something up; what is on its way to the disk is waited for.
+    pub(super) fn look(&mut self, actor: &AccessActor, look: Look) {
+        // Beyond the bound it is dropped, which its asker hears.
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(Waiting::Look(look));
+        }
+        self.go_on(actor);
+    }
+
+    /// Decides what waits, as far as it shares a sync.
+    fn go_on(&mut self, actor: &AccessActor) {
+        if self.batch.is_some() {
+            return;
+        }
+        let mut batch = Batch::default();
+        while batch.told.len() < TOGETHER {
+            // What is only decided is not shown to anybody.
+            let looks = matches!(self.waiting.front(), Some(Waiting::Look(_)));
+            if looks && !batch.entries.is_empty() {
+                break;
+            }
+            match self.waiting.pop_front() {
+                Some(Waiting::Look(look)) => look(&self.ledger()),
+                Some(Waiting::Record(decide, by, trace, reply)) => {
+                    self.decide(&mut batch, decide, &by, &trace, reply);
+                }
+                None => break,
+            }
+        }
+        if batch.entries.is_empty() {
+            return;
+        }
+        self.commit(actor, &mut batch);
+        self.batch = Some(batch);
+    }
+
+    fn decide(
+        &mut self,
+        batch: &mut Batch,
+        decide: Decide,
+        by: &Principal,
+        trace: &TraceId,
+        reply: Asker,
+    ) {
+        if let Some(why) = &self.broken {
+            return reply.send(Err(Refusal::Broken(why.clone())));
+        }
+        let changes = match decide(&self.ledger()) {
+            Ok(changes) if changes.is_empty() => return reply.send(Ok(changes)),
+            Ok(changes) => changes,
+            Err(refusal) => return reply.send(Err(refusal)),
+        };
+        for change in &changes {
+            if let Err(refusal) = self.apply(batch, change, by, trace) {
+                return reply.send(Err(refusal));
+            }
+        }
+        batch.told.push((changes, reply));
+    }
+
+    /// Makes a change part of what is known here, and of what is to be written.
+    fn apply(
+        &mut self,
+        batch: &mut Batch,
+        change: &Change,
+        by: &Principal,
+        trace: &TraceId,
+    ) -> Result<(), Refusal> {
+        let issuer = self.key.issuer();
+        let (sequence, previous) = self.grants.next(issuer);
+        let operation = Operation {
+            place: Place { issuer, sequence },
+            previous,
+            author: by.name().to_owned(),
+            told_at_ms: unix_ms(),
+            change: change.clone(),
+        };
+        let subjects = self.grants.subjects(change);
+        let event = events::of(&operation, &self.grants, by, trace);
+        match self.grants.apply(&operation) {
+            Ok(Applied::Appended) => {}
+            Ok(other) => return Err(Refusal::Broken(format!("not the next one: {other:?}"))),
+            Err(refused) => return Err(Refusal::BadParams(refused.to_string())),
+        }
+        let signed = Signed::new(operation, &self.key);
+        batch.entries.push(signed.to_bytes());
+        batch.events.push(event);
+        let agents = subjects.into_iter().filter_map(|subject| match subject {
+            Subject::Agent(agent) => Some(agent),
+            Subject::Server(_) => None,
+        });
+        batch.agents.extend(agents);
+        Ok(())
+    }
+
+    /// Puts a batch on disk and into the audit log, off this actor.
+    fn commit(&self, actor: &AccessActor, batch: &mut Batch) {
+        let writing = Writing {
+            journal: self.journal.clone(),
+            audit: actor.audit.clone(),
+            key: self.key.clone(),
+            me: self.me.clone(),
+            agents: batch.agents.clone(),
+        };
+        let entries = std::mem::take(&mut batch.entries);
+        let events = std::mem::take(&mut batch.events);
+        tokio::spawn(writing.run(entries, events));
+    }
+
+    /// What was decided is on disk: it comes into force, and is acknowledged.
+    pub(super) fn committed(&mut self, actor: &AccessActor, outcome: Result<(), String>) {
+        let Some(batch) = self.batch.take() else {
+            return;
+        };
+        match outcome {
+            Ok(()) => {
+                self.publish(actor, &batch.agents);
+                for (changes, reply) in batch.told {
+                    reply.send(Ok(changes));
+                }
+            }
+            Err(why) => {
+                tracing::error!(%why, "a decision is not known to be on disk");
+                for (_, reply) in batch.told {
+                    reply.send(Err(Refusal::Broken(why.clone())));
+                }
+                self.broken = Some(format!(
+                    "{why}. Until then nothing is granted or revoked; `mgp status` says what is wrong"
+                ));
+            }
+        }
+        self.go_on(actor);
+    }
+
+    /// The disk takes something again.
+    pub(super) fn restored(&mut self, actor: &AccessActor, restored: Restored) {
+        tracing::info!("decisions are taken again");
+        self.broken = None;
+        match restored {
+            Restored::Undone(grants) => {
+                self.grants = *grants;
+                self.set_alarm();
+            }
+            Restored::Done(agents) => self.publish(actor, &agents),
+        }
+        self.go_on(actor);
+    }
+
+    /// Other default policies.
+    pub(super) fn set_defaults(&mut self, actor: &AccessActor, defaults: Defaults) {
+        if *self.table.defaults() == defaults {
+            return;
+        }
+        self.generation += 1;
+        let next = self.table.with_defaults(defaults, self.generation);
+        self.show(actor, next);
+    }
+
+    /// Entries that have ended leave the table.
+    pub(super) fn ended(&mut self, actor: &AccessActor) {
+        if self.batch.is_some() {
+            // What is not on disk yet is not published; the alarm is set again when it is.
+            return;
+        }
+        match self.table.ended(unix_ms()) {
+            ended if ended.is_empty() => self.set_alarm(),
+            ended => self.publish(actor, &ended),
+        }
+    }
+
+    fn publish(&mut self, actor: &AccessActor, agents: &BTreeSet<AgentId>) {
+        self.generation += 1;
+        let (grants, authority) = (&self.grants, &self.authority);
+        let next = self
+            .table
+            .next(agents, grants, authority, unix_ms(), self.generation);
+        self.show(actor, next);
+    }
+
+    fn show(&mut self, actor: &AccessActor, next: Table) {
+        let next = Arc::new(next);
+        let before = std::mem::replace(&mut self.table, next.clone());
+        actor.table.store(next.clone());
+        actor.directory.access_changed(&before, &next);
+        actor.changed.send(());
+        self.set_alarm();
+    }
+
+    /// Wakes this actor when the next entry ends.
+    fn set_alarm(&mut self) {
+        if let Some(alarm) = self.alarm.take() {
+            alarm.abort();
+        }
+        // Broken, nothing is published any more; calls look at the time themselves.
+        let Some(end) = self.table.next_end_ms().filter(|_| self.broken.is_none()) else {
+            return;
+        };
+        let left = Duration::from_millis(end.saturating_sub(unix_ms())).min(LOOK);
+        let me = self.me.clone();
+        let (wait, alarm) = futures_util::future::abortable(async move {
+            tokio::time::sleep(left).await;
+            let _ = me.remind(AccessMsg::Ended);
+        });
+        tokio::spawn(wait);
+        self.alarm = Some(alarm);
+    }
+
+    fn ledger(&self) -> Ledger<'_> {
+        Ledger {
+            grants: &self.grants,
+            authority: &self.authority,
+            defaults: self.table.defaults(),
+            now_ms: unix_ms(),
+            fresh: GrantId(fresh()),
+        }
+    }
+}

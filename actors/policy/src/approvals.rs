@@ -1,0 +1,331 @@
+//! What waits for a person: who asks puts a question here and waits, the operator answers.
+//! Asked by: gates of servers, pins, calls that want consent, the operator. Asks: subscriptions.
+//!
+//! A question is seen by the operator before [`ApprovalsHandle::ask`] returns, and is taken back when
+//! whoever asked is dropped: nothing waits for somebody who has gone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::approvals::{Approvals, NotTaken, Question};
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
+use mgp_protocol::mgp::audit::TraceId;
+use mgp_protocol::mgp::permission::Verdict;
+use mgp_protocol::refusal::Refusal;
+use tokio::sync::{mpsc, oneshot};
+
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::time::unix_ms;
+
+/// Characters of JSON text that a person is shown; of more, the end is cut off and that is said.
+const SHOWN: usize = 2_000;
+/// Answers one question may have before they are taken: a person gives one after the other.
+const ANSWERS: usize = 8;
+/// How long an answer may take to be carried out: it goes to disk, and no further.
+const TAKING: Duration = Duration::from_secs(30);
+
+/// Whose the kernel's own resources are: no server can have this id.
+#[must_use]
+pub fn own() -> ServerId {
+    ServerId::new("mgp:kernel")
+}
+
+/// The entry of [`PENDING_URI`] in `resources/list`, as JSON text.
+#[must_use]
+pub fn resource() -> String {
+    format!(
+        r#"{{"uri":"{PENDING_URI}","name":"pending","title":"What waits for you","description":"Permissions, dangerous calls and changed tools that wait for the operator","mimeType":"application/json"}}"#
+    )
+}
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct ApprovalsHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    table: Mutex<Table>,
+    changed: EventSink<()>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    engine: Approvals,
+    /// The way to whoever asked, for each question of the engine.
+    ways: HashMap<String, mpsc::Sender<Answer>>,
+}
+
+/// Who decides.
+#[derive(Debug, Clone)]
+pub struct Decider {
+    /// As the door knows it.
+    pub by: String,
+    /// The trace of the request that says so.
+    pub trace: TraceId,
+}
+
+/// An answer of the operator.
+#[derive(Debug)]
+pub struct Answer {
+    /// What was decided. [`Verdict::Deferred`] puts it off: it goes on without, and stays open.
+    pub verdict: Verdict,
+    /// About which parts; all that are open, when nothing else was said.
+    pub parts: Vec<String>,
+    /// Who decided, and in which request.
+    pub decider: Decider,
+    /// When an approval ends, in milliseconds since 1970.
+    pub until_ms: Option<u64>,
+    receipt: oneshot::Sender<Result<(), String>>,
+}
+
+impl Answer {
+    /// It was carried out, and is on disk where it has to be: the operator hears so.
+    pub fn taken(self) {
+        let _ = self.receipt.send(Ok(()));
+    }
+
+    /// It could not be carried out; the operator hears why.
+    pub fn failed(self, why: String) {
+        let _ = self.receipt.send(Err(why));
+    }
+}
+
+/// A question that waits. Dropping it takes it back.
+#[derive(Debug)]
+pub struct Asked {
+    id: String,
+    until_ms: Option<u64>,
+    answers: mpsc::Receiver<Answer>,
+    shared: Arc<Shared>,
+}
+
+impl Asked {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The next answer; `None` when its time is over. Who drops an answer without a word has the
+    /// operator told that nothing came of it.
+    pub async fn answer(&mut self) -> Option<Answer> {
+        let left = |end: u64| Duration::from_millis(end.saturating_sub(unix_ms()));
+        let Some(left) = self.until_ms.map(left) else {
+            return self.answers.recv().await;
+        };
+        tokio::select! {
+            answer = self.answers.recv() => answer,
+            () = tokio::time::sleep(left) => None,
+        }
+    }
+
+    /// All of it is decided: it is in the list no more.
+    pub fn close(&self) {
+        let open = {
+            let mut table = self.shared.table();
+            table.ways.remove(&self.id);
+            table.engine.close(&self.id)
+        };
+        if open.is_some() {
+            tracing::info!(id = %self.id, "waits for the operator no more");
+            self.shared.changed();
+        }
+    }
+
+    /// Some of it is decided: only these parts are still open.
+    pub fn narrow(&self, parts: &[String]) {
+        self.shared.table().engine.narrow(&self.id, parts);
+        self.shared.changed();
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who follows the list is told.
+    fn changed(&self) {
+        self.changed.send(());
+    }
+}
+
+impl ApprovalsHandle {
+    /// An empty list, whose changes are told to those who follow it.
+    #[must_use]
+    pub fn new(changed: EventSink<()>) -> Self {
+        Self(Arc::new(Shared {
+            table: Mutex::default(),
+            changed,
+        }))
+    }
+
+    /// Puts a question before the operator.
+    ///
+    /// # Errors
+    /// [`NotTaken`] at a bound: who asks takes that as a no.
+    pub fn ask(&self, question: Question) -> Result<Asked, NotTaken> {
+        let (way, answers) = mpsc::channel(ANSWERS);
+        let until_ms = question.until_ms;
+        let text = question.text.clone();
+        let id = {
+            let mut table = self.0.table();
+            let chance = getrandom::u32().expect("the system has randomness");
+            let id = table.engine.ask(question, chance, unix_ms())?;
+            table.ways.insert(id.clone(), way);
+            id
+        };
+        tracing::warn!(%id, "waits for the operator (`mgp approve {id}` or `mgp deny {id}`): {text}");
+        self.0.changed();
+        Ok(Asked {
+            id,
+            until_ms,
+            answers,
+            shared: self.0.clone(),
+        })
+    }
+
+    /// Puts a question before the operator that is answered as a whole: resolves with the answer, and
+    /// with none when its time is over.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn yes_or_no(&self, question: Question) -> Result<Option<bool>, NotTaken> {
+        let mut asked = self.ask(question)?;
+        while let Some(answer) = asked.answer().await {
+            let verdict = answer.verdict;
+            answer.taken();
+            match verdict {
+                Verdict::Approved => return Ok(Some(true)),
+                Verdict::Denied => return Ok(Some(false)),
+                // It stays open.
+                Verdict::Deferred => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Everything that waits, the longest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<Entry> {
+        self.0.table().engine.entries()
+    }
+
+    /// The list as the text of its resource.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let pending = self.list();
+        serde_json::to_string(&Pending { pending }).expect("a list is always JSON")
+    }
+
+    /// The operator says yes to a question, or to some parts of it. Answered when that is done.
+    ///
+    /// # Errors
+    /// In words, why nothing was decided.
+    pub async fn approve(
+        &self,
+        id: &str,
+        only: &[String],
+        until_ms: Option<u64>,
+        decider: &Decider,
+    ) -> Result<Decided, Refusal> {
+        let verdict = Verdict::Approved;
+        self.decide(id, verdict, only, until_ms, decider).await
+    }
+
+    /// The operator says no, or not now. Answered when that is done.
+    ///
+    /// # Errors
+    /// In words, why nothing was decided.
+    pub async fn deny(
+        &self,
+        id: &str,
+        only: &[String],
+        later: bool,
+        decider: &Decider,
+    ) -> Result<Decided, Refusal> {
+        let verdict = match later {
+            true => Verdict::Deferred,
+            false => Verdict::Denied,
+        };
+        self.decide(id, verdict, only, None, decider).await
+    }
+
+    async fn decide(
+        &self,
+        id: &str,
+        verdict: Verdict,
+        only: &[String],
+        until_ms: Option<u64>,
+        decider: &Decider,
+    ) -> Result<Decided, Refusal> {
+        let id = id.trim().to_ascii_lowercase();
+        let (question, way) = {
+            let table = self.0.table();
+            let found = table.engine.find(&id, only);
+            let question = found.map_err(|no| Refusal::BadParams(no.to_string()))?;
+            (question.clone(), table.ways.get(&id).cloned())
+        };
+        let parts = match only {
+            [] => question.parts,
+            only => only.to_vec(),
+        };
+        let (receipt, taken) = oneshot::channel();
+        let answer = Answer {
+            verdict,
+            parts: parts.clone(),
+            decider: decider.clone(),
+            until_ms,
+            receipt,
+        };
+        let gone = || {
+            Refusal::BadParams(format!(
+                "{id} was answered or taken back meanwhile; `mgp pending` shows what waits"
+            ))
+        };
+        way.ok_or_else(gone)?.try_send(answer).map_err(|_| gone())?;
+        match tokio::time::timeout(TAKING, taken).await {
+            Ok(Ok(Ok(()))) => Ok(Decided {
+                text: question.text,
+                verdict,
+                parts,
+                until: until_ms.map(rfc3339_ms),
+                id,
+            }),
+            Ok(Ok(Err(why))) => Err(Refusal::BadRequest(format!("{id} is not decided: {why}"))),
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(Refusal::Broken(format!(
+                "{id} is not decided: nothing came of it within {} s",
+                TAKING.as_secs()
+            ))),
+        }
+    }
+}
+
+/// JSON text as a person is shown it: what would move the cursor or turn the text around is
+/// spelled out, and nothing is left out without a word.
+#[must_use]
+pub fn legible(json: &str) -> String {
+    let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();
+    let mut out = String::new();
+    for c in json.chars().take(SHOWN) {
+        match plain(c) {
+            true => out.push(c),
+            false => out.extend(c.escape_unicode()),
+        }
+    }
+    let more = json.chars().skip(SHOWN).count();
+    if more > 0 {
+        out.push_str(&format!(" (and {more} characters more)"));
+    }
+    out
+}

@@ -1,0 +1,449 @@
+//! The gates of servers (MGP §3): what each may do, who decided, and what waits for a person.
+//! Asked by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
+//!
+//! Calls read what was published. A decision is in the log before the gate hears of it, and the gate
+//! has it before the operator hears that it is done.
+
+mod asking;
+mod recording;
+mod records;
+mod ticking;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mgp_engine::approvals::{Asker, Question};
+use mgp_engine::grants::Change;
+use mgp_engine::permissions::{Effect, Gate, Lacking, Rules, Standing};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::snapshot::Snapshot;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use self::records::Records;
+use crate::access::AccessHandle;
+use crate::approvals::{ApprovalsHandle, Asked, Decider};
+use mgp_callers::request::Answering;
+use mgp_runtime::time::unix_ms;
+use mgp_store::audit::AuditHandle;
+
+/// The gates as calls see them.
+type Gates = HashMap<ServerId, Arc<Gate>>;
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct PermissionsHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    posts: Mutex<HashMap<ServerId, Post>>,
+    shown: Snapshot<Gates>,
+    turned: watch::Sender<u64>,
+    numbers: AtomicU64,
+    approvals: ApprovalsHandle,
+    records: Records,
+    audit: AuditHandle,
+}
+
+/// The gate of one life of a server, and its questions. Dropping it takes them back.
+#[derive(Debug)]
+struct Post {
+    life: u64,
+    gate: Gate,
+    /// The server itself, once it was met.
+    server: Option<Arc<dyn GateListener>>,
+    /// By the name a question has between gate and server.
+    asking: BTreeMap<String, Asking>,
+}
+
+/// What the server of a gate is told.
+#[derive(Debug)]
+pub enum GateNews {
+    /// The operator is asked (§3.5).
+    Asked(Ask),
+    /// What the server has now (§3.6).
+    Decided(Decision),
+}
+
+/// The server of a gate.
+pub trait GateListener: Send + Sync + std::fmt::Debug {
+    /// Resolves when the server has heard; at once where it does not speak of permissions.
+    fn hears(&self, news: GateNews) -> Answering<()>;
+}
+
+/// A question that waits for the operator.
+#[derive(Debug)]
+struct Asking {
+    /// Its name in the operator's list; `None` while that is full.
+    id: Option<String>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The hold of one life of a server on its gate. When it is dropped, the gate is closed and nothing
+/// waits for it any more (MGP-278).
+#[derive(Debug)]
+pub struct Keeper {
+    server: ServerId,
+    life: u64,
+    shared: Arc<Shared>,
+}
+
+/// It was denied what it needs, and is not run without.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("it needs {0}, which was denied, and it is not run without (all_or_nothing)")]
+pub struct Rejected(String);
+
+impl PermissionsHandle {
+    /// No gate yet. Decisions are kept by `access`.
+    #[must_use]
+    pub fn new(approvals: ApprovalsHandle, access: AccessHandle, audit: AuditHandle) -> Self {
+        let shared = Arc::new(Shared {
+            posts: Mutex::default(),
+            shown: Snapshot::new(Gates::new()),
+            turned: watch::Sender::new(0),
+            numbers: AtomicU64::new(1),
+            approvals,
+            records: Records(access),
+            audit,
+        });
+        tokio::spawn(ticking::tick(Arc::downgrade(&shared)));
+        Self(shared)
+    }
+
+    /// Where the operator is asked.
+    #[must_use]
+    pub fn approvals(&self) -> &ApprovalsHandle {
+        &self.0.approvals
+    }
+
+    /// The gate of a life of a server that begins, with what was decided before.
+    ///
+    /// # Errors
+    /// In words, why that cannot be read.
+    pub async fn open(&self, server: &ServerId, rules: &Rules) -> Result<Keeper, String> {
+        let shared = &self.0;
+        let life = shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let recorded = shared.records.of(server).await;
+        let recorded = recorded.map_err(|e| e.to_string())?;
+        let post = Post {
+            life,
+            gate: Gate::new(rules.clone(), recorded),
+            server: None,
+            asking: BTreeMap::new(),
+        };
+        let before = shared.posts().insert(server.clone(), post);
+        drop(before);
+        shared.publish(server);
+        Ok(Keeper {
+            server: server.clone(),
+            life,
+            shared: shared.clone(),
+        })
+    }
+
+    /// Tools of a server that runs need these. They can be called once they are approved; the others
+    /// do not wait for that.
+    pub fn tools_need(&self, server: &ServerId, words: &[String]) {
+        if !words.is_empty() {
+            self.0.need(server, None, words, "tools of it need this");
+        }
+    }
+
+    /// Whether a call that needs these may be made now.
+    ///
+    /// # Errors
+    /// [`Lacking`], which says what is missing. What has lapsed is asked for again.
+    pub fn may(&self, server: &ServerId, words: &[String]) -> Result<(), Lacking> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        let gates = self.0.shown.load();
+        let judged = match gates.get(server) {
+            Some(gate) => gate.may(words, unix_ms()),
+            // Its life is over; the call finds that out next.
+            None => Ok(()),
+        };
+        if judged.is_err() {
+            self.0.need(server, None, words, "a call needs this");
+        }
+        judged
+    }
+
+    /// What a call that needs these would lack now; `None` when nothing. Nobody is asked for it.
+    #[must_use]
+    pub fn lacks(&self, server: &ServerId, words: &[String]) -> Option<Lacking> {
+        let gates = self.0.shown.load();
+        gates.get(server)?.may(words, unix_ms()).err()
+    }
+
+    /// What a server that runs has now of what it is known to need.
+    #[must_use]
+    pub fn has(&self, server: &ServerId, words: &[String]) -> BTreeSet<PermissionType> {
+        let gates = self.0.shown.load();
+        let gate = gates.get(server);
+        gate.map(|gate| gate.has(words, unix_ms()))
+            .unwrap_or_default()
+    }
+
+    /// A server asks for itself while it runs. Answered when a person, the configuration or
+    /// the policy has said something of all of it.
+    pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {
+        let mut turned = self.0.turned.subscribe();
+        self.0
+            .need(server, None, &ask.permissions, "it asks for this now");
+        loop {
+            turned.borrow_and_update();
+            let gate = self.0.shown.load().get(server).cloned();
+            match gate {
+                Some(gate) if gate.undecided(&ask.permissions) => {}
+                Some(gate) => return gate.decision(&ask.request_id, &ask.permissions),
+                None => return nothing(&ask.request_id),
+            }
+            if turned.changed().await.is_err() {
+                return nothing(&ask.request_id);
+            }
+        }
+    }
+
+    /// The operator takes a permission back. Resolves when that is on disk and holds for every call
+    /// that has not left yet; false when the server did not have it.
+    ///
+    /// # Errors
+    /// In words, why it could not be written down.
+    pub async fn revoke(
+        &self,
+        server: &ServerId,
+        permission: &PermissionType,
+        decider: &Decider,
+    ) -> Result<bool, Refusal> {
+        let (denied, records) = (Verdict::Denied, &self.0.records);
+        let recorded = records.record(server, permission, denied, None, decider);
+        let recorded = recorded.await?;
+        let effects = {
+            let mut posts = self.0.posts();
+            let post = posts.get_mut(server);
+            post.map(|post| post.gate.revoke(permission, &decider.by))
+        };
+        self.0.publish(server);
+        let effects = effects.unwrap_or_default();
+        let had = !effects.is_empty();
+        // What a policy gave is in no record that this one ends.
+        let ends = |change: &Change| matches!(change, Change::Grant(g) if !g.replaces.is_empty());
+        if !recorded.iter().any(ends) {
+            self.0.told(server, effects, Some(&decider.trace));
+        }
+        if had {
+            self.0.tell_later(server, &[permission.to_string()]);
+        }
+        Ok(had)
+    }
+}
+
+impl Keeper {
+    /// The server has shaken hands: it is told what is decided.
+    pub fn meets(&self, met: Arc<dyn GateListener>) {
+        let mut posts = self.shared.posts();
+        if let Some(post) = posts.get_mut(&self.server).filter(|p| p.life == self.life) {
+            post.server = Some(met);
+        }
+    }
+
+    /// The server needs these to run.
+    pub fn needs(&self, words: &[String]) {
+        if !words.is_empty() {
+            let (shared, life) = (&self.shared, Some(self.life));
+            shared.need(&self.server, life, words, "it says so at its start");
+        }
+    }
+
+    /// What the server has now, of what was decided before and of what it is known to need.
+    #[must_use]
+    pub fn has(&self, words: &[String]) -> BTreeSet<PermissionType> {
+        let posts = self.shared.posts();
+        let post = posts.get(&self.server).filter(|p| p.life == self.life);
+        post.map(|post| post.gate.has(words, unix_ms()))
+            .unwrap_or_default()
+    }
+
+    /// Resolves when the server may run, with what it has. `waits` is told the names of the questions
+    /// that keep it from that.
+    ///
+    /// # Errors
+    /// [`Rejected`].
+    pub async fn settled(&self, waits: impl Fn(&[String])) -> Result<(), Rejected> {
+        let mut turned = self.shared.turned.subscribe();
+        let mut told = Vec::new();
+        loop {
+            turned.borrow_and_update();
+            let (standing, names) = {
+                let posts = self.shared.posts();
+                let Some(post) = posts.get(&self.server).filter(|p| p.life == self.life) else {
+                    return Ok(());
+                };
+                let names = post.asking.values().filter_map(|asking| asking.id.clone());
+                (post.gate.standing(), names.collect::<Vec<_>>())
+            };
+            match standing {
+                Standing::Open => return Ok(()),
+                Standing::Rejected(denied) => {
+                    let denied: Vec<_> = denied.iter().map(ToString::to_string).collect();
+                    return Err(Rejected(denied.join(", ")));
+                }
+                Standing::Waiting(_) if told != names || names.is_empty() => {
+                    waits(&names);
+                    told = names;
+                }
+                Standing::Waiting(_) => {}
+            }
+            if turned.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let mut posts = self.shared.posts();
+        if posts
+            .get(&self.server)
+            .is_some_and(|post| post.life == self.life)
+        {
+            let closed = posts.remove(&self.server);
+            drop(posts);
+            drop(closed);
+            self.shared.publish(&self.server);
+        }
+    }
+}
+
+impl Shared {
+    fn posts(&self) -> MutexGuard<'_, HashMap<ServerId, Post>> {
+        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes what a server's gate says now what calls read; who waits for it looks again.
+    fn publish(&self, server: &ServerId) {
+        // Under the lock, so that an older gate never follows a newer one.
+        let posts = self.posts();
+        let gate = posts.get(server).map(|post| Arc::new(post.gate.clone()));
+        self.shown.update(|gates| {
+            let mut gates = gates.clone();
+            match gate {
+                Some(gate) => gates.insert(server.clone(), gate),
+                None => gates.remove(server),
+            };
+            gates
+        });
+        drop(posts);
+        self.turned.send_modify(|turned| *turned += 1);
+    }
+
+    /// A server needs these, in this life of its or in whatever life it is.
+    fn need(self: &Arc<Self>, server: &ServerId, life: Option<u64>, words: &[String], why: &str) {
+        let request = format!("perm-{}", self.numbers.fetch_add(1, Ordering::Relaxed));
+        let effects = {
+            let mut posts = self.posts();
+            let post = posts.get_mut(server);
+            let Some(post) = post.filter(|post| life.is_none_or(|life| post.life == life)) else {
+                return;
+            };
+            let effects = post.gate.need(words, &request, unix_ms());
+            if effects.is_empty() {
+                return;
+            }
+            for effect in &effects {
+                if let Effect::Ask(ask) = effect {
+                    self.ask(server, post, ask, words, why);
+                }
+            }
+            effects
+        };
+        self.publish(server);
+        let asks = effects.iter().any(|e| matches!(e, Effect::Ask(_)));
+        self.told(server, effects, None);
+        if !asks {
+            self.tell_later(server, words);
+        }
+    }
+
+    /// A server hears of what nobody was asked about.
+    fn tell_later(self: &Arc<Self>, server: &ServerId, words: &[String]) {
+        let request = format!("perm-{}", self.numbers.fetch_add(1, Ordering::Relaxed));
+        let (shared, server, words) = (self.clone(), server.clone(), words.to_vec());
+        tokio::spawn(async move { shared.tell_server(&server, &request, &words).await });
+    }
+
+    /// A question has its place in the operator's list after all.
+    fn named(&self, server: &ServerId, life: u64, request: &str, id: &str) {
+        let mut posts = self.posts();
+        let post = posts.get_mut(server).filter(|post| post.life == life);
+        if let Some(asking) = post.and_then(|post| post.asking.get_mut(request)) {
+            asking.id = Some(id.to_owned());
+        }
+        drop(posts);
+        self.turned.send_modify(|turned| *turned += 1);
+    }
+
+    /// Puts a question of the gate before the operator, who sees it when this returns.
+    fn ask(
+        self: &Arc<Self>,
+        server: &ServerId,
+        post: &mut Post,
+        ask: &Ask,
+        words: &[String],
+        why: &str,
+    ) {
+        let question = question(server, &ask.permissions, why);
+        let asked = self.approvals.ask(question.clone());
+        let id = asked.as_ref().ok().map(|asked| asked.id().to_owned());
+        let waiting = asking::Waiting {
+            shared: Arc::downgrade(self),
+            server: server.clone(),
+            life: post.life,
+            ask: ask.clone(),
+            words: words.to_vec(),
+            question,
+        };
+        let task = tokio::spawn(waiting.run(asked.ok()));
+        post.asking.retain(|_, asking| !asking.task.is_finished());
+        post.asking
+            .insert(ask.request_id.clone(), Asking { id, task });
+    }
+}
+
+fn question(server: &ServerId, permissions: &[String], why: &str) -> Question {
+    let details = permissions.iter().map(|name| {
+        let risk = PermissionType::read(name);
+        let risk = risk.first().map_or("dangerous", |p| p.risk().as_str());
+        format!("{name}: {risk}; {why}")
+    });
+    Question {
+        subject: Subject::Permissions,
+        asker: Asker::Server(server.clone()),
+        server: Some(server.clone()),
+        text: format!("server {server} needs {}", permissions.join(", ")),
+        details: details.collect(),
+        parts: permissions.to_vec(),
+        until_ms: None,
+    }
+}
+
+fn nothing(request: &str) -> Decision {
+    Decision {
+        request_id: request.to_owned(),
+        grants: BTreeMap::new(),
+        approved_by: None,
+        expires_at: None,
+    }
+}

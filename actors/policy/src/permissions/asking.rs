@@ -1,0 +1,129 @@
+//! One question of a gate, from its asking to its last answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mgp_engine::approvals::Question;
+use mgp_engine::permissions::Effect;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::permission::{Ask, PermissionType, Verdict};
+
+use super::{Asked, Shared};
+use crate::approvals::Answer;
+use mgp_runtime::time::unix_ms;
+
+/// While the operator's list is full, how often room is looked for. The server waits meanwhile.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A question that waits.
+pub(super) struct Waiting {
+    pub(super) shared: Weak<Shared>,
+    pub(super) server: ServerId,
+    pub(super) life: u64,
+    pub(super) ask: Ask,
+    /// In the server's own spelling.
+    pub(super) words: Vec<String>,
+    pub(super) question: Question,
+}
+
+impl Waiting {
+    pub(super) async fn run(self, asked: Option<Asked>) {
+        let Some(mut asked) = self.room(asked).await else {
+            return;
+        };
+        let mut heard = self.shared.upgrade().map(|shared| {
+            let (server, ask) = (self.server.clone(), self.ask.clone());
+            tokio::spawn(async move { shared.ask_server(&server, ask).await })
+        });
+        while let Some(answer) = asked.answer().await {
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            match self.decide(&shared, &answer).await {
+                Err(why) => answer.failed(why),
+                Ok(effects) => {
+                    shared.publish(&self.server);
+                    shared.told(&self.server, effects, None);
+                    let open = self.open(&shared);
+                    match open.is_empty() {
+                        // First, so that who hears of the decision finds it gone from the list.
+                        true => asked.close(),
+                        false => asked.narrow(&open),
+                    }
+                    answer.taken();
+                    // What was asked is heard before what was decided.
+                    if let Some(heard) = heard.take() {
+                        let _ = heard.await;
+                    }
+                    let request = &self.ask.request_id;
+                    shared.tell_server(&self.server, request, &self.words).await;
+                    if open.is_empty() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The question in the operator's list, as soon as there is room for it.
+    async fn room(&self, asked: Option<Asked>) -> Option<Asked> {
+        if asked.is_some() {
+            return asked;
+        }
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let shared = self.shared.upgrade()?;
+            if let Ok(asked) = shared.approvals.ask(self.question.clone()) {
+                shared.named(&self.server, self.life, &self.ask.request_id, asked.id());
+                return Some(asked);
+            }
+        }
+    }
+
+    /// Into the log first, then into the gate.
+    async fn decide(&self, shared: &Arc<Shared>, answer: &Answer) -> Result<Vec<Effect>, String> {
+        let parts = answer.parts.iter();
+        let verdicts: BTreeMap<PermissionType, Verdict> = parts
+            .flat_map(|part| PermissionType::read(part))
+            .map(|permission| (permission, answer.verdict))
+            .collect();
+        for permission in verdicts.keys() {
+            let Answer {
+                verdict,
+                until_ms,
+                decider,
+                ..
+            } = answer;
+            shared
+                .records
+                .record(&self.server, permission, *verdict, *until_ms, decider)
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        let mut posts = shared.posts();
+        let post = posts.get_mut(&self.server);
+        let post = post.filter(|post| post.life == self.life);
+        let post = post.ok_or_else(|| "the server has gone".to_owned())?;
+        let request = &self.ask.request_id;
+        let decided = post.gate.decide(
+            request,
+            &verdicts,
+            &answer.decider.by,
+            answer.until_ms,
+            unix_ms(),
+        );
+        decided.map_err(|no| no.to_string())
+    }
+
+    /// What of it is still open.
+    fn open(&self, shared: &Shared) -> Vec<String> {
+        let posts = shared.posts();
+        let post = posts.get(&self.server).filter(|p| p.life == self.life);
+        let open = post.map(|post| post.gate.open(&self.ask.request_id));
+        open.unwrap_or_default()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+}

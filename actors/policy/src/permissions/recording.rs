@@ -1,0 +1,90 @@
+//! Who hears of decisions: the audit log, and the servers themselves.
+
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::permissions::Effect;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
+use mgp_protocol::mgp::permission::Ask;
+use serde_json::json;
+
+use super::records::fresh;
+use super::{GateNews, Shared};
+use mgp_store::audit;
+
+impl Shared {
+    /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
+    /// with the decision itself.
+    pub(super) fn told(&self, server: &ServerId, effects: Vec<Effect>, trace: Option<&TraceId>) {
+        for effect in effects {
+            let (event_type, permission, by, until_ms, result) = match effect {
+                // What waits is in the operator's list.
+                Effect::Ask(_) | Effect::Withdraw(_) => continue,
+                Effect::Granted { by, .. } | Effect::Denied { by, .. } if is_person(&by) => {
+                    continue;
+                }
+                Effect::Granted {
+                    permission,
+                    by,
+                    until_ms,
+                } => {
+                    let granted = EventType::PermissionGranted;
+                    (granted, permission, Some(by), until_ms, Outcome::Success)
+                }
+                Effect::Denied { permission, by } => {
+                    let denied = EventType::PermissionDenied;
+                    (denied, permission, Some(by), None, Outcome::Denied)
+                }
+                Effect::Revoked { permission, by } => {
+                    let revoked = EventType::PermissionRevoked;
+                    (revoked, permission, by, None, Outcome::Success)
+                }
+            };
+            let actor = match &by {
+                Some(by) if is_person(by) => audit::by_operator(),
+                Some(_) | None => audit::by_kernel(),
+            };
+            let target = Target {
+                server_id: Some(server.to_string()),
+                ..Target::default()
+            };
+            let details = json!({
+                "permission_type": permission.as_str(), "risk_level": permission.risk().as_str(),
+                "decided_by": by.as_deref().unwrap_or("expiry"),
+                "expires_at": until_ms.map(rfc3339_ms)
+            });
+            tracing::info!(%server, %permission, by = by.as_deref(), "{}", event_type.as_str());
+            let trace = trace.map_or_else(|| TraceId::mint(fresh()), TraceId::clone);
+            let event = audit::event(event_type, actor, target, &trace, result, details);
+            self.audit.tell(event);
+        }
+    }
+
+    /// Tells a server that the operator is asked (§3.5). What it answers decides nothing.
+    pub(super) async fn ask_server(&self, server: &ServerId, ask: Ask) {
+        self.tell(server, GateNews::Asked(ask)).await;
+    }
+
+    /// Tells a server what it has now of these, in its own spelling (§3.6).
+    pub(super) async fn tell_server(&self, server: &ServerId, request: &str, words: &[String]) {
+        let gate = self.shown.load().get(server).cloned();
+        if let Some(gate) = gate {
+            let decision = gate.decision(request, words);
+            self.tell(server, GateNews::Decided(decision)).await;
+        }
+    }
+
+    async fn tell(&self, server: &ServerId, news: GateNews) {
+        let told = self
+            .posts()
+            .get(server)
+            .and_then(|post| post.server.clone());
+        if let Some(told) = told {
+            told.hears(news).await;
+        }
+    }
+}
+
+/// Whether somebody decided, and not a rule.
+fn is_person(by: &str) -> bool {
+    by != "policy" && by != "configuration"
+}

@@ -1,0 +1,54 @@
+//! What ends by itself: approvals with an end.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::Shared;
+use mgp_runtime::time::unix_ms;
+
+/// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Ends what has ended, as long as there are gates. Calls look at the time themselves: nothing holds
+/// longer because this is late.
+pub(super) async fn tick(shared: Weak<Shared>) {
+    let Some(mut turned) = shared.upgrade().map(|shared| shared.turned.subscribe()) else {
+        return;
+    };
+    loop {
+        let Some(next) = shared.upgrade().map(|shared| shared.end()) else {
+            return;
+        };
+        let left = next.map(|end| Duration::from_millis(end.saturating_sub(unix_ms())));
+        tokio::select! {
+            () = tokio::time::sleep(left.unwrap_or(LOOK).min(LOOK)) => {}
+            changed = turned.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+impl Shared {
+    /// Ends what has ended; answers when the next does.
+    fn end(&self) -> Option<u64> {
+        let now = unix_ms();
+        let mut ended = Vec::new();
+        let next = {
+            let mut posts = self.posts();
+            for (server, post) in posts.iter_mut() {
+                let effects = post.gate.tick(now);
+                if !effects.is_empty() {
+                    ended.push((server.clone(), effects));
+                }
+            }
+            posts
+                .values()
+                .filter_map(|post| post.gate.next_end_ms())
+                .min()
+        };
+        for (server, effects) in ended {
+            self.publish(&server);
+            self.told(&server, effects, None);
+        }
+        next
+    }
+}

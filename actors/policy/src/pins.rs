@@ -1,0 +1,411 @@
+//! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
+//! tools.
+//! Asked by: server supervisors, calls. Asks: approvals, audit. Tells servers.
+//!
+//! What a server lists is held against its file before agents see it. Files are read and written
+//! where lists are read, off the threads that carry calls.
+
+mod book;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use mgp_engine::approvals::{Asker, Question};
+use mgp_engine::catalog::{Tool, View};
+use mgp_engine::names;
+use mgp_engine::pins::{NotApproved, Part, Pin, PinMode, difference};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
+use mgp_protocol::mgp::permission::Verdict;
+use mgp_sync::Snapshot;
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use self::book::Book;
+use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
+use mgp_runtime::event_sink::EventSink;
+use mgp_store::audit::{self, AuditHandle};
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct PinsHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    books: Mutex<HashMap<ServerId, Arc<Mutex<Shelf>>>>,
+    blocked: Snapshot<Blocked>,
+    approvals: ApprovalsHandle,
+    audit: AuditHandle,
+    decided: EventSink<ServerId>,
+}
+
+/// Tools that are neither shown nor called, by their own names: of the servers that have any. Calls
+/// read it, and never wait for a file.
+type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
+
+/// What is known of one server's tools.
+#[derive(Debug, Default)]
+struct Shelf {
+    book: Option<Book>,
+    /// What the operator is asked about.
+    asking: Option<Asking>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    changed: BTreeMap<String, Pin>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A changed tool, with its definition as it is now.
+struct Change {
+    tool: Arc<Tool>,
+    pin: Pin,
+    changed: Vec<Part>,
+    news: bool,
+    blocked: bool,
+}
+
+impl PinsHandle {
+    /// Pins below this folder, which is made when there are any. `decided` hears of each server about
+    /// whose tools the operator said something.
+    #[must_use]
+    pub fn new(
+        folder: PathBuf,
+        approvals: ApprovalsHandle,
+        audit: AuditHandle,
+        decided: EventSink<ServerId>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            folder,
+            books: Mutex::default(),
+            blocked: Snapshot::new(Blocked::new()),
+            approvals,
+            audit,
+            decided,
+        }))
+    }
+
+    /// A server lists these tools. Blocks: not for a thread that carries calls.
+    ///
+    /// # Errors
+    /// In words, why its file cannot be used: then nothing is known of its tools.
+    pub fn see(&self, server: &ServerId, tools: &[Arc<Tool>], mode: PinMode) -> Result<(), String> {
+        let shelf = self.0.shelf(server);
+        let mut shelf = lock(&shelf);
+        if mode == PinMode::Off {
+            self.0.block(server, BTreeSet::new());
+            shelf.asking = None;
+            return Ok(());
+        }
+        if shelf.book.is_none() {
+            shelf.book = Some(Book::read(&self.0.folder, server)?);
+        }
+        let book = shelf.book.as_mut().expect("it was read");
+        let (changes, mut names) = book.see(server, tools, mode);
+        if let Err(error) = book.keep(tools) {
+            tracing::error!(%server, %error, "pins are not on disk; changes while the kernel is down are not noticed");
+        }
+        let blocked = changes.iter().filter(|change| change.blocked);
+        names.extend(blocked.map(|change| change.tool.own_name.to_string()));
+        self.0.block(server, names);
+        for change in changes.iter().filter(|change| change.news) {
+            self.0.noticed(server, change);
+        }
+        self.0.ask(server, &mut shelf, &changes);
+        Ok(())
+    }
+
+    /// A server is gone for good: nothing is known of its tools any more, so that another one of its
+    /// name is not held against them. Blocks: not for a thread that carries calls.
+    ///
+    /// # Errors
+    /// Its file cannot be removed.
+    pub fn forget(&self, server: &ServerId) -> std::io::Result<()> {
+        let shelf = self.0.books().remove(server);
+        let mut shelf = shelf.as_ref().map(|shelf| lock(shelf));
+        if let Some(shelf) = &mut shelf {
+            **shelf = Shelf::default();
+        }
+        self.0.block(server, BTreeSet::new());
+        Book::remove(&self.0.folder, server)
+    }
+
+    /// The tools of a server that are neither shown nor called, by its own names.
+    #[must_use]
+    pub fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
+        self.0.blocked(server)
+    }
+
+    /// Whether a tool is neither shown nor called.
+    #[must_use]
+    pub fn blocks(&self, server: &ServerId, tool: &str) -> bool {
+        let blocked = self.0.blocked.load();
+        !blocked.is_empty()
+            && blocked
+                .get(server)
+                .is_some_and(|names| names.contains(tool))
+    }
+
+    /// The server and its own name of a tool that this name would mean, were it not blocked.
+    #[must_use]
+    pub fn meant(&self, view: &View, name: &str) -> Option<(ServerId, String)> {
+        let blocked = self.0.blocked.load();
+        let is_it = |server: &ServerId, tool: &str| match view {
+            View::One(one) => one == server && tool == name,
+            View::All => {
+                names::canonical(server, tool) == name || names::shown(server, tool) == name
+            }
+        };
+        blocked.iter().find_map(|(server, tools)| {
+            let tool = tools.iter().find(|tool| is_it(server, tool))?;
+            Some((server.clone(), tool.clone()))
+        })
+    }
+}
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn books(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Mutex<Shelf>>>> {
+        lock(&self.books)
+    }
+
+    /// Bounded by the servers there are.
+    fn shelf(&self, server: &ServerId) -> Arc<Mutex<Shelf>> {
+        self.books().entry(server.clone()).or_default().clone()
+    }
+
+    fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
+        self.blocked.load().get(server).cloned().unwrap_or_default()
+    }
+
+    /// From now on these are blocked, and no others of the server. Asked with its shelf locked.
+    fn block(&self, server: &ServerId, names: BTreeSet<String>) {
+        if *self.blocked(server) == names {
+            return;
+        }
+        self.blocked.update(|blocked| {
+            let mut blocked = blocked.clone();
+            match names.is_empty() {
+                true => blocked.remove(server),
+                false => blocked.insert(server.clone(), Arc::new(names)),
+            };
+            blocked
+        });
+    }
+
+    /// A change nobody knew of: for the log, and for who audits.
+    fn noticed(&self, server: &ServerId, change: &Change) {
+        let parts: Vec<String> = change.changed.iter().map(ToString::to_string).collect();
+        let (tool, parts) = (&change.tool.own_name, parts.join(", "));
+        tracing::warn!(%server, %tool, changed = parts, blocked = change.blocked, "a tool is not what it was");
+        let details = json!({"changed": parts, "blocked": change.blocked});
+        let result = match change.blocked {
+            true => Outcome::Blocked,
+            false => Outcome::Success,
+        };
+        let mut fresh = [0; 16];
+        getrandom::fill(&mut fresh).expect("the system has randomness");
+        self.record(
+            EventType::TOOL_CHANGED,
+            audit::by_kernel(),
+            (server, tool),
+            &TraceId::mint(fresh),
+            result,
+            details,
+        );
+    }
+
+    fn record(
+        &self,
+        event_type: EventType,
+        actor: mgp_protocol::mgp::audit::Actor,
+        (server, tool): (&ServerId, &str),
+        trace: &TraceId,
+        result: Outcome,
+        details: serde_json::Value,
+    ) {
+        let target = Target {
+            server_id: Some(server.to_string()),
+            tool_name: Some(tool.to_owned()),
+            agent_id: None,
+        };
+        self.audit.tell(audit::event(
+            event_type, actor, target, trace, result, details,
+        ));
+    }
+
+    /// One question for each server, with the tools as its parts. A name stands for what was read
+    /// under it: when anything changes, the question is another one.
+    fn ask(self: &Arc<Self>, server: &ServerId, shelf: &mut Shelf, changes: &[Change]) {
+        let book = shelf.book.as_ref().expect("it was read");
+        let open = changes
+            .iter()
+            .filter(|c| book.waits(server, &c.tool.own_name));
+        let open: Vec<&Change> = open.collect();
+        let changed: BTreeMap<String, Pin> = open
+            .iter()
+            .map(|change| (change.tool.own_name.to_string(), change.pin))
+            .collect();
+        if shelf
+            .asking
+            .as_ref()
+            .is_some_and(|asking| asking.changed == changed)
+        {
+            return;
+        }
+        shelf.asking = None;
+        if changed.is_empty() {
+            return;
+        }
+        let old = book.texts();
+        let details = open.iter().flat_map(|change| {
+            let tool = &*change.tool.own_name;
+            let old = old.get(tool).map(|text| &**text);
+            difference(tool, old, &change.tool.raw, &change.changed)
+        });
+        let question = Question {
+            subject: Subject::Pins,
+            asker: Asker::Server(server.clone()),
+            server: Some(server.clone()),
+            text: format!(
+                "server {server} has changed {} since {} approved",
+                changed.keys().cloned().collect::<Vec<_>>().join(", "),
+                if changed.len() == 1 {
+                    "it was"
+                } else {
+                    "they were"
+                },
+            ),
+            details: details.collect(),
+            parts: changed.keys().cloned().collect(),
+            until_ms: None,
+        };
+        match self.approvals.ask(question) {
+            // The next time the tools are listed there may be room.
+            Err(full) => tracing::warn!(%server, %full, "nobody is asked about changed tools"),
+            Ok(asked) => {
+                let waiting = Waiting {
+                    shared: Arc::downgrade(self),
+                    server: server.clone(),
+                    changed: changed.clone(),
+                    texts: open
+                        .iter()
+                        .map(|c| (c.tool.own_name.to_string(), c.tool.clone()))
+                        .collect(),
+                };
+                // Lists are read on a thread of the same runtime.
+                let task = Handle::current().spawn(waiting.run(asked));
+                shelf.asking = Some(Asking { changed, task });
+            }
+        }
+    }
+}
+
+/// A question about changed tools.
+struct Waiting {
+    shared: Weak<Shared>,
+    server: ServerId,
+    changed: BTreeMap<String, Pin>,
+    texts: BTreeMap<String, Arc<Tool>>,
+}
+
+impl Waiting {
+    async fn run(mut self, mut asked: Asked) {
+        while let Some(answer) = asked.answer().await {
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            if answer.verdict == Verdict::Deferred {
+                answer.taken();
+                continue;
+            }
+            let decided = self.decide(&shared, &answer).await;
+            if let Err(why) = decided {
+                answer.failed(why);
+                continue;
+            }
+            for part in &answer.parts {
+                self.changed.remove(part);
+            }
+            let left: Vec<String> = self.changed.keys().cloned().collect();
+            match left.is_empty() {
+                true => asked.close(),
+                false => asked.narrow(&left),
+            }
+            answer.taken();
+            shared.decided.send(self.server.clone());
+            if left.is_empty() {
+                return;
+            }
+        }
+    }
+
+    async fn decide(&self, shared: &Arc<Shared>, answer: &Answer) -> Result<(), String> {
+        let pins = answer.parts.iter().filter_map(|part| {
+            let pin = self.changed.get(part)?;
+            Some((self.texts.get(part)?.clone(), *pin))
+        });
+        let pins: Vec<(Arc<Tool>, Pin)> = pins.collect();
+        let (shared, server) = (shared.clone(), self.server.clone());
+        let (verdict, Decider { by, trace }) = (answer.verdict, answer.decider.clone());
+        let deciding = tokio::task::spawn_blocking(move || {
+            let shelf = shared.shelf(&server);
+            let mut shelf = lock(&shelf);
+            let Shelf { book, asking } = &mut *shelf;
+            let book = book.as_mut().ok_or("nothing is known of its tools")?;
+            for (tool, pin) in &pins {
+                let decided: Result<(), NotApproved> = match verdict {
+                    Verdict::Approved => book.approve(&server, &tool.own_name, *pin, &by),
+                    Verdict::Denied | Verdict::Deferred => book.deny(&server, &tool.own_name, *pin),
+                };
+                decided.map_err(|no| no.to_string())?;
+            }
+            let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
+            book.keep(&tools)
+                .map_err(|e| format!("the pins are not on disk: {e}"))?;
+            let mut blocked = BTreeSet::clone(&shared.blocked(&server));
+            for (tool, _) in &pins {
+                let name = tool.own_name.to_string();
+                if let Some(asking) = asking {
+                    asking.changed.remove(&name);
+                }
+                let (event_type, result) = match verdict {
+                    Verdict::Approved => (EventType::TOOL_APPROVED, Outcome::Success),
+                    Verdict::Denied | Verdict::Deferred => {
+                        (EventType::TOOL_DENIED, Outcome::Denied)
+                    }
+                };
+                let details = json!({"decided_by": by});
+                shared.record(
+                    event_type,
+                    audit::by_operator(),
+                    (&server, &name),
+                    &trace,
+                    result,
+                    details,
+                );
+                match verdict {
+                    Verdict::Approved => blocked.remove(&name),
+                    Verdict::Denied | Verdict::Deferred => blocked.insert(name),
+                };
+            }
+            shared.block(&server, blocked);
+            Ok::<(), String>(())
+        });
+        deciding.await.map_err(|e| e.to_string())?
+    }
+}

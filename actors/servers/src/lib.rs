@@ -1,0 +1,9 @@
+//! Servers: their supervisors, the connections to them, their processes and sandboxes.
+
+pub mod forwarding;
+pub mod guard;
+pub mod levels;
+pub mod link;
+pub mod question;
+pub mod sandbox;
+pub mod server;

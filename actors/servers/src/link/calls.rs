@@ -1,0 +1,453 @@
+//! Calls to a server: registered, written, awaited; settled exactly once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_engine::attribution::Party;
+use mgp_engine::moment::Moment;
+use mgp_engine::request_ids::WireId;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::pending::Refused;
+use tokio::sync::oneshot;
+
+use super::turns::{Turn, party};
+use super::{InFlight, Link, List, envelope};
+use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::request::{Caller, Outcome};
+use mgp_runtime::time::moment;
+
+/// A call on behalf of somebody.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Whose call it is; `None` for the kernel's own.
+    pub caller: Option<&'a Arc<Caller>>,
+    /// The request that causes it.
+    pub exchange: &'a Arc<Exchange>,
+    /// The client's own progress token, as JSON text.
+    pub token: Option<&'a str>,
+    /// The era it is written in; one the server speaks ([`Link::era`]).
+    pub era: Era,
+    /// Whether it may leave still; the kernel's own always may.
+    pub leave: Option<&'a dyn Leave>,
+    /// What HTTP headers repeat of it in the modern era.
+    pub mirror: Mirror<'a>,
+}
+
+/// Asked when a call has waited its turn, right before its frame is written: what was taken back
+/// meanwhile is not done.
+pub trait Leave: std::fmt::Debug + Sync {
+    /// Whether the call may leave.
+    ///
+    /// # Errors
+    /// What its caller reads when it may not.
+    fn still(&self) -> Result<(), Refusal>;
+}
+
+/// What HTTP headers repeat of a modern request.
+#[derive(Debug, Clone, Copy)]
+pub struct Mirror<'a> {
+    /// Its method.
+    pub method: &'a str,
+    /// What it is about, not encoded: the server's own name, URI or task id.
+    pub name: Option<&'a str>,
+    /// `Mcp-Param-*` headers: whole names, values as they are sent.
+    pub params: &'a [(String, String)],
+}
+
+impl Link {
+    /// Calls the server: `frame` writes the request with the id it is given.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn call(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        frame: impl FnOnce(WireId) -> Vec<u8>,
+    ) -> Outcome {
+        let arrived = moment();
+        let _pass = self.enter()?;
+        // Dropped last: what is left of this client may all be waiting for it.
+        let _rest = call.caller.map(|caller| Rest {
+            link: self,
+            who: party(caller),
+        });
+        // Only legacy servers ask, so only their calls must be told apart.
+        let asks = call.era == Era::Legacy && self.turns.asks();
+        let _turn = match call.caller.filter(|_| asks) {
+            Some(caller) => Some(self.turn(&call, caller).await?),
+            None => None,
+        };
+        let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
+        if let Some(leave) = call.leave {
+            leave.still()?;
+        }
+        let (answer, settled) = oneshot::channel();
+        let id = self.register(&call, answer, arrived)?;
+        let _forget = Forget { link: self, id };
+        let frame = Bytes::from(frame(self.ids.shown(id)));
+        tokio::select! {
+            biased;
+            outcome = settled => {
+                let outcome = outcome.unwrap_or_else(|_| Err(self.lost("its connection was closed")));
+                let asks = outcome.is_err() || self.limits.consents.restrict();
+                let outcome = match asks {
+                    true => Box::pin(self.judged(&call, outcome)).await,
+                    false => outcome,
+                };
+                if let Err(Refusal::Peer(error)) = &outcome {
+                    self.refused(&call, error.get());
+                }
+                outcome
+            }
+            never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
+            () = call.exchange.cancelled() => {
+                let reason = call.exchange.reason();
+                self.take_back(id, reason.unwrap_or("the client cancelled the request"));
+                Err(Refusal::Cancelled)
+            }
+            limit = self.overdue(id, call.era, arrived) => {
+                self.take_back(id, "no answer in time");
+                Err(self.silent(limit))
+            }
+        }
+    }
+
+    /// Waits until it is its client's turn, no longer than it may wait for its answer.
+    async fn turn(&self, call: &Call<'_>, caller: &Caller) -> Result<Turn<'_>, Refusal> {
+        tokio::select! {
+            biased;
+            turn = self.turns.enter(party(caller), call.exchange) => turn,
+            waited = self.patience(call.exchange) => {
+                let held_up = Refusal::HeldUp {
+                    server: self.server.clone(),
+                    after_ms: millis(waited),
+                };
+                self.log.note(&held_up.to_string());
+                Err(held_up)
+            }
+        }
+    }
+
+    /// Resolves when a call that nothing is heard of has lasted too long. It may become a task meanwhile,
+    /// which may be silent.
+    async fn patience(&self, exchange: &Exchange) -> Duration {
+        let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
+        tokio::time::sleep(silence).await;
+        if !silence.is_zero() && !exchange.is_unhurried() {
+            return silence;
+        }
+        tokio::time::sleep(most.saturating_sub(silence)).await;
+        most
+    }
+
+    /// Asks the server something for the kernel itself, in the modern era when it speaks that.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn ask(self: &Arc<Self>, method: &str, params: Option<&str>) -> Outcome {
+        self.ask_in(self.era(Era::Modern), method, params).await
+    }
+
+    /// Asks the server something that exists in one era, for the kernel itself.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn ask_in(self: &Arc<Self>, era: Era, method: &str, params: Option<&str>) -> Outcome {
+        self.ask_by(Exchange::new(Way::Nowhere), era, method, params)
+            .await
+    }
+
+    /// The same without the time limit of calls: who asks has one of its own.
+    ///
+    /// # Errors
+    /// As [`Self::ask_in`].
+    pub async fn ask_unhurried(
+        self: &Arc<Self>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
+        let exchange = Exchange::new(Way::Nowhere);
+        exchange.take_time();
+        self.ask_by(exchange, era, method, params).await
+    }
+
+    async fn ask_by(
+        self: &Arc<Self>,
+        exchange: Arc<Exchange>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+    ) -> Outcome {
+        let call = Call {
+            caller: None,
+            exchange: &exchange,
+            token: None,
+            era,
+            leave: None,
+            mirror: Mirror {
+                method,
+                name: None,
+                params: &[],
+            },
+        };
+        let whole = match era {
+            Era::Legacy => None,
+            Era::Modern => Some(envelope::wrap(params, &self.own_meta)),
+        };
+        let params = whole.as_deref().or(params);
+        let asked = self.call(call, |id| jsonrpc::request(&id.to_string(), method, params));
+        Box::pin(asked).await
+    }
+
+    /// What an error of the server means beyond the call it answers.
+    fn refused(&self, call: &Call<'_>, error: &str) {
+        if let Some(agent) = call.caller.and_then(|caller| caller.standing()) {
+            self.elicited.refused(error, &agent);
+        }
+        // The schema that says which headers it wants is another one by now.
+        if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
+            self.upward.list_changed(&self.server, List::Tools);
+        }
+    }
+
+    fn register(
+        &self,
+        call: &Call<'_>,
+        answer: oneshot::Sender<Outcome>,
+        arrived: Moment,
+    ) -> Result<u64, Refusal> {
+        self.insert(InFlight {
+            answer,
+            exchange: call.exchange.clone(),
+            caller: call.caller.cloned(),
+            token: call.token.map(Into::into),
+            era: call.era,
+            listens: false,
+            touched: AtomicU64::new(millis(arrived.since_start())),
+        })
+    }
+
+    pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
+        let refused = |refused| match refused {
+            Refused::Full(_) => self.overloaded(),
+            Refused::Closed(_) => self.unreached("its connection was closed"),
+        };
+        self.pending.insert(in_flight).map_err(refused)
+    }
+
+    fn overloaded(&self) -> Refusal {
+        Refusal::Overloaded {
+            what: format!(
+                "the list of {} calls under way at server {}",
+                self.limits.max_in_flight, self.server
+            ),
+        }
+    }
+
+    /// Resolves when the call has been silent for too long, or has taken too long in all, its wait for its
+    /// turn included. Time that its client spends on a question does not count as silence, nor that of a
+    /// question whose call is not known.
+    async fn overdue(&self, id: u64, era: Era, started: Moment) -> Duration {
+        let silence = self.limits.call_timeout;
+        // A handshake has the time of the whole start.
+        if silence.is_zero() || self.peer_in(era).is_none() {
+            return std::future::pending().await;
+        }
+        let mut wait = silence.saturating_sub(moment().since(started));
+        loop {
+            tokio::time::sleep(wait).await;
+            let now = moment();
+            if now.since(started) >= self.limits.call_timeout_max {
+                return self.limits.call_timeout_max;
+            }
+            let unhurried = self.pending.with(id, |call| {
+                call.exchange.is_unhurried() || call.exchange.is_asked()
+            });
+            if self.questions.is_unplaced() || unhurried == Some(true) {
+                self.touch(id);
+            }
+            let touched = self
+                .pending
+                .with(id, |call| call.touched.load(Ordering::Relaxed));
+            let Some(touched) = touched else {
+                return std::future::pending().await;
+            };
+            let quiet = now
+                .since_start()
+                .saturating_sub(Duration::from_millis(touched));
+            if quiet >= silence {
+                return silence;
+            }
+            wait = (silence - quiet).min(
+                self.limits
+                    .call_timeout_max
+                    .saturating_sub(now.since(started)),
+            );
+        }
+    }
+
+    pub(super) fn touch(&self, id: u64) {
+        self.pending.with(id, |call| {
+            call.touched.store(now_ms(), Ordering::Relaxed);
+        });
+    }
+
+    /// Takes a call out of the table first, then tells the server (CMCP-069). The handshake itself
+    /// cannot be taken back, and over HTTP a modern call is taken back by dropping its response.
+    fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
+        let Some(call) = self.pending.take(id) else {
+            return;
+        };
+        if self.peer_in(call.era).is_some() && self.wire.tells_cancels(call.era) {
+            let params = format!(
+                r#"{{"requestId":{},"reason":{}}}"#,
+                self.ids.shown(id),
+                mgp_protocol::splice::quoted(reason)
+            );
+            self.notify("notifications/cancelled", Some(&params));
+        }
+        self.questions.reconsider();
+    }
+
+    pub(crate) fn lost(&self, why: &str) -> Refusal {
+        Refusal::Lost {
+            server: self.server.clone(),
+            reason: why.to_owned(),
+        }
+    }
+
+    /// What the server said is no answer.
+    pub fn faulty(&self, what: &str) -> Refusal {
+        Refusal::Faulty {
+            server: self.server.clone(),
+            reason: what.to_owned(),
+        }
+    }
+
+    fn silent(&self, limit: Duration) -> Refusal {
+        Refusal::TimedOut {
+            server: self.server.clone(),
+            after_ms: millis(limit),
+            remote: self.wire.is_remote(),
+        }
+    }
+
+    /// True while the call has no answer.
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.pending.with(id, |_| ()).is_some()
+    }
+
+    /// The server let go of the stream of this call; its answer comes later.
+    pub(super) fn paused(&self, id: u64) {
+        self.pending.with(id, |call| call.exchange.pause());
+    }
+
+    /// The server has not looked at the request, because the connection was gone before: it may be
+    /// sent at once over a new one.
+    pub(super) fn untaken(&self, why: &str) -> Refusal {
+        self.not_taken(why, false)
+    }
+
+    /// The same, because there is no way to the server: one that is elsewhere is gone, for all that is
+    /// known here.
+    pub(super) fn unreached(&self, why: &str) -> Refusal {
+        self.not_taken(why, self.wire.is_remote())
+    }
+
+    fn not_taken(&self, why: &str, unreachable: bool) -> Refusal {
+        Refusal::NotReady {
+            server: self.server.clone(),
+            state: "restarting",
+            reason: Some(why.to_owned()),
+            retry_after_ms: Some(0),
+            unreachable,
+        }
+    }
+
+    /// Settles a call, once; an answer to nothing is dropped (CMCP-007, CMCP-070).
+    pub(super) fn settle(&self, id: u64, outcome: Outcome) {
+        if let Some(call) = self.pending.take(id) {
+            let _ = call.answer.send(outcome);
+            self.questions.reconsider();
+        }
+    }
+}
+
+/// However a call ends, its place in the table does not outlive it.
+pub(super) struct Forget<'a> {
+    pub(super) link: &'a Arc<Link>,
+    pub(super) id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.link.take_back(self.id, "the caller is gone");
+    }
+}
+
+/// When a call is over, whether its client rests is another question.
+struct Rest<'a> {
+    link: &'a Link,
+    who: Party,
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        if self.link.turns.asks() {
+            self.link.turns.rest(self.who, self.link.rests(self.who));
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    millis(moment().since_start())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    use crate::link::scripted::Scripted;
+
+    /// Who comes while the server finishes its last calls is sent on to its next connection.
+    #[tokio::test]
+    async fn a_call_that_comes_too_late_may_be_made_again_at_once() {
+        let it = Scripted::modern("{}");
+        assert!(it.link.drain(Duration::from_secs(1)).await);
+        let late = it.link.ask("tools/call", Some("{}")).await.unwrap_err();
+        assert!(
+            matches!(
+                late,
+                Refusal::NotReady {
+                    retry_after_ms: Some(0),
+                    ..
+                }
+            ),
+            "{late}"
+        );
+    }
+
+    /// SEP-2243: a server that misses headers has another schema than the one that is known.
+    #[tokio::test]
+    async fn a_header_mismatch_has_the_tools_fetched_again() {
+        let mut it = Scripted::modern("{}");
+        for (code, heard) in [(-32602, vec![]), (-32020, vec!["Tools".to_owned()])] {
+            let link = it.link.clone();
+            let call = tokio::spawn(async move { link.ask("tools/call", Some("{}")).await });
+            let request = it.next().await;
+            it.answer(&request, "error", &json!({"code": code, "message": ""}));
+            call.await.unwrap().unwrap_err();
+            assert_eq!(*it.heard.0.lock().unwrap(), heard, "{code}");
+        }
+    }
+}

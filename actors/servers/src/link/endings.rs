@@ -1,0 +1,68 @@
+//! Connections to servers that have ended are gone.
+
+#[path = "../../../testing/watched.rs"]
+#[expect(dead_code, reason = "connections of agents use the rest of it")]
+mod watched;
+
+use std::sync::Arc;
+
+use http::header::HeaderMap;
+use mgp_engine::spec::{Asking, ServerLimits};
+use mgp_protocol::ids::ServerId;
+use mgp_transports::http::client::{Client, parse_url};
+use mgp_transports::http::tls::Tls;
+use mgp_transports::log::ServerLog;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+use self::watched::Watched;
+use super::scripted::{Heard, Scripted};
+use super::{HttpWire, Link, Ways, Wire};
+
+/// A connection that is lost in the middle of a call, with a listen that stands, leaves nothing.
+#[tokio::test(start_paused = true)]
+async fn a_lost_link_leaves_nothing() {
+    let mut watched = Watched::begin();
+    let mut it = Scripted::modern(r#"{"tools":{"listChanged":true}}"#);
+    it.link.listen();
+    it.next().await;
+    let link = it.link.clone();
+    let calling = tokio::spawn(async move { link.ask("tools/call", Some("{}")).await });
+    it.next().await;
+    watched.add("the link", &it.link);
+    watched.add("what hears it", &it.heard);
+    it.link.lose("its process ended");
+    assert!(calling.await.unwrap().is_err());
+    drop(it);
+    watched.gone().await;
+}
+
+/// A server that takes what it is told and never answers does not hold the connection that is over.
+#[tokio::test]
+async fn a_server_that_never_answers_holds_no_link() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = parse_url(&format!("http://{}/mcp", server.local_addr().unwrap())).unwrap();
+    let wire = HttpWire::new(Client::new(Tls::system()), url, HeaderMap::new(), None);
+    let link = Link::new(
+        ServerId::new("it"),
+        ServerLimits::default(),
+        Wire::Http(wire),
+        ServerLog::new(),
+        Arc::new(Heard::default()),
+        "1.0",
+        Ways {
+            offers_mgp: false,
+            asking: Asking::ByTurn,
+        },
+    );
+    link.notify("notifications/initialized", None);
+    let (mut taken, _) = server.accept().await.unwrap();
+    let mut first = [0; 4];
+    taken.read_exact(&mut first).await.unwrap();
+    // The connection itself is the client's, for a while.
+    let mut watched = Watched::begin();
+    watched.add("the link", &link);
+    link.lose("it was stopped");
+    drop(link);
+    watched.gone().await;
+}

@@ -1,0 +1,108 @@
+//! What a modern request brings along, and what its errors say.
+
+use std::borrow::Cow;
+
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::mcp::meta::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SUBSCRIPTION_ID,
+};
+use mgp_protocol::splice::{member, members, quoted};
+use serde::Deserialize;
+
+use mgp_callers::negotiation;
+
+/// The headers of a request do not say what its body says.
+pub(super) const HEADER_MISMATCH: i64 = -32020;
+
+const CAPABILITIES: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
+/// `_meta` of the kernel's own requests: nobody stands behind them who could be asked for anything,
+/// but its clients may know tasks, and it listens for theirs.
+pub(super) fn meta(version: &str, offers_mgp: bool) -> String {
+    format!(
+        r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{}}}"#,
+        Version::MODERN,
+        quoted(version),
+        negotiation::declared(CAPABILITIES, Era::Modern, offers_mgp)
+    )
+}
+
+/// `params`, which have no `_meta`, with this one.
+pub(super) fn wrap(params: Option<&str>, meta: &str) -> String {
+    let mut out = format!(r#"{{"_meta":{meta}"#);
+    for (name, value) in members(params.unwrap_or("{}")).unwrap_or_default() {
+        out.push(',');
+        out.push_str(&quoted(&name));
+        out.push(':');
+        out.push_str(value.get());
+    }
+    out.push('}');
+    out
+}
+
+/// `params` of a modern request that the kernel of this version sends for itself.
+#[must_use]
+pub fn wrapped(params: Option<&str>, version: &str, offers_mgp: bool) -> String {
+    wrap(params, &meta(version, offers_mgp))
+}
+
+/// `params` of a subscription's message without its `_meta`; those of other messages as they are.
+pub(super) fn without_meta(params: &str) -> Cow<'_, str> {
+    let tagged = member(params, "_meta").and_then(|meta| member(meta, SUBSCRIPTION_ID));
+    if tagged.is_none() {
+        return params.into();
+    }
+    let kept = members(params).unwrap_or_default().into_iter();
+    let kept: Vec<_> = kept
+        .filter(|(name, _)| name != "_meta")
+        .map(|(name, value)| format!("{}:{}", quoted(&name), value.get()))
+        .collect();
+    format!("{{{}}}", kept.join(",")).into()
+}
+
+/// The code of an error object.
+pub(crate) fn code(error: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Coded {
+        code: i64,
+    }
+    let coded: Coded = mgp_protocol::lookalike::from_object(error).ok()?;
+    Some(coded.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modern_request_says_its_version_and_what_its_client_can_do() {
+        let whole = wrap(Some(r#"{"cursor":"a\"b"}"#), &meta("1.0", false));
+        let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        assert_eq!(read["cursor"], "a\"b");
+        assert_eq!(read["_meta"][PROTOCOL_VERSION], "2026-07-28");
+        assert_eq!(
+            read["_meta"][CLIENT_CAPABILITIES],
+            serde_json::json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})
+        );
+        assert_eq!(read["_meta"][CLIENT_INFO]["version"], "1.0");
+        let bare: serde_json::Value = serde_json::from_str(&wrap(None, "{}")).unwrap();
+        assert_eq!(bare, serde_json::json!({ "_meta": {} }));
+    }
+
+    #[test]
+    fn what_a_subscription_adds_is_taken_away() {
+        let tagged = format!(r#"{{"uri":"a","_meta":{{"{SUBSCRIPTION_ID}":7}},"x":1.0}}"#);
+        assert_eq!(without_meta(&tagged), r#"{"uri":"a","x":1.0}"#);
+        let own = r#"{"uri":"a","_meta":{"x":1}}"#;
+        assert_eq!(without_meta(own), own);
+    }
+
+    #[test]
+    fn a_code_is_read_or_not_there() {
+        assert_eq!(
+            code(r#"{"code":-32020,"message":""}"#),
+            Some(HEADER_MISMATCH)
+        );
+        assert_eq!(code(r#"{"message":""}"#), None);
+    }
+}

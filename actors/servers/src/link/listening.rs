@@ -1,0 +1,555 @@
+//! What a modern server is listened to for: one standing `subscriptions/listen`, opened anew when
+//! what is wanted changes, and when it ends while the connection lives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use mgp_engine::request_ids::RequestIds;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
+use mgp_protocol::mcp::subscriptions::{Acknowledged, Filter, Listen};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::calls::Forget;
+use super::{InFlight, Link, List, Mirror, envelope};
+use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::request::Outcome;
+
+/// Listens that may stand at once: the one in force, the one that takes its place, and those that
+/// are just being let go of. A further wish waits until one of these is gone.
+pub(super) const MAX_LISTENS: usize = 16;
+
+/// Wishes that come this close are asked for together.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// How long the listen before stays when another has taken its place: over HTTP, what the server said
+/// there before may still be on its way. What it says in both within this time comes twice.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// How long a server may take to say what it will tell; it has nothing to work out for that.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long its start waits for that; a change that is missed then is heard of later.
+const AT_START: Duration = Duration::from_secs(2);
+
+/// Wait before a server that refused is asked for the same again.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// First and longest wait before a listen that ended is opened again.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// What one connection is listened to for.
+#[derive(Debug)]
+pub(super) struct Listening {
+    wanted: watch::Sender<Wanted>,
+    heard: watch::Sender<Heard>,
+    /// The latest listen that the server acknowledged, and what it will tell there.
+    acknowledged: watch::Sender<(u64, Filter)>,
+    over: watch::Sender<bool>,
+    places: Arc<Semaphore>,
+}
+
+/// What agents want to hear of. Bounded by the table of subscriptions, from which it comes.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    uris: BTreeSet<String>,
+    /// Tasks of the server, and how many clients listen for each. Bounded by what one of them may
+    /// name, and by their number.
+    tasks: BTreeMap<String, usize>,
+    /// Grows with each wish.
+    wish: u64,
+}
+
+/// What became of the wishes up to this one.
+#[derive(Debug, Clone, Default)]
+struct Heard {
+    wish: u64,
+    outcome: Option<Result<Arc<BTreeSet<String>>, Refusal>>,
+}
+
+impl Default for Listening {
+    fn default() -> Self {
+        Self {
+            wanted: watch::Sender::default(),
+            heard: watch::Sender::default(),
+            acknowledged: watch::Sender::default(),
+            over: watch::Sender::default(),
+            places: Arc::new(Semaphore::new(MAX_LISTENS)),
+        }
+    }
+}
+
+impl Listening {
+    /// The connection is over.
+    pub(super) fn end(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// The server says what it will tell; `params` as sent.
+    pub(super) fn acknowledged(&self, ids: &RequestIds, params: Option<&str>) {
+        let Ok(said) = mcp::read::<Acknowledged<'_>>(params) else {
+            return;
+        };
+        if let Some(id) = said.meta.and_then(|meta| listen_of(ids, meta.get())) {
+            self.acknowledged.send_replace((id, said.notifications));
+        }
+    }
+
+    /// True for a message of a listen that another one has taken the place of.
+    pub(super) fn is_superseded(&self, ids: &RequestIds, params: &str) -> bool {
+        let of = member(params, "_meta").and_then(|meta| listen_of(ids, meta));
+        of.is_some_and(|of| of < self.acknowledged.borrow().0)
+    }
+
+    /// A wish; answers its number.
+    fn wish(&self, change: impl FnOnce(&mut Wanted)) -> u64 {
+        let mut number = 0;
+        self.wanted.send_modify(|wanted| {
+            change(wanted);
+            wanted.wish += 1;
+            number = wanted.wish;
+        });
+        number
+    }
+
+    fn tell(&self, wish: u64, outcome: Result<Arc<BTreeSet<String>>, Refusal>) {
+        let outcome = Some(outcome);
+        self.heard.send_replace(Heard { wish, outcome });
+    }
+}
+
+impl Link {
+    /// Keeps the listen of a modern server open until the connection is over. What is wanted from
+    /// the start is the news of its lists.
+    pub(crate) fn listen(self: &Arc<Self>) {
+        if self.peer_in(Era::Modern).is_some() {
+            tokio::spawn(keep(self.clone()));
+        }
+    }
+
+    /// Resolves when the connection is over.
+    pub(crate) async fn over(&self) {
+        let mut over = self.listening.over.subscribe();
+        let _ = over.wait_for(|over| *over).await;
+    }
+
+    /// Resolves when the server has said what it will tell, or would not.
+    pub(crate) async fn listens(&self) {
+        if self.peer_in(Era::Modern).is_none() {
+            return;
+        }
+        let mut heard = self.listening.heard.subscribe();
+        let first = heard.wait_for(|heard| heard.outcome.is_some());
+        let _ = tokio::time::timeout(AT_START, first).await;
+    }
+
+    /// Wants to hear of a resource of a modern server from now on; what is answered resolves when
+    /// the server will tell, or with the reason why it will not.
+    pub fn follow(
+        self: &Arc<Self>,
+        uri: &str,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send + use<> {
+        let (link, uri) = (self.clone(), uri.to_owned());
+        let mut heard = self.listening.heard.subscribe();
+        let wish = self.listening.wish(|wanted| {
+            wanted.uris.insert(uri.clone());
+        });
+        let mut over = self.listening.over.subscribe();
+        async move {
+            let told = heard.wait_for(|heard| heard.wish >= wish);
+            let outcome = tokio::select! {
+                told = told => told.ok().and_then(|heard| heard.outcome.clone()),
+                _ = over.wait_for(|over| *over) => None,
+            };
+            let refusal = match outcome {
+                Some(Ok(agreed)) if agreed.contains(&uri) => return Ok(()),
+                Some(Ok(_)) => Refusal::BadRequest(format!(
+                    "server {} does not tell when {uri} changes",
+                    link.server
+                )),
+                Some(Err(refusal)) => refusal,
+                None => return Err(link.lost("its connection was closed")),
+            };
+            // What it will not tell is not asked for again.
+            if matches!(refusal, Refusal::Peer(_) | Refusal::BadRequest(_)) {
+                link.unfollow(&uri);
+            }
+            Err(refusal)
+        }
+    }
+
+    /// Nobody wants to hear of a resource any more.
+    pub fn unfollow(&self, uri: &str) {
+        self.listening.wish(|wanted| {
+            wanted.uris.remove(uri);
+        });
+    }
+
+    /// Somebody wants to hear of a task of this server.
+    pub fn follow_task(&self, own: &str) {
+        self.listening.wish(|wanted| {
+            *wanted.tasks.entry(own.to_owned()).or_default() += 1;
+        });
+    }
+
+    /// Somebody does not want to hear of a task any more.
+    pub fn unfollow_task(&self, own: &str) {
+        self.listening.wish(|wanted| {
+            let left = wanted.tasks.get_mut(own).map(|listeners| {
+                *listeners -= 1;
+                *listeners
+            });
+            if left == Some(0) {
+                wanted.tasks.remove(own);
+            }
+        });
+    }
+
+    /// Resolves when the server has said what it will tell of all that is wanted now, or would not.
+    pub async fn agrees(&self) {
+        let wish = self.listening.wanted.borrow().wish;
+        let mut heard = self.listening.heard.subscribe();
+        let mut over = self.listening.over.subscribe();
+        tokio::select! {
+            _ = heard.wait_for(|heard| heard.wish >= wish) => {}
+            _ = over.wait_for(|over| *over) => {}
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+
+    fn filter(&self, wanted: &Wanted) -> Filter {
+        let peer = self.peer_in(Era::Modern);
+        let raw = peer.map_or("{}", |peer| &*peer.raw_capabilities);
+        let changes = |list: &str| {
+            member(raw, list).and_then(|can| member(can, "listChanged")) == Some("true")
+        };
+        Filter {
+            tools_list_changed: changes("tools"),
+            prompts_list_changed: changes("prompts"),
+            resources_list_changed: changes("resources"),
+            resource_subscriptions: wanted.uris.iter().cloned().collect(),
+            task_ids: match peer.is_some_and(|peer| peer.capabilities.tasks_extension) {
+                true => wanted.tasks.keys().cloned().collect(),
+                false => Vec::new(),
+            },
+        }
+    }
+}
+
+/// The listen that a message belongs to; later ones have higher numbers.
+fn listen_of(ids: &RequestIds, meta: &str) -> Option<u64> {
+    ids.number(member(meta, SUBSCRIPTION_ID)?.parse().ok()?)
+}
+
+/// One listen under way; dropping it ends it at the server too.
+#[derive(Debug)]
+struct Standing {
+    id: u64,
+    task: JoinHandle<Outcome>,
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Standing {
+    async fn open(link: &Arc<Link>, filter: &Filter) -> Result<Self, Refusal> {
+        let place = link.listening.places.clone().acquire_owned().await;
+        let (answer, settled) = oneshot::channel();
+        let in_flight = InFlight {
+            answer,
+            exchange: Exchange::new(Way::Nowhere),
+            caller: None,
+            token: None,
+            era: Era::Modern,
+            listens: true,
+            touched: AtomicU64::new(0),
+        };
+        let id = link.insert(in_flight)?;
+        let filter = serde_json::to_string(filter).expect("a filter is plain data");
+        let params = format!(r#"{{"notifications":{filter}}}"#);
+        let params = envelope::wrap(Some(&params), &link.own_meta);
+        let frame = jsonrpc::request(
+            &link.ids.shown(id).to_string(),
+            Listen::METHOD,
+            Some(&params),
+        );
+        let link = link.clone();
+        let task = tokio::spawn(async move {
+            let _place = place;
+            let _forget = Forget { link: &link, id };
+            let mirror = Mirror {
+                method: Listen::METHOD,
+                name: None,
+                params: &[],
+            };
+            tokio::select! {
+                biased;
+                outcome = settled => outcome.unwrap_or_else(|_| Err(link.lost("it was closed"))),
+                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror) => match never {},
+            }
+        });
+        Ok(Self { id, task })
+    }
+
+    /// Resolves when the server has acknowledged it, with what it will tell.
+    ///
+    /// # Errors
+    /// Why it will not.
+    async fn acknowledged(&mut self, link: &Link) -> Result<Filter, Refusal> {
+        let mut acknowledged = link.listening.acknowledged.subscribe();
+        let id = self.id;
+        let said = acknowledged.wait_for(|(acknowledged, _)| *acknowledged == id);
+        tokio::select! {
+            said = tokio::time::timeout(PATIENCE, said) => match said {
+                Ok(Ok(said)) => Ok(said.1.clone()),
+                Ok(Err(_)) | Err(_) => Err(link.lost("a listen was not acknowledged")),
+            },
+            ended = self.ended(link) => Err(ended),
+        }
+    }
+
+    /// Resolves when the server ends it, with the reason.
+    async fn ended(&mut self, link: &Link) -> Refusal {
+        match (&mut self.task).await {
+            Ok(Ok(_)) | Err(_) => link.lost("it ended a listen"),
+            Ok(Err(refusal)) => refusal,
+        }
+    }
+
+    /// Another one has taken its place.
+    fn retire(self) {
+        tokio::spawn(async move {
+            tokio::time::sleep(LINGER).await;
+            drop(self);
+        });
+    }
+}
+
+/// Ends with the connection.
+async fn keep(link: Arc<Link>) {
+    let mut over = link.listening.over.subscribe();
+    tokio::select! {
+        biased;
+        _ = over.wait_for(|over| *over) => {}
+        () = keep_on(&link) => {}
+    }
+}
+
+async fn keep_on(link: &Arc<Link>) {
+    let mut wanted = link.listening.wanted.subscribe();
+    let mut current: Option<Standing> = None;
+    let mut wait = AGAIN.0;
+    let mut gap = false;
+    loop {
+        let now = wanted.borrow_and_update().clone();
+        let (filter, wish) = (link.filter(&now), now.wish);
+        if filter == Filter::default() {
+            current = None;
+            link.listening.tell(wish, Ok(Arc::default()));
+            if wanted.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        match begin(link, &filter).await {
+            Ok((standing, agreed)) => {
+                wait = AGAIN.0;
+                if std::mem::take(&mut gap) {
+                    changed_meanwhile(link, &agreed);
+                }
+                let uris = agreed.resource_subscriptions.into_iter().collect();
+                link.listening.tell(wish, Ok(Arc::new(uris)));
+                if let Some(before) = current.replace(standing) {
+                    before.retire();
+                }
+            }
+            Err(refusal) => {
+                note(link, &refusal);
+                gap |= current.as_ref().is_none_or(|c| c.task.is_finished());
+                let refused = matches!(refusal, Refusal::Peer(_));
+                link.listening.tell(wish, Err(refusal));
+                pause(&mut wait).await;
+                if refused {
+                    let _ = tokio::time::timeout(REFUSED, wanted.changed()).await;
+                }
+                continue;
+            }
+        }
+        let Some(standing) = &mut current else {
+            continue;
+        };
+        tokio::select! {
+            changed = wanted.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                tokio::time::sleep(GATHER).await;
+            }
+            ended = standing.ended(link) => {
+                note(link, &ended);
+                (current, gap) = (None, true);
+                pause(&mut wait).await;
+            }
+        }
+    }
+}
+
+/// It is opened again, so that there is nothing to be done about it.
+fn note(link: &Link, why: &Refusal) {
+    let why = if let Refusal::Lost { reason, .. } = why {
+        reason.clone()
+    } else {
+        why.to_string()
+    };
+    link.log.note(&format!("{}: {why}", Listen::METHOD));
+}
+
+async fn begin(link: &Arc<Link>, filter: &Filter) -> Result<(Standing, Filter), Refusal> {
+    let mut standing = Standing::open(link, filter).await?;
+    let agreed = standing.acknowledged(link).await?;
+    Ok((standing, agreed))
+}
+
+async fn pause(wait: &mut Duration) {
+    tokio::time::sleep(*wait).await;
+    *wait = (*wait * 2).min(AGAIN.1);
+}
+
+/// While nobody listened the lists may have changed.
+fn changed_meanwhile(link: &Link, agreed: &Filter) {
+    for (may, list) in [
+        (agreed.tools_list_changed, List::Tools),
+        (agreed.prompts_list_changed, List::Prompts),
+        (agreed.resources_list_changed, List::Resources),
+    ] {
+        if may {
+            link.upward.list_changed(&link.server, list);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::link::scripted::Scripted;
+
+    const TOOLS: &str = r#"{"tools":{"listChanged":true},"prompts":{},"resources":{}}"#;
+
+    fn acknowledge(it: &Scripted, listen: &Value, notifications: &Value) {
+        it.say(&json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "notifications": notifications},
+        }));
+    }
+
+    async fn next_listen(it: &mut Scripted) -> (Value, Value) {
+        let listen = it.next().await;
+        assert_eq!(listen["method"], "subscriptions/listen");
+        let version = &listen["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        assert_eq!(*version, "2026-07-28");
+        let wanted = listen["params"]["notifications"].clone();
+        (listen, wanted)
+    }
+
+    fn updated(it: &Scripted, listen: &Value, uri: &str) {
+        it.say(&json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"_meta": {SUBSCRIPTION_ID: listen["id"]}, "uri": uri},
+        }));
+    }
+
+    /// Another wish is another listen; the one before goes only when the new one is in force, and
+    /// what is said in both is heard once.
+    #[tokio::test]
+    async fn a_wish_leaves_no_gap() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let (first, wanted) = next_listen(&mut it).await;
+        assert_eq!(wanted, json!({"toolsListChanged": true}));
+        acknowledge(&it, &first, &wanted);
+        it.link.listens().await;
+        let mut granted = Box::pin(it.link.follow("a:b"));
+        let (second, wanted) = next_listen(&mut it).await;
+        let all = json!({"toolsListChanged": true, "resourceSubscriptions": ["a:b"]});
+        assert_eq!(wanted, all);
+        tokio::select! {
+            biased;
+            granted = &mut granted => panic!("{granted:?} before it was acknowledged"),
+            () = std::future::ready(()) => {}
+        }
+        updated(&it, &first, "a:b");
+        acknowledge(&it, &second, &wanted);
+        granted.await.unwrap();
+        updated(&it, &first, "a:b");
+        updated(&it, &second, "a:b");
+        let heard = [r#"a:b {"uri":"a:b"}"#; 2];
+        assert_eq!(*it.heard.0.lock().unwrap(), heard);
+        let cancelled = it.next().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], first["id"]);
+    }
+
+    /// A listen that ends is opened again, and what may have been missed is asked for.
+    #[tokio::test]
+    async fn a_listen_that_ends_is_opened_again() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let (first, wanted) = next_listen(&mut it).await;
+        acknowledge(&it, &first, &wanted);
+        it.link.listens().await;
+        it.answer(&first, "result", &json!({"resultType": "complete"}));
+        let (second, again) = next_listen(&mut it).await;
+        assert_eq!(again, wanted);
+        acknowledge(&it, &second, &wanted);
+        let granted = tokio::spawn(it.link.follow("a:b"));
+        let (third, wanted) = next_listen(&mut it).await;
+        acknowledge(&it, &third, &wanted);
+        granted.await.unwrap().unwrap();
+        assert_eq!(*it.heard.0.lock().unwrap(), ["Tools"]);
+    }
+
+    /// What a server will not tell is not promised, and not asked for again.
+    #[tokio::test]
+    async fn what_is_not_acknowledged_is_refused() {
+        let mut it = Scripted::modern(r#"{"resources":{}}"#);
+        it.link.listen();
+        it.link.listens().await;
+        let granted = tokio::spawn(it.link.follow("a:b"));
+        let (listen, _) = next_listen(&mut it).await;
+        acknowledge(&it, &listen, &json!({}));
+        let refusal = granted.await.unwrap().unwrap_err();
+        assert!(refusal.to_string().contains("a:b"), "{refusal}");
+        let cancelled = it.next().await;
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(it.link.in_flight(), 0);
+    }
+
+    /// Nobody waits for a listen: a connection with nothing else under way is idle.
+    #[tokio::test]
+    async fn a_listen_is_no_call() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let (listen, wanted) = next_listen(&mut it).await;
+        acknowledge(&it, &listen, &wanted);
+        it.link.listens().await;
+        assert_eq!(it.link.in_flight(), 0);
+        assert!(it.link.drain(Duration::from_secs(5)).await);
+        it.link.lose("it was stopped");
+        let lost = it.link.follow("a:b").await.unwrap_err();
+        assert!(matches!(lost, Refusal::Lost { .. }), "{lost}");
+    }
+}

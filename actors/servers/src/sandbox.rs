@@ -1,0 +1,412 @@
+//! Starts servers in a sandbox: finds out what this machine can do, prepares the server's own folder
+//! and has a launcher start it within walls.
+//! Asked by: server supervisors, the process that runs the model.
+//!
+//! Nothing that runs in the kernel restricts anything: between fork and exec there is no safe code.
+//! The launcher is the kernel's own program, started again with a hidden argument.
+
+mod alone;
+mod calls;
+mod init;
+mod inside;
+mod launch;
+mod leader;
+mod pinned;
+mod plain;
+mod probe;
+mod rights;
+mod roads;
+mod users;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use mgp_engine::sandbox::{Machine, Place, Policy, Rules};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::permission::Standard;
+use mgp_protocol::mgp::servers::Sandbox;
+use mgp_transports::child::{self, ChildSpec, Launcher};
+use tokio::sync::OnceCell;
+
+use mgp_store::removal;
+use roads::{For, Roads, stays};
+
+pub use alone::alone;
+pub use launch::launch;
+pub use pinned::{changed, pinned};
+pub use probe::probe;
+
+/// The variable that holds the policy; the launcher takes it away.
+const POLICY: &str = "MGP_SANDBOX_POLICY";
+/// The variable that holds the number of the kernel's process, whose death is the server's.
+const PARENT: &str = "MGP_SANDBOX_KERNEL";
+/// What the launcher is told, before the program.
+const LAUNCH: &str = "__sandbox";
+/// The first line of a script is no longer than the system reads.
+const FIRST_LINE: u64 = 256;
+/// Scripts run by scripts run by scripts: the system follows as many.
+const SCRIPTS: usize = 4;
+
+/// What every sandbox is made with.
+#[derive(Debug, Default)]
+pub struct Sandboxes {
+    /// This program.
+    pub exe: PathBuf,
+    /// Holds the own folder of each server.
+    pub folder: PathBuf,
+    /// The kernel's configuration, data and socket.
+    pub kernels: Vec<PathBuf>,
+    /// The home of the kernel's user.
+    pub home: Option<PathBuf>,
+    /// Folders that the configuration, or a server started since, opened for writing: links there are
+    /// not followed out of them. As many as configurations list; none is forgotten, for what was
+    /// planted there stays.
+    pub written: Mutex<BTreeSet<PathBuf>>,
+    /// What this machine can do, once somebody asked.
+    pub machine: OnceCell<Machine>,
+}
+
+/// A sandbox that is ready for one start of a server.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// The server, to be started by the launcher.
+    pub(crate) spec: ChildSpec,
+    /// What holds it.
+    pub(crate) report: Sandbox,
+}
+
+impl Sandboxes {
+    /// The folder that is a server's own; its home is below it.
+    #[must_use]
+    pub fn own_folder(&self, server: &ServerId) -> PathBuf {
+        self.beside("of", server)
+    }
+
+    /// The folder of the program that came with a server's registration. Beside its own one, so that
+    /// nothing the server writes lies beside its program or above it, where interpreters look for more.
+    #[must_use]
+    pub fn code_folder(&self, server: &ServerId) -> PathBuf {
+        self.beside("code-of", server)
+    }
+
+    fn beside(&self, what: &str, server: &ServerId) -> PathBuf {
+        // An id may be two dots.
+        let folder = self.folder.join(format!("{what}-{server}"));
+        // Its working folder is another one than the kernel's.
+        std::path::absolute(&folder).unwrap_or(folder)
+    }
+
+    /// Prepares a start of a server with these permissions.
+    ///
+    /// # Errors
+    /// In words, what is missing.
+    pub(crate) async fn prepare(
+        &self,
+        spec: ChildSpec,
+        rules: &Rules,
+        granted: &BTreeSet<Standard>,
+    ) -> Result<Ready, String> {
+        let machine = self.machine.get_or_try_init(|| probe::ask(&self.exe)).await;
+        let machine = *machine.map_err(|e| format!("the sandbox cannot be tried out: {e}"))?;
+        let own = self.own_folder(&spec.id);
+        let mut place = Place {
+            own,
+            code: rules.program.as_ref().map(|_| self.code_folder(&spec.id)),
+            kernels: self.kernels.clone(),
+            home: self.home.clone(),
+            ..Place::default()
+        };
+        let (looked, mut rules, granted) = (spec.clone(), rules.clone(), granted.clone());
+        let owns = real(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
+        let written = {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.extend(rules.write.iter().cloned());
+            written.clone()
+        };
+        let looking = tokio::task::spawn_blocking(move || {
+            let (roads, mut notes) = look(&looked, &mut place, &mut rules, &written, &owns)?;
+            furnish(&place.own).map_err(|e| format!("{}: {e}", place.own.display()))?;
+            let user = match machine.root {
+                true => Some(users::hand_over(&place.own, machine.namespaces)?),
+                false => None,
+            };
+            if let (Some(code), Some(user)) = (&place.code, user) {
+                users::lend(code, user).map_err(|e| format!("{}: {e}", code.display()))?;
+            }
+            let mut policy = Policy::of(&granted, &rules, &place, machine);
+            policy.user = user;
+            let mut report = policy.report(&granted, &rules, &place);
+            notes.extend(roads.settle(&mut policy));
+            report.notes.extend(notes);
+            if user.is_some() {
+                report.notes.extend(users::shut(&policy));
+            }
+            Ok::<_, String>((policy, report, place.own))
+        });
+        let (policy, report, own) = looking.await.map_err(|e| e.to_string())??;
+        Ok(Ready {
+            spec: self.through_launcher(spec, &policy, &own),
+            report,
+        })
+    }
+
+    fn through_launcher(&self, mut spec: ChildSpec, policy: &Policy, own: &Path) -> ChildSpec {
+        for (name, folder) in [("HOME", HOME), ("TMPDIR", TMP)] {
+            let folder = own.join(folder).display().to_string();
+            spec.env.entry(name.to_owned()).or_insert(folder);
+        }
+        let policy = serde_json::to_string(policy).expect("a policy is always JSON");
+        spec.launcher = Some(Launcher {
+            exe: self.exe.clone(),
+            args: vec![LAUNCH.to_owned(), "--".to_owned()],
+            env: BTreeMap::from([
+                (POLICY.to_owned(), policy),
+                (PARENT.to_owned(), std::process::id().to_string()),
+            ]),
+        });
+        spec
+    }
+}
+
+const HOME: &str = "home";
+const TMP: &str = "tmp";
+
+/// Makes the server's own folder; what it left in its temporary one is gone.
+fn furnish(own: &Path) -> io::Result<()> {
+    let private = |path: &Path| {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+    };
+    private(&own.join(HOME))?;
+    removal::remove(&own.join(TMP))?;
+    private(&own.join(TMP))
+}
+
+/// Finds what of a server lies where, without symbolic links; in words, what is not followed.
+fn look(
+    spec: &ChildSpec,
+    place: &mut Place,
+    rules: &mut Rules,
+    written: &BTreeSet<PathBuf>,
+    owns: &Path,
+) -> Result<(Roads, BTreeSet<String>), String> {
+    let (program, programs) = child::find(spec).map_err(|e| e.to_string())?;
+    place.own = std::path::absolute(&place.own).map_err(|e| e.to_string())?;
+    for kernels in place.kernels.iter_mut().chain(&mut place.home) {
+        *kernels = real(kernels);
+    }
+    let (mut roads, mut notes) = (Roads::around(written, place, owns), BTreeSet::new());
+    let mut led = |path: &Path, to| match roads.follow(path, to) {
+        Ok(real) => Some(real),
+        Err(why) => {
+            notes.insert(why);
+            None
+        }
+    };
+    rules.read = rules
+        .read
+        .iter()
+        .filter_map(|p| led(p, For::Reading))
+        .collect();
+    rules.write = rules
+        .write
+        .iter()
+        .filter_map(|p| led(p, For::Writing))
+        .collect();
+    let cwd = spec.cwd.as_deref().unwrap_or(Path::new("/"));
+    let cwd = std::path::absolute(cwd).map_err(|e| e.to_string())?;
+    let named = spec.args.iter().map(|arg| cwd.join(arg));
+    let named = named.filter(|path| path.is_file());
+    place.named = named.filter_map(|p| led(&p, For::Reading)).collect();
+    // Its files stay shut; the whole tree is never opened.
+    place.cwd = led(&cwd, For::Reading).unwrap_or(PathBuf::from("/"));
+    place.usual = !spec.command.contains('/') && !spec.env.contains_key("PATH");
+    place.programs = programs
+        .iter()
+        .filter_map(|folder| led(folder, For::Reading))
+        .collect();
+    place.program = roads.follow(&program, For::Reading)?;
+    place.interpreters = interpreters(&program, &programs, &mut roads, &mut notes);
+    // A virtual environment is where the link to its interpreter is.
+    if let (Some(folder), Some(name)) = (program.parent(), program.file_name()) {
+        let folder = roads.follow(folder, For::Reading)?;
+        place.interpreters.push(folder.join(name));
+    }
+    Ok((roads, notes))
+}
+
+/// A path without symbolic links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => real(folder).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// What a script is run by: the program of its first line, and the one that `env` looks up for it.
+/// Where a server writes the script it says what is opened, which is nothing but what is anyway.
+fn interpreters(
+    program: &Path,
+    programs: &[PathBuf],
+    roads: &mut Roads,
+    notes: &mut BTreeSet<String>,
+) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut next = Some(program.to_owned());
+    while let Some(script) = next.take().filter(|_| found.len() < SCRIPTS) {
+        let Ok(at) = roads.follow(&script, For::Reading) else {
+            break;
+        };
+        let root = at.parent().and_then(|folder| roads.written_around(folder));
+        let Some(line) = first_line(&at) else {
+            break;
+        };
+        let mut words = line.split_ascii_whitespace();
+        let Some(interpreter) = words.next().map(PathBuf::from) else {
+            break;
+        };
+        if interpreter.ends_with("env") {
+            let wanted = words.find(|word| !word.starts_with('-') && !word.contains('='));
+            let looked_up = programs.iter().map(|f| f.join(wanted.unwrap_or_default()));
+            next = looked_up.into_iter().find(|path| path.is_file());
+        }
+        for named in [Some(interpreter.clone()), next.clone()]
+            .into_iter()
+            .flatten()
+        {
+            let led = roads.follow(&named, For::Reading).and_then(|led| {
+                let opens = root
+                    .as_ref()
+                    .is_none_or(|root| stays(&led, root, For::Reading));
+                opens.then_some(led).ok_or_else(|| {
+                    format!(
+                        "{} is not opened: {} names it in its first line, and sandboxed servers write that file",
+                        named.display(),
+                        at.display()
+                    )
+                })
+            });
+            match led {
+                Ok(led) => found.push(led),
+                Err(why) => {
+                    notes.insert(why);
+                    return found;
+                }
+            }
+        }
+        next = next.or(Some(interpreter));
+    }
+    found
+}
+
+fn first_line(script: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    File::open(script)
+        .ok()?
+        .take(FIRST_LINE)
+        .read_to_end(&mut start)
+        .ok()?;
+    let rest = start.strip_prefix(b"#!")?;
+    let line = rest.split(|byte| *byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_runs_a_script_is_found_through_env_and_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        let write = |name: &str, text: &str| {
+            fs::write(at(name), text).unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write("node-22", "\u{7f}ELF");
+        std::os::unix::fs::symlink(at("node-22"), at("node")).unwrap();
+        write("serve", "#!/usr/bin/env -S node --quiet\n");
+        let interpreters = |script: &Path, programs: &[PathBuf]| {
+            interpreters(
+                script,
+                programs,
+                &mut Roads::default(),
+                &mut BTreeSet::new(),
+            )
+        };
+        let found = interpreters(&at("serve"), &[at("")]);
+        assert_eq!(found, [real(Path::new("/usr/bin/env")), at("node-22")]);
+        write("loop", &format!("#!{}\n", at("loop").display()));
+        assert!(interpreters(&at("loop"), &[]).len() <= SCRIPTS + 1);
+        assert!(interpreters(&at("node"), &[]).is_empty());
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_yet_is_known_by_the_folder_it_will_be_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, link) = (folder.path().join("whole"), folder.path().join("link"));
+        fs::create_dir(&whole).unwrap();
+        std::os::unix::fs::symlink(&whole, &link).unwrap();
+        let real_folder = whole.canonicalize().unwrap();
+        assert_eq!(real(&link.join("a/b")), real_folder.join("a/b"));
+    }
+
+    /// Its working folder, a file an argument names and the first line of its program lie where it writes.
+    #[test]
+    fn what_a_server_planted_where_it_writes_opens_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(at("work/bin")).unwrap();
+        fs::create_dir_all(at("keys/bin")).unwrap();
+        fs::write(at("keys/bin/key"), "").unwrap();
+        let program = at("work/serve");
+        fs::write(&program, format!("#!{}\n", at("keys/bin/key").display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink(at("keys"), at("work/cwd")).unwrap();
+        std::os::unix::fs::symlink(at("keys/bin/key"), at("work/conf.json")).unwrap();
+        let mut spec = ChildSpec {
+            id: ServerId::new("it"),
+            command: program.display().to_string(),
+            args: vec![at("work/conf.json").display().to_string()],
+            cwd: Some(at("work/cwd")),
+            env: BTreeMap::new(),
+            inherit_env: Vec::new(),
+            kernel_mark: String::new(),
+            launcher: None,
+        };
+        let look = |spec: &ChildSpec, written: &[PathBuf]| {
+            let mut place = Place {
+                own: at("owns/of-it"),
+                ..Place::default()
+            };
+            let mut rules = Rules::default();
+            let written = written.iter().cloned().collect();
+            let looked = look(spec, &mut place, &mut rules, &written, &at("owns"));
+            looked.map(|(_, notes)| (place, notes))
+        };
+        let keys = |place: &Place| {
+            let all = place.interpreters.iter().chain(&place.named);
+            all.chain([&place.cwd])
+                .filter(|path| path.starts_with(at("keys")))
+                .count()
+        };
+        let (place, notes) = look(&spec, &[]).unwrap();
+        assert_eq!((keys(&place), notes.len()), (3, 0), "{place:?}");
+        let (place, notes) = look(&spec, &[at("work")]).unwrap();
+        assert_eq!((keys(&place), notes.len()), (0, 3), "{place:?} {notes:?}");
+        spec.command = at("work/conf.json").display().to_string();
+        fs::set_permissions(at("keys/bin/key"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(look(&spec, &[at("work")]).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! The last words between the kernel and a server that is to end (MGP §11.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::health::DEADLINE;
+use mgp_engine::lifecycle::Why;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
+use mgp_protocol::mgp::negotiation::Features;
+
+use super::incarnation::Life;
+use crate::link::Link;
+use mgp_runtime::time::moment;
+
+/// Two of them and the time for its last calls are less than the two seconds that the end of the kernel
+/// takes.
+const HURRIED: Duration = Duration::from_millis(300);
+
+/// That a life is to end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StopOrder {
+    /// Why.
+    pub(super) why: Why,
+    /// How long what is under way may take, where somebody said so.
+    pub(super) within: Option<Duration>,
+}
+
+impl StopOrder {
+    /// How long each step of the end of its process may take: no longer than `HURRIED` for one that
+    /// does not answer its calls while the whole kernel ends.
+    pub(super) fn grace(self, configured: Duration, drained: bool) -> Duration {
+        match self.why == Why::KernelShutdown && !drained {
+            true => configured.min(HURRIED),
+            false => configured,
+        }
+    }
+}
+
+impl From<Why> for StopOrder {
+    fn from(why: Why) -> Self {
+        Self { why, within: None }
+    }
+}
+
+impl Life {
+    /// Lets what is under way come to its end within the time there is. A server that negotiated
+    /// `lifecycle` is told, and is given as long as it says it needs. False when something is still under
+    /// way at the end.
+    pub(super) async fn farewell(&self, link: &Arc<Link>, order: StopOrder) -> bool {
+        let begun = moment();
+        let time = order.within.unwrap_or_else(|| self.connector.drain());
+        // It is asked before the gate closes, and the gate waits for its answer.
+        let (answer, drained) = tokio::join!(self.tell(link, order.why, time), link.drain(time));
+        match answer {
+            Some(answer) if answer.accepted => {
+                let wants = Duration::from_millis(answer.estimated_drain_ms).min(time);
+                tokio::time::sleep(wants.saturating_sub(moment().since(begun))).await;
+            }
+            Some(_) => {
+                let note = "it does not accept that it is to end; it is ended all the same";
+                self.handle.log.note(note);
+            }
+            None => {}
+        }
+        drained
+    }
+
+    async fn tell(&self, link: &Arc<Link>, why: Why, time: Duration) -> Option<Accepted> {
+        let shutdown = Shutdown {
+            server_id: None,
+            reason: why.told()?,
+            timeout_ms: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        };
+        let era = link.era_of(Features::LIFECYCLE)?;
+        let params = serde_json::to_string(&shutdown).expect("a shutdown is always JSON");
+        let asked = link.ask_unhurried(era, Shutdown::METHOD, Some(&params));
+        let answer = tokio::time::timeout(time.min(DEADLINE), asked).await;
+        let answer = answer.ok()?.ok()?;
+        mcp::read(std::str::from_utf8(&answer).ok()).ok()
+    }
+}

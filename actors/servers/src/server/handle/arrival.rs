@@ -1,0 +1,126 @@
+//! How calls wait for a server that comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_engine::catalog::Outlook;
+use mgp_engine::lifecycle::State;
+use mgp_protocol::refusal::Refusal;
+use tokio::sync::watch;
+
+use super::{ServerHandle, Status};
+use crate::link::Link;
+use mgp_callers::exchange::Exchange;
+use mgp_runtime::time::moment;
+
+/// How long after a server's first start began lists wait for it: long enough for a program that is there
+/// and only has to be started, far shorter than any client waits for an answer.
+const LIST_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a call waits for a server that is being started.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+impl ServerHandle {
+    /// The connection for a call; waits a little for a server that comes. As many calls may wait as
+    /// may be under way at the server, so that those that waited are taken when it is there.
+    ///
+    /// # Errors
+    /// [`Refusal::NotReady`] with state, reason and the time of the next try; [`Refusal::Overloaded`]
+    /// where too many wait; [`Refusal::Cancelled`].
+    pub async fn connection(&self, exchange: &Exchange) -> Result<Arc<Link>, Refusal> {
+        if let Some(link) = self.link.get() {
+            return Ok(link);
+        }
+        if !comes(&self.status.borrow()) {
+            return Err(self.not_ready());
+        }
+        let _waiter = self.waiter()?;
+        let mut status = self.status.subscribe();
+        let settled = status.wait_for(|status| !comes(status));
+        tokio::select! {
+            biased;
+            link = self.link.filled() => Ok(link),
+            _ = settled => self.link.get().ok_or_else(|| self.not_ready()),
+            () = exchange.cancelled() => Err(Refusal::Cancelled),
+            () = patience(self.status.subscribe()) => Err(self.not_ready()),
+        }
+    }
+
+    /// What is to be expected of it while it publishes nothing.
+    #[must_use]
+    pub fn outlook(&self) -> Outlook {
+        let status = self.status.borrow();
+        match status.state {
+            _ if !comes(&status) => Outlook::Gone,
+            _ if is_first(&status) && !self.has_offered() => Outlook::First,
+            State::Registered
+            | State::Connecting
+            | State::Connected
+            | State::Draining
+            | State::Disconnected
+            | State::Error
+            | State::Restarting => Outlook::Coming,
+        }
+    }
+
+    /// Whether it starts for the first time and began so shortly ago that lists wait for it.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.outlook() == Outlook::First && !self.newness().is_zero()
+    }
+
+    /// Resolves when it is there for the first time, has failed or does not come, and when lists do not
+    /// wait for it any more.
+    pub async fn arrives(&self) {
+        let mut status = self.status.subscribe();
+        let settled = status.wait_for(|now| now.state == State::Connected || !is_first(now));
+        let _ = tokio::time::timeout(self.newness(), settled).await;
+    }
+
+    /// How long lists still wait for it.
+    fn newness(&self) -> Duration {
+        let since = self.status.borrow().since;
+        LIST_PATIENCE.saturating_sub(moment().since(since))
+    }
+
+    fn waiter(&self) -> Result<Waiter<'_>, Refusal> {
+        let waiter = Waiter(&self.waiters);
+        let before = self.waiters.fetch_add(1, Ordering::Relaxed);
+        let places = self.status.borrow().places;
+        if before >= places {
+            return Err(Refusal::Overloaded {
+                what: format!(
+                    "the list of {places} calls that wait for server {}",
+                    self.id
+                ),
+            });
+        }
+        Ok(waiter)
+    }
+}
+
+/// A call that waits. Dropping it gives its place back.
+struct Waiter<'a>(&'a AtomicUsize);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// It comes, and its last start, if there was one, did not fail.
+fn is_first(status: &Status) -> bool {
+    comes(status) && matches!(status.state, State::Registered | State::Connecting)
+}
+
+fn comes(status: &Status) -> bool {
+    status.state.comes_up(status.due) && !status.waiting
+}
+
+/// A server that is restarted finishes its calls first; how long that may take is bounded elsewhere.
+async fn patience(mut status: watch::Receiver<Status>) {
+    let drained = status.wait_for(|status| status.state != State::Draining);
+    let _ = drained.await;
+    tokio::time::sleep(START_PATIENCE).await;
+}

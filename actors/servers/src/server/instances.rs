@@ -1,0 +1,217 @@
+//! One life for each agent: started when it calls, ended when it has had nothing to do for a while, never
+//! more than the operator allows.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_engine::lifecycle::{State, Why};
+use mgp_engine::spec::{Instances as Rule, PerAgent, ServerSpec};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::refusal::Refusal;
+use ractor::{Actor, ActorCell, ActorId, SpawnErr};
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::farewell::StopOrder;
+use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::time::moment;
+
+/// Why the supervisor of an instance ends that has ended.
+const RETIRED: &str = "retired";
+/// The shortest time between two looks at who has nothing to do.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The instances of a server; no more than its entry allows.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    all: BTreeMap<AgentId, One>,
+    /// The clock of the next look; it ends with the supervisor.
+    clock: Option<AbortOnDropHandle<()>>,
+}
+
+#[derive(Debug)]
+struct One {
+    handle: Arc<ServerHandle>,
+    supervisor: ActorId,
+}
+
+type Spawned<'s> = Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send + 's>>;
+
+impl ServerActor {
+    /// The agent's instance; a new one is started when there is none, or when the last has ended.
+    pub(super) async fn instance(
+        &self,
+        me: ActorCell,
+        state: &mut ServerState,
+        agent: AgentId,
+    ) -> Result<Arc<ServerHandle>, Refusal> {
+        let Rule::PerAgent(bounds) = state.spec.instances else {
+            return Err(self.handle.not_ready());
+        };
+        if self.handle.link().is_none() {
+            return Err(self.handle.not_ready());
+        }
+        if let Some(one) = state.instances.all.get(&agent) {
+            if one.handle.state() != State::Disconnected {
+                return Ok(one.handle.clone());
+            }
+            self.retire(state, &agent, Why::IdleTimeout);
+        }
+        self.make_room(state, bounds)?;
+        let handle = self.handle.of_agent(&agent);
+        let actor = Self {
+            handle: handle.clone(),
+            ..self.clone()
+        };
+        let spawned = spawn(actor, state.spec.clone(), me).await;
+        let supervisor = spawned.map_err(|error| Refusal::Broken(error.to_string()))?;
+        let one = One {
+            handle: handle.clone(),
+            supervisor: supervisor.get_id(),
+        };
+        self.log().note(&format!("an instance for {agent}"));
+        state.instances.all.insert(agent, one);
+        self.show_instances(state);
+        let _ = handle.tell(ServerMsg::Start { by_operator: false });
+        self.look_later(state, bounds.idle);
+        Ok(handle)
+    }
+
+    /// Where there are as many as there may be, the one ends that has had nothing to do for longest.
+    fn make_room(&self, state: &mut ServerState, bounds: PerAgent) -> Result<(), Refusal> {
+        if state.instances.all.len() < bounds.max {
+            return Ok(());
+        }
+        let idle = state.instances.all.iter();
+        let idle = idle.filter(|(_, one)| !one.handle.is_in_use());
+        let longest = idle.min_by_key(|(_, one)| one.handle.used());
+        let Some(agent) = longest.map(|(agent, _)| agent.clone()) else {
+            return Err(Refusal::Overloaded {
+                what: format!(
+                    "the list of {} instances of server {} (max_instances), all of them in use,",
+                    bounds.max, self.handle.id
+                ),
+            });
+        };
+        self.retire(state, &agent, Why::ResourceLimit);
+        Ok(())
+    }
+
+    fn retire(&self, state: &mut ServerState, agent: &AgentId, why: Why) {
+        if let Some(one) = state.instances.all.remove(agent) {
+            drop(one.end(why.into()));
+            self.show_instances(state);
+        }
+    }
+
+    /// Ends those that have had nothing to do for long enough.
+    pub(super) fn look_for_idle(&self, state: &mut ServerState) {
+        let Rule::PerAgent(bounds) = state.spec.instances else {
+            return;
+        };
+        let now = moment().since_start();
+        let (mut over, mut next) = (Vec::new(), bounds.idle);
+        for (agent, one) in &state.instances.all {
+            if one.handle.is_in_use() {
+                one.handle.touch();
+                continue;
+            }
+            match bounds
+                .idle
+                .checked_sub(now.saturating_sub(one.handle.used()))
+            {
+                Some(left) if !left.is_zero() => next = next.min(left),
+                Some(_) | None => over.push(agent.clone()),
+            }
+        }
+        for agent in over {
+            self.retire(state, &agent, Why::IdleTimeout);
+        }
+        state.instances.clock = None;
+        if !state.instances.all.is_empty() {
+            self.look_later(state, next);
+        }
+    }
+
+    fn look_later(&self, state: &mut ServerState, after: Duration) {
+        if state.instances.clock.is_none() {
+            let me = state.me.clone();
+            let clock = tokio::spawn(async move {
+                tokio::time::sleep(after.max(LOOK)).await;
+                let _ = me.remind(ServerMsg::LookForIdle);
+            });
+            state.instances.clock = Some(AbortOnDropHandle::new(clock));
+        }
+    }
+
+    /// Ends all of them with the server itself; who waits for its end waits for theirs.
+    pub(super) fn end_instances(
+        &self,
+        state: &mut ServerState,
+        order: StopOrder,
+        reply: Option<Reply<()>>,
+    ) -> Option<Reply<()>> {
+        let all = std::mem::take(&mut state.instances).all;
+        if all.is_empty() {
+            return reply;
+        }
+        self.show_instances(state);
+        let ending: Vec<_> = all.into_values().map(|one| one.end(order)).collect();
+        let (stopping, stopped) = Reply::new();
+        tokio::spawn(async move {
+            let _ = tokio::join!(stopped, join_all(ending));
+            if let Some(reply) = reply {
+                reply.send(());
+            }
+        });
+        Some(stopping)
+    }
+
+    /// The supervisor of an instance is gone; its agent's next call starts another one.
+    pub(super) fn lost_instance(&self, state: &mut ServerState, who: ActorId) {
+        let before = state.instances.all.len();
+        state.instances.all.retain(|_, one| one.supervisor != who);
+        if state.instances.all.len() < before {
+            self.show_instances(state);
+        }
+    }
+
+    fn show_instances(&self, state: &ServerState) {
+        let all = state.instances.all.iter();
+        let table = all.map(|(agent, one)| (agent.clone(), one.handle.clone()));
+        self.handle.show_instances(table.collect());
+    }
+}
+
+impl One {
+    /// Ends it; what is given resolves when it has ended.
+    fn end(&self, order: StopOrder) -> oneshot::Receiver<()> {
+        let (gone, ended) = oneshot::channel();
+        let (reply, stopped) = Reply::new();
+        if let Ok(supervisor) = self.handle.supervisor() {
+            let _ = supervisor.remind(match order.within {
+                Some(time) => ServerMsg::StopWithin(order.why, time, reply),
+                None => ServerMsg::Stop(order.why, reply),
+            });
+            tokio::spawn(async move {
+                let _ = stopped.await;
+                supervisor.stop(RETIRED);
+                let _ = gone.send(());
+            });
+        }
+        ended
+    }
+}
+
+/// A supervisor that is started by one of its own kind.
+fn spawn(actor: ServerActor, spec: ServerSpec, above: ActorCell) -> Spawned<'static> {
+    Box::pin(async move {
+        let (actor, _) = Actor::spawn_linked(None, actor, spec, above).await?;
+        Ok(actor.get_cell())
+    })
+}

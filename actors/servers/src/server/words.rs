@@ -1,0 +1,134 @@
+//! What the operator is told of a start: what it is busy with, and the last words of one that failed. Agents
+//! read none of it: a server may write anything to its stderr.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::lifecycle::State;
+use mgp_engine::moment::Moment;
+use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::starts::{busy, shown, telling};
+use mgp_transports::log::{Author, LogLine, ServerLog};
+
+use super::Status;
+use mgp_runtime::time::{moment, unix_ms};
+
+/// Lines looked through for the one that tells why: the end of a stack trace and what led to it.
+const LAST: usize = 50;
+/// What was written longer ago than this says nothing of an end.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// A life from its first moment on.
+#[derive(Debug, Clone)]
+pub struct Start {
+    since: Moment,
+    /// The number of the last line in the log that is not of this life.
+    after: u64,
+    busy: Arc<str>,
+}
+
+impl Start {
+    /// Begins now.
+    pub(super) fn of(spec: &ServerSpec, log: &ServerLog) -> Self {
+        let busy = match &spec.reach {
+            Reach::Stdio { command, .. } => busy(command),
+            // Its address may hold a secret.
+            Reach::Http { .. } => "it has not answered yet".into(),
+        };
+        Self {
+            since: moment(),
+            after: *log.follow().borrow(),
+            busy: busy.into(),
+        }
+    }
+
+    /// What it may be busy with, and for how long.
+    pub(super) fn told(&self) -> String {
+        let secs = moment().since(self.since).as_secs();
+        format!("{}, {secs} s", self.busy)
+    }
+
+    /// The number of the last line in the log before it.
+    #[must_use]
+    pub fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// What the server wrote last.
+    pub(super) fn newest(&self, log: &ServerLog) -> Option<String> {
+        let lines = self.lines(log);
+        let newest = lines.iter().rfind(|line| !line.text.trim().is_empty());
+        newest.map(|line| shown(line.text.trim()))
+    }
+
+    /// Of what it wrote just before its end, the line that tells most.
+    pub(super) fn last_words(&self, log: &ServerLog) -> Option<Arc<str>> {
+        let long_ago = unix_ms().saturating_sub(RECENT.as_millis().try_into().unwrap_or(u64::MAX));
+        let lines = self.lines(log);
+        let recent = lines.iter().filter(|line| line.at_ms >= long_ago);
+        let texts: Vec<&str> = recent.map(|line| &*line.text).collect();
+        let last = &texts[texts.len().saturating_sub(LAST)..];
+        telling(last).map(|line| shown(line).into())
+    }
+
+    fn lines(&self, log: &ServerLog) -> Vec<LogLine> {
+        let mut lines = log.after(self.after);
+        lines.retain(|line| line.author == Author::Server);
+        lines
+    }
+}
+
+impl Status {
+    /// Why a server is where it is, and which of its own words belong to that.
+    pub(super) fn told(&self, log: &ServerLog) -> (String, Option<String>) {
+        let starts = matches!(self.state, State::Connecting | State::Restarting) && !self.waiting;
+        match self.start.as_ref().filter(|_| starts) {
+            Some(start) => (start.told(), start.newest(log)),
+            None => (
+                self.reason.clone(),
+                self.last_words.as_deref().map(Into::into),
+            ),
+        }
+    }
+}
+
+/// Of a server that waits for the operator.
+pub(super) fn waiting(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(log: &ServerLog) -> Start {
+        Start {
+            since: moment(),
+            after: *log.follow().borrow(),
+            busy: "npx downloads or starts it".into(),
+        }
+    }
+
+    /// What an earlier life wrote, and what the kernel notes, is none of this one's words.
+    #[test]
+    fn a_start_speaks_for_itself() {
+        let log = ServerLog::new();
+        log.push(b"Error: of the life before");
+        let start = of(&log);
+        assert_eq!((start.newest(&log), start.last_words(&log)), (None, None));
+        log.push(b"Error: no such folder");
+        log.push(b"    at main");
+        log.push(b"");
+        log.note("it failed");
+        assert_eq!(start.newest(&log).unwrap(), "at main");
+        assert_eq!(
+            start.last_words(&log).unwrap().as_ref(),
+            "Error: no such folder"
+        );
+        assert_eq!(start.told(), "npx downloads or starts it, 0 s");
+    }
+}

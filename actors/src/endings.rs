@@ -1,8 +1,0 @@
-//! What has ended is gone: nothing holds an actor or a handle of any kind beyond its end, and no task
-//! of its goes on.
-
-mod connections;
-mod links;
-mod scene;
-mod sessions;
-mod tasks;

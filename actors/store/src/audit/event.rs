@@ -1,0 +1,77 @@
+//! Events as this kernel makes them.
+
+use mgp_engine::calendar::rfc3339_ms;
+use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
+use serde_json::{Map, Value};
+
+use mgp_runtime::time::unix_ms;
+
+/// An event of now. `details` is an object, or null for none.
+#[must_use]
+pub fn event(
+    event_type: EventType,
+    actor: Actor,
+    target: Target,
+    trace: &TraceId,
+    result: Outcome,
+    details: Value,
+) -> Event {
+    let details = match details {
+        Value::Object(details) => details,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::new()
+        }
+    };
+    Event {
+        timestamp: rfc3339_ms(unix_ms()),
+        trace_id: trace.clone(),
+        event_type,
+        actor,
+        target,
+        result,
+        details,
+    }
+}
+
+/// The kernel itself did it.
+#[must_use]
+pub fn by_kernel() -> Actor {
+    Actor {
+        kind: ActorKind::Kernel,
+        id: "kernel".into(),
+    }
+}
+
+/// The person at the kernel's own command line did it.
+#[must_use]
+pub fn by_operator() -> Actor {
+    Actor {
+        kind: ActorKind::Operator,
+        id: "operator".into(),
+    }
+}
+
+/// An agent did it.
+#[must_use]
+pub fn by_agent(id: &str) -> Actor {
+    Actor {
+        kind: ActorKind::Agent,
+        id: id.into(),
+    }
+}
+
+/// A file beside the log was hurt or missing; `what` says which, how, and what was done about it.
+#[must_use]
+pub fn state_damaged(what: &str) -> Event {
+    let mut random = [0; 16];
+    // A trace that is not random is still a trace.
+    let _ = getrandom::fill(&mut random);
+    event(
+        EventType::STATE_DAMAGED,
+        by_kernel(),
+        Target::default(),
+        &TraceId::mint(random),
+        Outcome::Failure,
+        serde_json::json!({"reason": what}),
+    )
+}

@@ -1,0 +1,153 @@
+//! Removes folders that a server filled: however deep they are, with two folders open at a time and
+//! without recursion.
+//!
+//! What lies in a folder within is moved up before the folder goes, so that no path is ever long.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{chmodat, fstat, openat, renameat_with, unlinkat};
+use rustix::io::Errno;
+
+/// Names read at once: a folder may hold more than memory does.
+const AT_ONCE: usize = 1024;
+
+/// Removes a folder and all that is in it, or a file; a link, and not what it leads to. What is not
+/// there is removed.
+///
+/// # Errors
+/// The system's; some of it may be gone by then.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match unlinkat(CWD, path, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        // The system says either of a folder.
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let top = enter(CWD, path)?;
+    let mut moved = 0_u64;
+    loop {
+        let names = some_of(&top)?;
+        if names.is_empty() {
+            break;
+        }
+        for name in names {
+            if !gone(&top, &name)? {
+                flatten(&top, &name, &mut moved)?;
+            }
+        }
+    }
+    drop(top);
+    Ok(unlinkat(CWD, path, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes a folder in this one; what is in folders within it stays, in this one.
+fn flatten(top: &OwnedFd, name: &CString, moved: &mut u64) -> io::Result<()> {
+    let folder = enter(top, name.as_c_str())?;
+    loop {
+        let names = some_of(&folder)?;
+        if names.is_empty() {
+            break;
+        }
+        for inner in names {
+            if gone(&folder, &inner)? {
+                continue;
+            }
+            // To be moved a folder must be one that its owner may write.
+            drop(enter(&folder, inner.as_c_str())?);
+            move_up(&folder, &inner, top, moved)?;
+        }
+    }
+    drop(folder);
+    Ok(unlinkat(top, name.as_c_str(), AtFlags::REMOVEDIR)?)
+}
+
+fn move_up(folder: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> io::Result<()> {
+    loop {
+        *moved += 1;
+        let to = format!("removed-{moved}");
+        match renameat_with(folder, name.as_c_str(), top, to, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// Whether it could be removed as it is: a file, or an empty folder.
+fn gone(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
+    match unlinkat(folder, name.as_c_str(), AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match unlinkat(folder, name.as_c_str(), AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a folder that its owner may have closed to itself, and no link.
+fn enter(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
+    let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let found = fstat(openat(&at, name, handle, Mode::empty())?)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+    if is_folder && !mode.contains(Mode::RWXU) {
+        chmodat(&at, name, mode | Mode::RWXU, AtFlags::empty())?;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(&at, name, flags, Mode::empty())?)
+}
+
+fn some_of(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if ![c".", c".."].contains(&name) {
+            names.push(name.to_owned());
+        }
+        if names.len() == AT_ONCE {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Deeper than a stack of calls or a table of open files.
+    const DEEP: usize = 30_000;
+
+    #[test]
+    fn folders_in_folders_without_end_are_removed_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, top) = (folder.path().join("kept"), folder.path().join("top"));
+        fs::create_dir_all(&top).unwrap();
+        fs::write(&kept, "").unwrap();
+        symlink(folder.path(), top.join("link")).unwrap();
+        for wide in 0..AT_ONCE + 10 {
+            fs::write(top.join(wide.to_string()), "").unwrap();
+        }
+        let mut at = enter(CWD, top.as_path()).unwrap();
+        for _ in 0..DEEP {
+            rustix::fs::mkdirat(&at, "removed-1", Mode::RWXU).unwrap();
+            at = enter(&at, "removed-1").unwrap();
+        }
+        fs::set_permissions(top.join("removed-1"), fs::Permissions::from_mode(0o0)).unwrap();
+        remove(&top).unwrap();
+        assert!(kept.exists() && !top.exists());
+        symlink(&kept, &top).unwrap();
+        remove(&top).unwrap();
+        remove(&top).unwrap();
+        assert!(kept.exists());
+    }
+}

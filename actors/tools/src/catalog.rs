@@ -1,0 +1,200 @@
+//! Publishes what all servers offer together, and tells agents when it changed.
+//! Asked by: server supervisors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
+use mgp_protocol::ids::ServerId;
+use mgp_sync::snapshot::Snapshot;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::finder::FinderHandle;
+use mgp_callers::directory::Directory;
+use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_servers::link::Peer;
+use mgp_servers::server::Fetched;
+
+/// Changes are published together when they come this close: a kernel that starts 200 servers
+/// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
+/// list_changed must arrive.
+const COALESCE: Duration = Duration::from_millis(20);
+
+/// What is offered right now, and by whom.
+#[derive(Debug)]
+pub struct Shown {
+    /// The merged lists and the way to each entry's server.
+    pub catalog: Arc<Catalog>,
+    /// What the connected servers said of themselves.
+    pub peers: BTreeMap<ServerId, Peer>,
+    /// When their lists were fetched.
+    pub fetched: BTreeMap<ServerId, Fetched>,
+}
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct CatalogHandle {
+    mailbox: Mailbox<CatalogMsg>,
+    shown: Arc<Snapshot<Shown>>,
+}
+
+impl CatalogHandle {
+    /// The handle of a running actor.
+    #[must_use]
+    pub fn new(mailbox: Mailbox<CatalogMsg>, shown: Arc<Snapshot<Shown>>) -> Self {
+        Self { mailbox, shown }
+    }
+
+    /// A server offers this from now on. `seen` is answered when agents see it.
+    pub fn offer(&self, offer: Offer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
+        self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
+    }
+
+    /// A server offers nothing any more.
+    pub fn withdraw(&self, server: &ServerId) {
+        self.say(CatalogMsg::Withdrawn(server.clone()));
+    }
+
+    /// What is offered right now.
+    #[must_use]
+    pub fn shown(&self) -> Arc<Shown> {
+        self.shown.load()
+    }
+
+    fn say(&self, message: CatalogMsg) {
+        match self.mailbox.tell(message) {
+            // The kernel is ending.
+            Ok(()) | Err(AskError::Stopped) => {}
+            Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
+        }
+    }
+}
+
+/// What the actor is told.
+#[derive(Debug)]
+pub enum CatalogMsg {
+    /// A server offers this. Answered when it is published.
+    Offered(Arc<Offer>, Box<Peer>, Fetched, Reply<()>),
+    /// A server offers nothing any more.
+    Withdrawn(ServerId),
+    /// Time to publish what changed.
+    Publish,
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct CatalogActor {
+    /// Where it is published.
+    pub shown: Arc<Snapshot<Shown>>,
+    /// Who is told.
+    pub directory: Arc<Directory>,
+    /// Who makes it searchable.
+    pub finder: FinderHandle,
+}
+
+/// What does.
+#[derive(Debug)]
+pub struct CatalogState {
+    me: Mailbox<CatalogMsg>,
+    offers: BTreeMap<ServerId, Arc<Offer>>,
+    peers: BTreeMap<ServerId, Peer>,
+    fetched: BTreeMap<ServerId, Fetched>,
+    due: bool,
+    /// Who waits for the next publication; no more than the mailbox takes until then.
+    waiting: Vec<Reply<()>>,
+}
+
+impl Actor for CatalogActor {
+    type Msg = Letter<CatalogMsg>;
+    type State = CatalogState;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<CatalogState, ActorProcessingErr> {
+        Ok(CatalogState {
+            me: Mailbox::new(myself),
+            offers: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            fetched: BTreeMap::new(),
+            due: false,
+            waiting: Vec::new(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut CatalogState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            CatalogMsg::Offered(offer, peer, fetched, reply) => {
+                state.fetched.insert(offer.server().clone(), fetched);
+                state.waiting.push(reply);
+                state.peers.insert(offer.server().clone(), *peer);
+                state.offers.insert(offer.server().clone(), offer);
+                state.publish_soon();
+            }
+            CatalogMsg::Withdrawn(server) => {
+                state.peers.remove(&server);
+                state.fetched.remove(&server);
+                if state.offers.remove(&server).is_some() {
+                    state.publish_soon();
+                }
+            }
+            CatalogMsg::Publish => self.publish(state).await,
+        }
+        Ok(())
+    }
+}
+
+impl CatalogState {
+    fn publish_soon(&mut self) {
+        if std::mem::replace(&mut self.due, true) {
+            return;
+        }
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(COALESCE).await;
+            let _ = me.tell(CatalogMsg::Publish);
+        });
+    }
+}
+
+impl CatalogActor {
+    async fn publish(&self, state: &mut CatalogState) {
+        state.due = false;
+        let before = self.shown.load();
+        let offers: Vec<_> = state.offers.values().cloned().collect();
+        // With thousands of tools this takes milliseconds, so it is no work for the threads that carry
+        // calls; what comes meanwhile waits in the mailbox.
+        let merging = tokio::task::spawn_blocking(move || {
+            let catalog = Arc::new(before.catalog.next(&offers));
+            let changed = changes(&before.catalog, &catalog);
+            (catalog, changed)
+        });
+        let (catalog, changed) = merging.await.expect("merging offers does not panic");
+        self.shown.store(Arc::new(Shown {
+            catalog,
+            peers: state.peers.clone(),
+            fetched: state.fetched.clone(),
+        }));
+        self.finder.published();
+        for (view, kind) in &changed {
+            let of = |(changed, of_kind): &(View, Kind)| match changed {
+                View::One(server) if of_kind == kind => Some(server.clone()),
+                View::One(_) | View::All => None,
+            };
+            let servers: Vec<_> = match view {
+                View::One(server) => vec![server.clone()],
+                View::All => changed.iter().filter_map(of).collect(),
+            };
+            self.directory.list_changed(view, *kind, &servers);
+        }
+        state.waiting.drain(..).for_each(|reply| reply.send(()));
+    }
+}

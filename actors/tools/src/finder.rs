@@ -1,0 +1,297 @@
+//! Finds tools (MGP §16.4): keeps the index of what is offered, publishes it, and searches it for
+//! those who ask.
+//! Told by: catalog. Asked by: operator. Asks: the thread that embeds.
+//!
+//! What a server offers can be found by its words as soon as it is published. Its meaning follows as
+//! the thread that embeds comes to it, and what that thread has made lasts in a file.
+
+mod desk;
+#[cfg(test)]
+mod everyday;
+mod kept;
+mod kinds;
+mod model;
+mod provider;
+mod search;
+mod uses;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mgp_engine::access::Table;
+use mgp_engine::catalog::Tool;
+use mgp_engine::index::{Draft, Index, Shelf};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::security::Security;
+use mgp_sync::snapshot::Snapshot;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio::sync::Semaphore;
+
+use crate::catalog::Shown;
+use mgp_runtime::mailbox::{Letter, Mailbox};
+use mgp_servers::server::ServerTable;
+
+use self::desk::Desk;
+use self::model::Models;
+pub use self::model::{Embedding, Meanings, Program, Running, serve};
+pub use self::provider::{Key, Provider};
+pub use self::search::{Coverage, Found, Hit, Status, Wanted};
+
+/// Searches that run at once: each takes some milliseconds of a core.
+const SEARCHING: usize = 2;
+/// Searches that wait for that, or for the meaning of what they look for. One more is refused.
+const WAITING: usize = 64;
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct FinderHandle {
+    mailbox: Mailbox<FinderMsg>,
+    parts: Arc<Parts>,
+}
+
+/// What a search reads.
+#[derive(Debug)]
+struct Parts {
+    index: Arc<Snapshot<Index>>,
+    desk: Arc<Desk>,
+    models: Arc<Models>,
+    table: Arc<Snapshot<Table>>,
+    servers: Arc<ServerTable>,
+    kinds: kinds::Kinds,
+    room: Semaphore,
+    running: Semaphore,
+}
+
+/// What a finder is made of.
+#[derive(Debug)]
+pub struct Opening {
+    /// What is offered.
+    pub shown: Arc<Snapshot<Shown>>,
+    /// Who may call what.
+    pub table: Arc<Snapshot<Table>>,
+    /// In which state servers are.
+    pub servers: Arc<ServerTable>,
+    /// Where meanings come from.
+    pub meanings: Meanings,
+    /// Where they are kept.
+    pub file: PathBuf,
+    /// The kernel's data folder, where it is recorded which tools were called.
+    pub data_dir: PathBuf,
+}
+
+impl Opening {
+    /// Starts the actor, and the threads that embed.
+    ///
+    /// # Errors
+    /// When the actor cannot be started.
+    pub async fn open(self) -> Result<(FinderHandle, ractor::ActorCell), SpawnErr> {
+        let index = Arc::new(Snapshot::new(Index::default()));
+        let uses = match self.meanings.embedding {
+            Embedding::Off => desk::Uses::new(),
+            Embedding::Builtin | Embedding::Provider(_) => {
+                let reading = tokio::task::spawn_blocking(move || uses::uses(&self.data_dir));
+                reading.await.unwrap_or_default()
+            }
+        };
+        let desk = Arc::new(Desk::new(self.meanings.embedding.dimension(), uses));
+        let models = Arc::new(Models::new(self.meanings));
+        let actor = FinderActor {
+            shown: self.shown,
+            index: index.clone(),
+            desk: desk.clone(),
+        };
+        let (actor, _) = Actor::spawn(None, actor, (models.clone(), self.file)).await?;
+        let cell = actor.get_cell();
+        let parts = Parts {
+            index,
+            desk,
+            models,
+            table: self.table,
+            servers: self.servers,
+            kinds: kinds::Kinds::default(),
+            room: Semaphore::new(WAITING + SEARCHING),
+            running: Semaphore::new(SEARCHING),
+        };
+        let handle = FinderHandle {
+            mailbox: Mailbox::new(actor),
+            parts: Arc::new(parts),
+        };
+        Ok((handle, cell))
+    }
+}
+
+impl FinderHandle {
+    /// What is offered has changed. One that finds no room is not missed: those before it that wait
+    /// will see what there is then.
+    pub fn published(&self) {
+        let _ = self.mailbox.tell(FinderMsg::Published);
+    }
+}
+
+/// What the actor is told.
+#[derive(Debug)]
+pub enum FinderMsg {
+    /// What is offered has changed.
+    Published,
+    /// More is known of the meaning of this server's tools.
+    Embedded(ServerId),
+    /// The first vector of a model showed how many numbers its vectors have.
+    Measured,
+}
+
+/// What never changes.
+#[derive(Debug)]
+struct FinderActor {
+    shown: Arc<Snapshot<Shown>>,
+    /// Where the index is published. Nobody else writes there.
+    index: Arc<Snapshot<Index>>,
+    desk: Arc<Desk>,
+}
+
+/// What does: of what the shelves were made.
+#[derive(Debug)]
+struct FinderState {
+    stock: BTreeMap<ServerId, Stock>,
+}
+
+/// What a server's shelf is made of.
+#[derive(Debug, Clone)]
+struct Stock {
+    tools: Vec<Arc<Tool>>,
+    about: Box<str>,
+}
+
+impl Stock {
+    /// True when a shelf of the one is a shelf of the other.
+    fn is(&self, other: &Self) -> bool {
+        let mut pairs = self.tools.iter().zip(&other.tools);
+        self.tools.len() == other.tools.len()
+            && self.about == other.about
+            && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    fn shelf(&self, server: &ServerId, dimension: Option<usize>) -> Shelf {
+        let draft = |tool: &Arc<Tool>| {
+            let security = Security::of(&tool.raw);
+            let (name, raw) = (&tool.own_name, &tool.raw);
+            let risk = tool.duties.risk.level;
+            Draft::read(server, name, raw, security.as_ref(), risk)
+                .placed(&tool.duties.rules().categories)
+                .fitting(dimension)
+        };
+        Shelf::new(server, &self.about, self.tools.iter().map(draft).collect())
+    }
+}
+
+impl Actor for FinderActor {
+    type Msg = Letter<FinderMsg>;
+    type State = FinderState;
+    type Arguments = (Arc<Models>, PathBuf);
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (models, file): Self::Arguments,
+    ) -> Result<FinderState, ActorProcessingErr> {
+        worker::start(&self.desk, &models, file, Mailbox::new(myself))?;
+        Ok(FinderState {
+            stock: BTreeMap::new(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut FinderState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            FinderMsg::Published => self.catch_up(state).await,
+            FinderMsg::Embedded(server) => self.embedded(&server).await,
+            FinderMsg::Measured => {
+                // What tools say of their meaning can be held against the model's only now.
+                state.stock.clear();
+                self.catch_up(state).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        _state: &mut FinderState,
+    ) -> Result<(), ActorProcessingErr> {
+        self.desk.close();
+        Ok(())
+    }
+}
+
+impl FinderActor {
+    /// Makes the index one of what is offered now.
+    async fn catch_up(&self, state: &mut FinderState) {
+        let shown = self.shown.load();
+        let stock = |offer: &Arc<mgp_engine::catalog::Offer>| {
+            let peer = shown.peers.get(offer.server());
+            let about = peer.and_then(|peer| peer.instructions.clone());
+            let stock = Stock {
+                tools: offer.tools().to_vec(),
+                about: about.unwrap_or_default(),
+            };
+            (offer.server().clone(), stock)
+        };
+        let stocks: BTreeMap<ServerId, Stock> = shown.catalog.offers().map(stock).collect();
+        let index = self.index.load();
+        let indexed = index.shelves().map(|shelf| shelf.server());
+        for gone in indexed.filter(|server| !stocks.contains_key(*server)) {
+            self.index.update(|index| index.without(gone));
+            self.desk.forget(gone);
+        }
+        for (server, stock) in &stocks {
+            let before = state.stock.get(server);
+            if !before.is_some_and(|before| before.is(stock)) {
+                self.put(server, stock).await;
+            }
+        }
+        state.stock = stocks;
+    }
+
+    /// Words take their time to be read, so this is no work for the threads that carry calls.
+    async fn put(&self, server: &ServerId, stock: &Stock) {
+        let (own, stock, desk) = (server.clone(), stock.clone(), self.desk.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            let shelf = stock.shelf(&own, desk.dimension());
+            let missing = desk.missing(&shelf);
+            (desk.fill(&shelf), missing)
+        });
+        // What a server says of its tools takes nobody along: they are not found, and that is all.
+        let (shelf, missing) = match reading.await {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%server, %error, "its tools cannot be indexed");
+                return;
+            }
+        };
+        let shelf = Arc::new(shelf);
+        self.index.update(|index| index.with(shelf.clone()));
+        self.desk.want(server, missing);
+    }
+
+    async fn embedded(&self, server: &ServerId) {
+        let Some(shelf) = self.index.load().shelf(server).cloned() else {
+            return;
+        };
+        let desk = self.desk.clone();
+        let filling = tokio::task::spawn_blocking(move || desk.fill(&shelf));
+        let shelf = match filling.await {
+            Ok(shelf) => Arc::new(shelf),
+            Err(error) => {
+                tracing::error!(%server, %error, "its tools are found by words alone");
+                return;
+            }
+        };
+        self.index.update(|index| index.with(shelf.clone()));
+    }
+}

@@ -1,0 +1,509 @@
+//! What waits to be embedded, and what is known already: between those who ask and the thread that
+//! embeds.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::index::{Memo, Shelf, Text, Vector};
+use mgp_protocol::ids::ServerId;
+use tokio::sync::oneshot;
+
+/// Vectors of tools that are remembered, two for each tool and one for each server: 28 MiB with those
+/// of the model in the program. Of more tools than 32,000 those asked for longest ago are made again
+/// when their server comes again.
+pub(super) const REMEMBERED: usize = 65_536;
+/// Vectors of requests that are remembered, half a MiB of them; an agent tends to ask again.
+const ASKED: usize = 1024;
+
+/// Where work is laid down and taken up.
+#[derive(Debug)]
+pub(super) struct Desk {
+    work: Mutex<Work>,
+    more: Condvar,
+    tools: Mutex<Memo>,
+    requests: Mutex<Memo>,
+    /// Numbers in a vector of the model; 0 while that is not known, or there is no model.
+    dimension: AtomicUsize,
+    /// There is no model, or it does not work.
+    off: AtomicBool,
+    /// Texts of tools that went through the model since the start.
+    made: AtomicU64,
+    /// How often tools were called, as far as that is recorded.
+    uses: Uses,
+}
+
+/// How often the tools of servers were called.
+pub(super) type Uses = HashMap<ServerId, HashMap<Box<str>, u64>>;
+
+/// Texts that wait, each with how often the tool it is of was called: the most called first.
+pub(super) type Wanted = VecDeque<(u64, Text)>;
+
+/// What waits. The texts are bounded by what servers may offer, requests by those who may wait.
+#[derive(Debug, Default)]
+struct Work {
+    requests: VecDeque<Asked>,
+    servers: VecDeque<(ServerId, Wanted)>,
+    /// The model answers, after it did not.
+    answers: bool,
+    /// Whose texts are being embedded; none when what was taken up is stale by now.
+    current: Option<ServerId>,
+    closed: bool,
+}
+
+/// Somebody waits for the meaning of this.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) texts: Vec<Text>,
+    reply: oneshot::Sender<Vec<Vector>>,
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Somebody waits.
+    Request(Asked),
+    /// Nobody waits; `last` when there is no more of that server.
+    Tools {
+        server: ServerId,
+        texts: Vec<(u64, Text)>,
+        last: bool,
+    },
+    /// Nothing came for a long time: what costs memory can go.
+    Rest,
+    /// Nothing, ever again.
+    End,
+}
+
+impl Work {
+    /// The texts of the server whose next one is of the tool that is called most; of those that are
+    /// called alike, who came first.
+    fn most_used(&mut self) -> Option<(ServerId, Wanted)> {
+        let next = |(_, texts): &(ServerId, Wanted)| texts.front().map_or(0, |(uses, _)| *uses);
+        let uses = self.servers.iter().map(next).max()?;
+        let at = self
+            .servers
+            .iter()
+            .position(|waiting| next(waiting) == uses)?;
+        self.servers.remove(at)
+    }
+}
+
+impl Desk {
+    /// For a model whose vectors have so many numbers, as far as that is known.
+    pub(super) fn new(dimension: Option<usize>, uses: Uses) -> Self {
+        Self {
+            uses,
+            work: Mutex::default(),
+            more: Condvar::new(),
+            tools: Mutex::new(Memo::new(REMEMBERED)),
+            requests: Mutex::new(Memo::new(ASKED)),
+            dimension: AtomicUsize::new(dimension.unwrap_or(0)),
+            off: AtomicBool::new(false),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn dimension(&self) -> Option<usize> {
+        let known = self.dimension.load(Ordering::Acquire);
+        (known > 0).then_some(known)
+    }
+
+    /// True when that was not known.
+    pub(super) fn measured(&self, dimension: usize) -> bool {
+        self.dimension.swap(dimension, Ordering::AcqRel) != dimension
+    }
+
+    /// How many texts of tools were embedded since the start.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        let work = self.work();
+        work.servers.iter().map(|(_, texts)| texts.len()).sum()
+    }
+
+    /// The meanings of a request: at once when they are known, when the thread comes to it otherwise,
+    /// and `None` when that takes longer than the asker's patience or there is no model.
+    pub(super) async fn meanings(
+        &self,
+        texts: &[String],
+        patience: Duration,
+    ) -> Option<Vec<Vector>> {
+        if self.off.load(Ordering::Acquire) {
+            return None;
+        }
+        let texts: Vec<Text> = texts.iter().map(|text| named(text)).collect();
+        let mut known: Vec<Option<Vector>> = {
+            let mut requests = lock(&self.requests);
+            texts.iter().map(|text| requests.get(text)).collect()
+        };
+        let unknown = texts
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none());
+        let unknown: Vec<Text> = unknown.map(|(text, _)| text.clone()).collect();
+        if !unknown.is_empty() {
+            let (reply, answer) = oneshot::channel();
+            self.queue(Asked {
+                texts: unknown,
+                reply,
+            });
+            let made = tokio::time::timeout(patience, answer).await.ok()?.ok()?;
+            let gaps = known.iter_mut().filter(|known| known.is_none());
+            gaps.zip(made).for_each(|(gap, made)| *gap = Some(made));
+        }
+        known.into_iter().collect()
+    }
+
+    /// Puts a request in line. Who has lost patience makes room: as many wait as may search.
+    fn queue(&self, asked: Asked) {
+        let mut work = self.work();
+        work.requests.retain(|asked| !asked.reply.is_closed());
+        work.requests.push_back(asked);
+        drop(work);
+        self.more.notify_all();
+    }
+
+    /// Gives an answer, and remembers it.
+    pub(super) fn answer(&self, asked: Asked, vectors: Vec<Vector>) {
+        let mut requests = lock(&self.requests);
+        for (text, vector) in asked.texts.iter().zip(&vectors) {
+            requests.insert(text.hash, vector.clone());
+        }
+        drop(requests);
+        let _ = asked.reply.send(vectors);
+    }
+
+    /// The texts of a shelf whose vectors are not known, each once, those of tools that are called most
+    /// first.
+    pub(super) fn missing(&self, shelf: &Shelf) -> Wanted {
+        let mut seen = std::collections::HashSet::new();
+        let mut tools = lock(&self.tools);
+        let uses = self.uses.get(shelf.server());
+        let uses = |tool: &str| uses.and_then(|uses| uses.get(tool)).copied().unwrap_or(0);
+        let mut texts = shelf.texts_by(&uses);
+        texts.sort_by_key(|(uses, _)| std::cmp::Reverse(*uses));
+        let unknown = texts
+            .into_iter()
+            .filter(|(_, text)| tools.get(text).is_none());
+        let once = unknown.filter(|(_, text)| seen.insert(text.hash));
+        once.map(|(uses, text)| (uses, text.clone())).collect()
+    }
+
+    /// The shelf with all that is known.
+    pub(super) fn fill(&self, shelf: &Shelf) -> Shelf {
+        let mut tools = lock(&self.tools);
+        shelf.with_vectors(&mut |text| tools.get(text))
+    }
+
+    /// What a server's shelf wants; what it wanted before is stale.
+    pub(super) fn want(&self, server: &ServerId, texts: Wanted) {
+        let mut work = self.work();
+        work.servers.retain(|(other, _)| other != server);
+        work.current = work.current.take().filter(|current| current != server);
+        if !texts.is_empty() && !self.off.load(Ordering::Acquire) {
+            work.servers.push_back((server.clone(), texts));
+            self.more.notify_all();
+        }
+    }
+
+    /// A server is gone, and what waits of it with it.
+    pub(super) fn forget(&self, server: &ServerId) {
+        self.want(server, VecDeque::new());
+    }
+
+    /// Nothing is embedded any more. Who waits reads that.
+    pub(super) fn switch_off(&self) {
+        self.off.store(true, Ordering::Release);
+        let mut work = self.work();
+        work.requests.clear();
+        work.servers.clear();
+    }
+
+    /// Ends the thread.
+    pub(super) fn close(&self) {
+        self.work().closed = true;
+        self.more.notify_all();
+    }
+
+    /// What is known of a text of a tool.
+    pub(super) fn knows(&self, text: &Text) -> bool {
+        lock(&self.tools).get(text).is_some()
+    }
+
+    /// Learns what a model made.
+    pub(super) fn learn(&self, hash: [u8; 32], vector: Vector) {
+        lock(&self.tools).insert(hash, vector);
+    }
+
+    pub(super) fn count(&self, made: usize) {
+        self.made.fetch_add(made as u64, Ordering::Relaxed);
+    }
+
+    /// All that is known of tools.
+    pub(super) fn known(&self) -> Vec<([u8; 32], Vector)> {
+        let tools = lock(&self.tools);
+        let all = tools.iter();
+        all.map(|(hash, vector)| (*hash, vector.clone())).collect()
+    }
+
+    /// The next request. After `idle` without one its thread is to rest.
+    pub(super) fn next_request(&self, idle: Option<Duration>) -> Job {
+        let mut work = self.work();
+        loop {
+            if work.closed {
+                return Job::End;
+            }
+            while let Some(asked) = work.requests.pop_front() {
+                // Who has gone away does not wait.
+                if !asked.reply.is_closed() {
+                    return Job::Request(asked);
+                }
+            }
+            let (woken, waited) = self.wait(work, idle);
+            if waited {
+                return Job::Rest;
+            }
+            work = woken;
+        }
+    }
+
+    /// The next texts of tools, so many at once, and not before `pause` is over or the model is known to
+    /// answer again. After `idle` without any its thread is to rest.
+    pub(super) fn next_tools(&self, batch: usize, pause: Duration, idle: Option<Duration>) -> Job {
+        let mut work = self.work();
+        let mut rested = pause.is_zero();
+        loop {
+            if work.closed {
+                return Job::End;
+            }
+            rested |= std::mem::take(&mut work.answers);
+            if rested && let Some((server, mut texts)) = work.most_used() {
+                let rest = texts.split_off(batch.min(texts.len()));
+                let last = rest.is_empty();
+                if !last {
+                    work.servers.push_front((server.clone(), rest));
+                }
+                work.current = Some(server.clone());
+                return Job::Tools {
+                    server,
+                    texts: texts.into(),
+                    last,
+                };
+            }
+            let (woken, waited) = self.wait(work, if rested { idle } else { Some(pause) });
+            if rested && waited {
+                return Job::Rest;
+            }
+            rested |= waited;
+            work = woken;
+        }
+    }
+
+    /// Waits for more; true when that took all of this time.
+    fn wait<'w>(
+        &self,
+        work: MutexGuard<'w, Work>,
+        most: Option<Duration>,
+    ) -> (MutexGuard<'w, Work>, bool) {
+        match most {
+            None => {
+                let woken = self.more.wait(work);
+                (woken.unwrap_or_else(PoisonError::into_inner), false)
+            }
+            Some(most) => {
+                let waited = self.more.wait_timeout(work, most);
+                let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                (woken, waited.timed_out())
+            }
+        }
+    }
+
+    /// The model has answered somebody: what waits after a failure need not.
+    pub(super) fn answered(&self) {
+        self.work().answers = true;
+        self.more.notify_all();
+    }
+
+    /// Lays texts back that could not be embedded now, unless they are stale.
+    pub(super) fn put_back(&self, server: &ServerId, texts: Vec<(u64, Text)>) {
+        let mut work = self.work();
+        if work.current.as_ref() != Some(server) {
+            return;
+        }
+        match work.servers.iter_mut().find(|(other, _)| other == server) {
+            Some((_, rest)) => texts.into_iter().rev().for_each(|t| rest.push_front(t)),
+            None => work.servers.push_front((server.clone(), texts.into())),
+        }
+    }
+
+    /// Lays texts behind all others of their server, unless they are stale.
+    pub(super) fn put_behind(&self, server: &ServerId, texts: Vec<(u64, Text)>) {
+        let mut work = self.work();
+        if work.current.as_ref() != Some(server) || texts.is_empty() {
+            return;
+        }
+        // What is called most comes first; these come last, whatever they are of.
+        let texts = texts.into_iter().map(|(_, text)| (0, text));
+        match work.servers.iter_mut().find(|(other, _)| other == server) {
+            Some((_, rest)) => rest.extend(texts),
+            None => work.servers.push_back((server.clone(), texts.collect())),
+        }
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        lock(&self.work)
+    }
+}
+
+fn named(text: &str) -> Text {
+    Text {
+        hash: *blake3::hash(text.as_bytes()).as_bytes(),
+        text: text.into(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO: Duration = Duration::ZERO;
+
+    fn texts(all: &[&str]) -> Wanted {
+        all.iter().map(|text| (0, named(text))).collect()
+    }
+
+    fn vector() -> Vector {
+        Vector::of(&[1.0, 2.0]).unwrap()
+    }
+
+    /// What is to be embedded next of tools.
+    fn taken(desk: &Desk) -> (String, Vec<String>, bool) {
+        match desk.next_tools(2, NO, Some(NO)) {
+            Job::Tools {
+                server,
+                texts,
+                last,
+            } => {
+                let texts = texts.iter().map(|(_, text)| text.text.to_string());
+                (server.to_string(), texts.collect(), last)
+            }
+            other @ (Job::Request(_) | Job::Rest | Job::End) => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_goes_first_and_is_remembered() {
+        let desk = Desk::new(Some(2), Uses::new());
+        desk.want(&ServerId::new("a"), texts(&["one", "two", "three"]));
+        let query = ["query".to_owned()];
+        let asking = desk.meanings(&query, Duration::from_secs(1));
+        let answering = async {
+            let Job::Request(asked) = desk.next_request(None) else {
+                panic!("somebody waits");
+            };
+            desk.answer(asked, vec![vector()]);
+        };
+        let (meanings, ()) = tokio::join!(asking, answering);
+        assert_eq!(meanings, Some(vec![vector()]));
+        let again = desk.meanings(&query, NO).await;
+        assert_eq!(again, Some(vec![vector()]), "nobody is asked a second time");
+        let both = ["query".to_owned(), "more".to_owned()];
+        let asking = desk.meanings(&both, Duration::from_secs(1));
+        let answering = async {
+            let Job::Request(asked) = desk.next_request(None) else {
+                panic!("somebody waits");
+            };
+            let asked_for: Vec<_> = asked.texts.iter().map(|text| &*text.text).collect();
+            assert_eq!(asked_for, ["more"], "what is known is not made again");
+            desk.answer(asked, vec![Vector::of(&[5.0, 1.0]).unwrap()]);
+        };
+        let (meanings, ()) = tokio::join!(asking, answering);
+        assert_eq!(meanings.map(|all| all[0].clone()), Some(vector()));
+        let other = ["other".to_owned()];
+        let late = desk.meanings(&other, Duration::from_secs(1)).await;
+        assert_eq!(late, None);
+        let next = desk.next_request(Some(NO));
+        assert!(matches!(next, Job::Rest), "who went away does not wait");
+        assert_eq!(taken(&desk).1, ["one", "two"]);
+    }
+
+    #[test]
+    fn what_is_stale_is_not_done() {
+        let desk = Desk::new(None, Uses::new());
+        let (a, b) = (ServerId::new("a"), ServerId::new("b"));
+        desk.want(&a, texts(&["old one", "old two", "old three"]));
+        desk.want(&b, texts(&["other"]));
+        assert_eq!(taken(&desk).1, ["old one", "old two"]);
+        desk.put_back(&a, texts(&["old one"]).into());
+        assert_eq!(desk.waiting(), 3, "they are tried again");
+        assert_eq!(taken(&desk).1, ["old one", "old three"]);
+        desk.want(&a, texts(&["new"]));
+        desk.put_back(&a, texts(&["old one"]).into());
+        assert_eq!(taken(&desk), ("b".into(), vec!["other".into()], true));
+        desk.forget(&a);
+        assert_eq!(desk.waiting(), 0);
+        assert!(matches!(desk.next_tools(2, NO, Some(NO)), Job::Rest));
+        desk.want(&a, texts(&["x"]));
+        desk.switch_off();
+        desk.want(&a, texts(&["x"]));
+        assert_eq!(desk.waiting(), 0);
+        desk.close();
+        assert!(matches!(desk.next_tools(2, NO, None), Job::End));
+        assert!(matches!(desk.next_request(None), Job::End));
+    }
+
+    #[test]
+    fn after_a_failure_texts_wait_and_requests_do_not() {
+        let desk = Desk::new(None, Uses::new());
+        desk.want(&ServerId::new("a"), texts(&["one"]));
+        let (reply, _answer) = oneshot::channel();
+        let asked = Asked {
+            texts: Vec::new(),
+            reply,
+        };
+        desk.work().requests.push_back(asked);
+        let pause = Duration::from_millis(20);
+        assert!(matches!(desk.next_request(None), Job::Request(_)));
+        let began = mgp_runtime::time::moment();
+        assert!(matches!(desk.next_tools(1, pause, None), Job::Tools { .. }));
+        assert!(mgp_runtime::time::moment().since(began) >= pause);
+        desk.want(&ServerId::new("a"), texts(&["one"]));
+        desk.answered();
+        let long = Duration::from_secs(3_600);
+        assert!(matches!(desk.next_tools(1, long, None), Job::Tools { .. }));
+    }
+
+    /// At the first start with many tools, those that are called are found by meaning first.
+    #[test]
+    fn what_is_called_most_goes_first() {
+        let desk = Desk::new(None, Uses::new());
+        let ranked = |all: &[(u64, &str)]| -> Wanted {
+            all.iter()
+                .map(|(uses, text)| (*uses, named(text)))
+                .collect()
+        };
+        desk.want(
+            &ServerId::new("a"),
+            ranked(&[(3, "a3"), (1, "a1"), (0, "a0")]),
+        );
+        desk.want(
+            &ServerId::new("b"),
+            ranked(&[(9, "b9"), (2, "b2"), (0, "b0")]),
+        );
+        let order: Vec<String> = std::iter::from_fn(|| match desk.next_tools(1, NO, Some(NO)) {
+            Job::Tools { texts, .. } => Some(texts[0].1.text.to_string()),
+            Job::Request(_) | Job::Rest | Job::End => None,
+        })
+        .collect();
+        assert_eq!(order, ["b9", "a3", "b2", "a1", "a0", "b0"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Which kinds of tools there are for a caller: counted once for all who see the same, until the index
+//! is another one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mgp_engine::access::{Audience, Principal};
+use mgp_engine::catalog::View;
+use mgp_engine::exposure;
+use mgp_engine::index::{Entry, Index};
+
+use super::FinderHandle;
+use mgp_runtime::time::unix_ms;
+
+/// How many tools there are of each kind.
+type Counts = BTreeMap<String, usize>;
+
+/// Counts that are kept; above that all are made again.
+const KEPT_MAX: usize = 256;
+
+/// What was counted, and in which index.
+#[derive(Debug, Default)]
+pub(super) struct Kinds(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    index: Arc<Index>,
+    counts: HashMap<(View, Audience), Arc<Counts>>,
+}
+
+impl FinderHandle {
+    /// How many tools of each kind this caller may call.
+    #[must_use]
+    pub fn kinds(&self, who: &Principal, view: &View) -> Arc<Counts> {
+        let (index, table) = (self.parts.index.load(), self.parts.table.load());
+        let place = (view.clone(), table.audience(who));
+        {
+            let kept = self.parts.kinds.0.lock();
+            let kept = kept.unwrap_or_else(PoisonError::into_inner);
+            if let Some(counts) = kept
+                .counts
+                .get(&place)
+                .filter(|_| Arc::ptr_eq(&kept.index, &index))
+            {
+                return counts.clone();
+            }
+        }
+        let now = unix_ms();
+        let open = |entry: &&Entry| {
+            let seen = match view {
+                View::One(server) => *server == entry.server,
+                View::All => true,
+            };
+            seen && table.admits(who, &entry.server, Some(&entry.name), now)
+        };
+        let entries = index.shelves().flat_map(|shelf| shelf.entries());
+        let counts = Arc::new(exposure::categories(entries.filter(open)));
+        let mut kept = self
+            .parts
+            .kinds
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&kept.index, &index) || kept.counts.len() >= KEPT_MAX {
+            kept.counts.clear();
+            kept.index = index;
+        }
+        kept.counts.insert(place, counts.clone());
+        counts
+    }
+}

@@ -1,0 +1,247 @@
+//! Keeps the process that runs the model: one for both threads that make meanings, while either needs
+//! it, and the next one when it dies.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use mgp_engine::moment::Moment;
+
+use super::Failed;
+use super::frames::{Lane, TEXTS_MAX};
+use super::process::{Ended, Process, Program};
+use mgp_runtime::time::moment;
+
+/// Wait before the second start in a row and each further one, which doubles up to the most: a model
+/// that cannot be run here does not keep the machine busy.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A process that lived this long was well: the next failure begins a new row.
+const WELL: Duration = Duration::from_secs(10);
+
+/// Where the model runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// The number of its process, while there is one.
+    pub process: Option<u32>,
+    /// How often in a row that process failed.
+    pub failures: u32,
+}
+
+/// Holds the process.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    program: Program,
+    kept: Mutex<Kept>,
+    running: Arc<AtomicU32>,
+    failures: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    process: Weak<Process>,
+    started: Moment,
+    row: Row,
+}
+
+/// Failures one after the other, none after a long life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Row {
+    failures: u32,
+    not_before: Moment,
+}
+
+impl Row {
+    /// One more, of a process that was started then.
+    fn failed(&mut self, started: Moment, now: Moment) {
+        if now.since(started) >= WELL {
+            self.failures = 0;
+        }
+        let doubled = self.failures.saturating_sub(1).min(16);
+        let wait = match self.failures {
+            0 => Duration::ZERO,
+            _ => (PAUSE * (1 << doubled)).min(PAUSE_MAX),
+        };
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now + wait;
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(program: Program) -> Self {
+        Self {
+            program,
+            kept: Mutex::default(),
+            running: Arc::default(),
+            failures: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn running(&self) -> Running {
+        let pid = self.running.load(Ordering::Relaxed);
+        Running {
+            process: (pid > 0).then_some(pid),
+            failures: self.failures.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The process, started when there is none. Blocks.
+    fn take(&self) -> Result<Arc<Process>, Failed> {
+        let mut kept = self.kept();
+        if let Some(process) = kept.process.upgrade() {
+            return Ok(process);
+        }
+        if moment() < kept.row.not_before {
+            return Err(Failed::Resting(kept.row.failures));
+        }
+        kept.started = moment();
+        let (process, less) = match Process::start(&self.program, &self.running) {
+            Ok(started) => started,
+            Err(ended) => {
+                self.failed(&mut kept);
+                return Err(ended.into());
+            }
+        };
+        if !less.is_empty() {
+            tracing::warn!("the model runs with less of a wall around it than it should: {less}");
+        }
+        let process = Arc::new(process);
+        kept.process = Arc::downgrade(&process);
+        Ok(process)
+    }
+
+    /// That process has ended. Of those who noticed only the first one counts.
+    fn ended(&self, process: &Arc<Process>) {
+        let mut kept = self.kept();
+        if Weak::ptr_eq(&kept.process, &Arc::downgrade(process)) {
+            kept.process = Weak::new();
+            self.failed(&mut kept);
+        }
+    }
+
+    fn failed(&self, kept: &mut Kept) {
+        kept.row.failed(kept.started, moment());
+        self.failures.store(kept.row.failures, Ordering::Relaxed);
+    }
+
+    /// Lets go of a process that works; the last to do so ends it.
+    fn leave(&self, process: Arc<Process>) {
+        let mut kept = self.kept();
+        let works = Weak::ptr_eq(&kept.process, &Arc::downgrade(&process));
+        if works && Arc::into_inner(process).is_some() {
+            *kept = Kept::default();
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread's hold on the model.
+#[derive(Debug)]
+pub(in crate::finder) struct Builtin {
+    keeper: Arc<Keeper>,
+    lane: Lane,
+    process: Option<Arc<Process>>,
+}
+
+impl Builtin {
+    pub(super) fn new(keeper: Arc<Keeper>, lane: Lane) -> Self {
+        Self {
+            keeper,
+            lane,
+            process: None,
+        }
+    }
+
+    /// Whether there is something to let go.
+    pub(super) fn holds(&self) -> bool {
+        self.process.is_some()
+    }
+
+    pub(super) fn rest(&mut self) {
+        if let Some(process) = self.process.take() {
+            self.keeper.leave(process);
+        }
+    }
+
+    /// The vectors of texts, in their order. Blocks.
+    pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
+        let mut out = Vec::with_capacity(texts.len());
+        for some in texts.chunks(TEXTS_MAX) {
+            // Who was asked while the process ended is answered by the next one.
+            let vectors = match self.ask(some) {
+                Err(Failed::Died(_)) => self.ask(some),
+                other => other,
+            };
+            out.extend(vectors?);
+        }
+        Ok(out)
+    }
+
+    fn ask(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
+        let process = match &self.process {
+            Some(process) => process,
+            None => self.process.insert(self.keeper.take()?),
+        };
+        process.embed(self.lane, texts).map_err(|ended| {
+            if let Some(process) = self.process.take() {
+                self.keeper.ended(&process);
+            }
+            ended.into()
+        })
+    }
+}
+
+impl From<Ended> for Failed {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Died(why) => Self::Died(why),
+            Ended::Unfit(why) => Self::Unfit(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The next one is started at once, further ones less and less often.
+    #[test]
+    fn what_keeps_dying_is_started_less_and_less_often() {
+        let mut row = Row::default();
+        let begun = moment();
+        let waits: Vec<u64> = (0..9)
+            .map(|_| {
+                row.failed(begun, begun);
+                row.not_before.since(begun).as_secs()
+            })
+            .collect();
+        assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        row.failed(begun, begun + WELL);
+        assert_eq!(row.failures, 1, "it lived well");
+        assert_eq!(row.not_before, begun + WELL);
+    }
+
+    /// A request that a dying process leaves behind is tried with one more, and not with the next.
+    #[test]
+    fn who_asked_a_dying_process_is_not_asked_to_wait() {
+        let program = Program {
+            exe: "/bin/false".into(),
+            args: Vec::new(),
+            patience: Duration::from_secs(20),
+        };
+        let keeper = Arc::new(Keeper::new(program));
+        let mut builtin = Builtin::new(keeper.clone(), Lane::Requests);
+        assert!(matches!(builtin.embed(&["x"]), Err(Failed::Died(_))));
+        let failed = Running {
+            process: None,
+            failures: 2,
+        };
+        assert_eq!(keeper.running(), failed);
+        assert!(matches!(builtin.embed(&["x"]), Err(Failed::Resting(2))));
+        assert_eq!(keeper.running(), failed, "none was started");
+    }
+}

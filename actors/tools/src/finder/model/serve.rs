@@ -1,0 +1,113 @@
+//! The process that runs the model: this program, started again with a hidden argument. Texts come in
+//! on stdin, vectors go out on stdout, and nothing else comes or goes. Plain code without a runtime:
+//! what one thread gives up, its other threads would keep.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use mgp_embedding::Embedder;
+
+use super::frames::{Lane, Request, Said};
+use mgp_servers::sandbox;
+
+/// Private memory that it may have, in bytes. The model takes 90 MiB, and 16 long texts at once 60.
+const MEMORY: u64 = 512 << 20;
+/// Calls go before searches, and both before tools that nobody waits for: the least that a thread can
+/// be given. 10,000 tools take five minutes of a core.
+const NICE_REQUESTS: i32 = 5;
+const NICE_TOOLS: i32 = 19;
+
+/// Answers until stdin ends.
+#[must_use]
+pub fn serve() -> ExitCode {
+    // Read from files that are shut a moment later.
+    let threads = threads();
+    lower(NICE_REQUESTS);
+    let less = sandbox::alone(MEMORY);
+    let embedder = match Embedder::load(threads) {
+        Ok(embedder) => embedder,
+        Err(why) => {
+            let _ = say(&Said::Failed(why.to_string()));
+            return ExitCode::FAILURE;
+        }
+    };
+    if say(&Said::Ready(less)).is_err() {
+        return ExitCode::FAILURE;
+    }
+    match listen(&Arc::new(embedder), threads) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Hands each request to the thread of its lane, which has no other one to do: the kernel waits for an
+/// answer before it asks again.
+fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
+    let mut stdin = io::stdin().lock();
+    let [requests, tools] = Lane::ALL.map(|lane| {
+        let (ask, asked) = sync_channel::<Vec<String>>(1);
+        let embedder = embedder.clone();
+        let working = move || work(lane, &embedder, threads, &asked);
+        let named = thread::Builder::new().name(lane.name().into());
+        named.spawn(working).map(|_| ask)
+    });
+    let (requests, tools) = (requests?, tools?);
+    while let Some(Request { lane, texts }) = Request::read(&mut stdin)? {
+        let ask = match lane {
+            Lane::Requests => &requests,
+            Lane::Tools => &tools,
+        };
+        // One that is gone takes the process along.
+        let _ = ask.send(texts);
+    }
+    Ok(())
+}
+
+/// Ends the process with the thread that has it, even by a panic: the kernel reads that, and starts
+/// another one.
+struct Last;
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        std::process::exit(1);
+    }
+}
+
+fn work(lane: Lane, embedder: &Embedder, threads: usize, asked: &Receiver<Vec<String>>) {
+    let _last = Last;
+    if lane == Lane::Tools {
+        lower(NICE_TOOLS);
+    }
+    let embedder = embedder.beside(threads);
+    while let Ok(texts) = asked.recv() {
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let said = match embedder.embed_all(&texts) {
+            Ok(vectors) => Said::Vectors(lane, vectors),
+            Err(why) => Said::Failed(why.to_string()),
+        };
+        if say(&said).is_err() {
+            return;
+        }
+    }
+}
+
+/// This thread's priority, and that of those it starts. The disk's follows it. Where that is refused it
+/// works as others do.
+fn lower(nice: i32) {
+    let _ = rustix::process::setpriority_process(None, nice);
+}
+
+fn say(said: &Said) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(&said.bytes())?;
+    out.flush()
+}
+
+/// Half of the cores: the other half carries calls.
+fn threads() -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (cores / 2).max(1)
+}

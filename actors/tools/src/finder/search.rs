@@ -1,0 +1,233 @@
+//! Searching for a caller: among the tools it may call, off the threads that carry calls.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use mgp_engine::access::{Audience, Principal};
+use mgp_engine::catalog::View;
+use mgp_engine::index::{Entry, Filter, REQUEST_MAX, Request, Search, Strategy};
+use mgp_engine::lifecycle::State;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::discovery;
+use mgp_protocol::refusal::Refusal;
+
+use super::{FinderHandle, Running};
+use mgp_runtime::time::{moment, unix_ms};
+
+/// How long a search waits for the meaning of what is looked for; then it goes by words. The model is
+/// loaded in less.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// In what state the server of a tool must be (§16.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// Connected: its tools can be called now.
+    #[default]
+    Connected,
+    /// Any in which its tools are still offered: while it is started again, for instance.
+    Offered,
+    /// This one.
+    Only(State),
+}
+
+impl Status {
+    /// What the word of a filter means.
+    #[must_use]
+    pub fn of(word: discovery::Status) -> Self {
+        match word {
+            discovery::Status::All => Self::Offered,
+            discovery::Status::Registered => Self::Only(State::Registered),
+            discovery::Status::Connecting => Self::Only(State::Connecting),
+            discovery::Status::Connected => Self::Connected,
+            discovery::Status::Draining => Self::Only(State::Draining),
+            discovery::Status::Disconnected => Self::Only(State::Disconnected),
+            discovery::Status::Error => Self::Only(State::Error),
+            discovery::Status::Restarting => Self::Only(State::Restarting),
+        }
+    }
+}
+
+/// What somebody looks for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// In words.
+    pub query: String,
+    /// How.
+    pub strategy: Strategy,
+    /// Among which tools.
+    pub filter: Filter,
+    /// Of servers in which state.
+    pub status: Status,
+    /// Of one server, or of all.
+    pub view: View,
+    /// How many.
+    pub most: usize,
+}
+
+/// A tool that was found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The tool.
+    pub entry: Entry,
+    /// How well it fits, from 0 to 1.
+    pub score: f32,
+    /// Whether it does what is looked for at all, as far as that can be told.
+    pub fits: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The best first.
+    pub hits: Vec<Hit>,
+    /// How many tools there were to choose from.
+    pub visible: usize,
+    /// How it was searched: by words where meaning was asked for and not to be had.
+    pub strategy: Strategy,
+    /// Bytes of the query that were too many to be read.
+    pub unread: usize,
+    /// How long that took, from beginning to end.
+    pub took: Duration,
+    /// How long of it was spent on the meaning of what is looked for.
+    pub meaning: Duration,
+}
+
+impl Found {
+    /// What the one who asked should know besides the tools.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let fit = self.hits.iter().any(|hit| hit.fits);
+        let fit = match (fit, self.hits.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some("no tool fits".to_owned()),
+            (false, false) => Some("no tool fits well; these are the nearest".to_owned()),
+        };
+        let unread = self.unread;
+        let cut = (unread > 0).then(|| {
+            format!(
+                "only the first {REQUEST_MAX} bytes of the query were read, and {unread} were not: say in a few sentences what the tool should do"
+            )
+        });
+        let said: Vec<String> = fit.into_iter().chain(cut).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+}
+
+/// How far the index is with what is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Tools that can be found by words.
+    pub tools: usize,
+    /// Tools that can be found by meaning.
+    pub by_meaning: usize,
+    /// Texts that wait to be embedded.
+    pub waiting: usize,
+    /// Texts of tools that were embedded since the start.
+    pub embedded: u64,
+    /// Where the model in the program runs.
+    pub running: Running,
+}
+
+impl FinderHandle {
+    /// Searches the tools that this caller may call.
+    ///
+    /// # Errors
+    /// A query that says nothing; too many searches at once.
+    pub async fn search(&self, who: &Principal, wanted: Wanted) -> Result<Found, Refusal> {
+        let began = moment();
+        let _seat = self.parts.room.try_acquire().map_err(|_| full())?;
+        if wanted.query.trim().is_empty() && wanted.filter.categories.is_empty() {
+            let words =
+                "`query` is empty: say in words what the tool should do, or name a category";
+            return Err(Refusal::BadParams(words.into()));
+        }
+        let request = Request::read(&wanted.query);
+        let meanings = match wanted.strategy {
+            Strategy::Semantic | Strategy::Hybrid => {
+                let texts = request.meanings();
+                self.parts.desk.meanings(texts, PATIENCE).await
+            }
+            Strategy::Keyword | Strategy::Category => None,
+        };
+        let meaning = moment().since(began);
+        let running = self.parts.running.acquire().await;
+        let _running = running.expect("the semaphore is never closed");
+        let (parts, who) = (self.parts.clone(), who.clone());
+        let searching = tokio::task::spawn_blocking(move || {
+            let index = parts.index.load();
+            let closed = closed(&parts.servers.load(), &index, &wanted);
+            let (table, now) = (parts.table.load(), unix_ms());
+            let all = table.audience(&who) == Audience::All;
+            let visible = |entry: &Entry| {
+                (closed.is_empty() || !closed.contains(&entry.server))
+                    && (all || table.admits(&who, &entry.server, Some(&entry.name), now))
+            };
+            let found = index.search(&Search {
+                request: &request,
+                meanings: meanings.as_deref().unwrap_or_default(),
+                strategy: wanted.strategy,
+                filter: &wanted.filter,
+                most: wanted.most,
+                visible: &visible,
+            });
+            let hit = |hit: &mgp_engine::index::Hit<'_>| Hit {
+                entry: hit.entry.clone(),
+                score: hit.score,
+                fits: hit.fits,
+            };
+            Found {
+                hits: found.hits.iter().map(hit).collect(),
+                visible: found.visible,
+                strategy: found.strategy,
+                unread: request.unread(),
+                took: moment().since(began),
+                meaning,
+            }
+        });
+        let broken = |error| Refusal::Broken(format!("the search did not end: {error}"));
+        searching.await.map_err(broken)
+    }
+
+    /// How far the index is.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        let index = self.parts.index.load();
+        Coverage {
+            tools: index.len(),
+            by_meaning: index.shelves().map(|shelf| shelf.embedded()).sum(),
+            waiting: self.parts.desk.waiting(),
+            embedded: self.parts.desk.made(),
+            running: self.parts.models.running(),
+        }
+    }
+}
+
+type Servers =
+    std::collections::BTreeMap<ServerId, std::sync::Arc<mgp_servers::server::ServerHandle>>;
+
+/// Servers whose tools are not wanted.
+fn closed(
+    servers: &Servers,
+    index: &mgp_engine::index::Index,
+    wanted: &Wanted,
+) -> HashSet<ServerId> {
+    let shown = |server: &ServerId| match &wanted.view {
+        View::All => true,
+        View::One(only) => only == server,
+    };
+    let state = |server: &ServerId| servers.get(server).map(|handle| handle.state());
+    let open = |server: &ServerId| match wanted.status {
+        Status::Connected => state(server) == Some(State::Connected),
+        Status::Offered => state(server).is_some(),
+        Status::Only(wanted) => state(server) == Some(wanted),
+    };
+    let indexed = index.shelves().map(|shelf| shelf.server());
+    let closed = indexed.filter(|server| !(shown(server) && open(server)));
+    closed.cloned().collect()
+}
+
+fn full() -> Refusal {
+    Refusal::Overloaded {
+        what: "the queue of searches".into(),
+    }
+}

@@ -1,0 +1,234 @@
+//! The threads that ask for meanings: one of requests, for which somebody waits, and one of tools, for
+//! which nobody does.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::index::{Text, Vector};
+use mgp_engine::moment::Moment;
+use mgp_protocol::ids::ServerId;
+
+use super::FinderMsg;
+use super::desk::{Asked, Desk, Job};
+use super::kept::Kept;
+use super::model::{Failed, Model, Models};
+use super::provider::Unanswered;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::time::moment;
+
+/// While a server has many tools, what is known of them is published this often: each time costs as
+/// much as the server has tools.
+const PUBLISH: Duration = Duration::from_millis(500);
+/// How long texts of tools wait after an endpoint failed: at first, and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Processes that may end over the same text before it is left alone. It waits behind all others
+/// meanwhile, for the fault may be another's.
+const LOSSES: u32 = 8;
+
+/// Makes the meanings of requests.
+struct Answerer {
+    desk: Arc<Desk>,
+    model: Model,
+}
+
+/// Makes the meanings of tools.
+struct Worker {
+    desk: Arc<Desk>,
+    model: Model,
+    kept: Kept,
+    finder: Mailbox<FinderMsg>,
+    /// What was made and is not published.
+    unpublished: Option<ServerId>,
+    published: Moment,
+    pause: Duration,
+    /// How often a process ended over a text; of those texts that it did.
+    losses: HashMap<[u8; 32], u32>,
+}
+
+/// Starts both, unless there is nothing to embed with.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn start(
+    desk: &Arc<Desk>,
+    models: &Models,
+    file: PathBuf,
+    finder: Mailbox<FinderMsg>,
+) -> io::Result<()> {
+    let Some([answering, model]) = models.both() else {
+        desk.switch_off();
+        return Ok(());
+    };
+    let thread = |name: &str| std::thread::Builder::new().name(name.into());
+    let answerer = Answerer {
+        desk: desk.clone(),
+        model: answering,
+    };
+    thread("requests").spawn(|| answerer.work()).map(drop)?;
+    let (desk, name) = (desk.clone(), models.name());
+    let run = move || {
+        let learning = desk.clone();
+        let mut dimension = None;
+        let kept = Kept::open(file, &name, |hash, vector| {
+            dimension = Some(vector.dimension());
+            learning.learn(hash, vector);
+        });
+        let mut worker = Worker {
+            desk,
+            model,
+            kept,
+            finder,
+            unpublished: None,
+            published: moment(),
+            pause: Duration::ZERO,
+            losses: HashMap::new(),
+        };
+        if let Some(dimension) = dimension {
+            worker.measure(dimension);
+        }
+        worker.work();
+    };
+    thread("meanings").spawn(run).map(drop)
+}
+
+impl Answerer {
+    fn work(mut self) {
+        loop {
+            match self.desk.next_request(self.model.idle()) {
+                Job::Request(asked) => self.answer(asked),
+                Job::Rest => self.model.rest(),
+                Job::Tools { .. } => {}
+                Job::End => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, asked: Asked) {
+        let texts: Vec<&str> = asked.texts.iter().map(|text| &*text.text).collect();
+        match self.model.embed(&texts) {
+            Ok(vectors) => {
+                self.desk.answered();
+                let vectors: Option<Vec<Vector>> = vectors.into_iter().collect();
+                // A request without direction is searched by its words.
+                if let Some(vectors) = vectors {
+                    self.desk.answer(asked, vectors);
+                }
+            }
+            Err(why) => failed(&self.desk, &why),
+        }
+    }
+}
+
+impl Worker {
+    fn work(&mut self) {
+        loop {
+            let (batch, idle) = (self.model.batch(), self.model.idle());
+            match self.desk.next_tools(batch, self.pause, idle) {
+                Job::Tools {
+                    server,
+                    texts,
+                    last,
+                } => self.embed(server, texts, last),
+                Job::Rest => self.model.rest(),
+                Job::Request(_) => {}
+                Job::End => return,
+            }
+        }
+    }
+
+    fn embed(&mut self, server: ServerId, texts: Vec<(u64, Text)>, last: bool) {
+        let unknown = texts.into_iter().filter(|(_, text)| !self.desk.knows(text));
+        let texts: Vec<(u64, Text)> = unknown.collect();
+        let batch: Vec<&str> = texts.iter().map(|(_, text)| &*text.text).collect();
+        let vectors = match batch.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.model.embed(&batch),
+        };
+        match vectors {
+            Ok(vectors) => {
+                self.pause = Duration::ZERO;
+                self.desk.count(texts.len());
+                self.learn(&texts, vectors);
+            }
+            Err(why @ Failed::Provider(Unanswered::Refused(_))) => {
+                tracing::warn!(%server, %why, "some of its tools are found by words alone");
+            }
+            Err(why) => {
+                self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MAX);
+                match why {
+                    Failed::Died(_) => self.put_behind(&server, texts),
+                    Failed::Unfit(_) | Failed::Resting(_) | Failed::Provider(_) => {
+                        self.desk.put_back(&server, texts);
+                    }
+                }
+                failed(&self.desk, &why);
+                return;
+            }
+        }
+        self.publish(server, last);
+    }
+
+    /// Texts over which a process ended let the others go first, and after too many are left out.
+    fn put_behind(&mut self, server: &ServerId, texts: Vec<(u64, Text)>) {
+        let mut again = Vec::new();
+        for (uses, text) in texts {
+            let losses = self.losses.entry(text.hash).or_default();
+            *losses += 1;
+            if *losses < LOSSES {
+                again.push((uses, text));
+            } else {
+                tracing::warn!(%server, "a text of its tools ends the model each time; it is searched by its words");
+            }
+        }
+        self.desk.put_behind(server, again);
+    }
+
+    fn learn(&mut self, texts: &[(u64, Text)], vectors: Vec<Option<Vector>>) {
+        for ((_, text), vector) in texts.iter().zip(vectors) {
+            let Some(vector) = vector else { continue };
+            self.measure(vector.dimension());
+            let desk = &self.desk;
+            self.kept.add(&text.hash, &vector, || desk.known());
+            desk.learn(text.hash, vector);
+        }
+    }
+
+    fn measure(&self, dimension: usize) {
+        if self.desk.measured(dimension) {
+            let _ = self.finder.remind(FinderMsg::Measured);
+        }
+    }
+
+    /// Tells the finder of what was made of a server: when that is all, and now and then before.
+    fn publish(&mut self, server: ServerId, last: bool) {
+        let now = moment();
+        if let Some(before) = self.unpublished.take_if(|before| *before != server) {
+            let _ = self.finder.remind(FinderMsg::Embedded(before));
+        }
+        if last || now.since(self.published) >= PUBLISH {
+            self.published = now;
+            self.unpublished = None;
+            let _ = self.finder.remind(FinderMsg::Embedded(server));
+        } else {
+            self.unpublished = Some(server);
+        }
+    }
+}
+
+fn failed(desk: &Desk, why: &Failed) {
+    match why {
+        Failed::Unfit(why) => {
+            tracing::error!(%why, "tools are found by words alone");
+            desk.switch_off();
+        }
+        Failed::Died(_) | Failed::Provider(_) => {
+            tracing::warn!(%why, "tools are found by words meanwhile");
+        }
+        // It was told when it failed.
+        Failed::Resting(_) => tracing::debug!(%why),
+    }
+}

@@ -1,0 +1,427 @@
+//! Registers servers while the kernel runs, and takes them out again (MGP §15.4, §15.5).
+//! Asked by: the relay. Asks: the tree, the operator, the audit log, access.
+//!
+//! A registration is judged, written down and kept before anything of it is started. One whose code
+//! cannot be read waits for a person first.
+
+mod book;
+mod ending;
+mod interpreters;
+mod quarantine;
+mod record;
+mod remarks;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mgp_engine::access::{self, Principal};
+use mgp_engine::grants;
+use mgp_engine::lifecycle::State;
+use mgp_engine::registration::{self, Accepted, Count, Script, Terms, floor};
+use mgp_engine::sandbox::Program;
+use mgp_engine::spec::{Reach, ServerSpec, TrustLevel};
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
+use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
+use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
+use mgp_protocol::mgp::discovery::{Register, Registered};
+use mgp_protocol::mgp::permission::{PermissionType, Policy};
+use mgp_protocol::refusal::mgp::Code;
+use mgp_protocol::refusal::{Denial, Refusal};
+use serde_json::json;
+use tokio::sync::{Mutex, oneshot};
+
+pub use self::book::{Book, Names};
+pub use self::interpreters::Interpreters;
+pub use self::quarantine::Waiting;
+pub use self::record::{Background, Record};
+pub use self::remarks::remarks;
+use mgp_callers::request::{Answering, Caller};
+use mgp_policy::access::AccessHandle;
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::pins::PinsHandle;
+use mgp_runtime::trace::Trace;
+use mgp_servers::server::{Connector, ServerTable};
+use mgp_store::audit::{AuditHandle, by_agent, by_operator, event, state_damaged};
+
+/// How long a registration waits for its server to be connected before it is answered without.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Where servers are put under supervision: the tree.
+pub trait Ground: Send + Sync + std::fmt::Debug + 'static {
+    /// Supervises a server; false when there is one of that name already.
+    fn plant(&self, spec: ServerSpec) -> Answering<bool>;
+    /// Takes a server out; what is answered resolves when it has stopped.
+    fn uproot(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
+    /// Its name is free: a server of the configuration may have waited for it.
+    fn freed(&self, id: ServerId) -> Answering<()>;
+}
+
+/// Who may register, and how many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Licence {
+    /// These agents may.
+    pub agents: BTreeSet<AgentId>,
+    /// Servers of one of them at once.
+    pub most: usize,
+    /// They are told to make a tool where there is none (§16.6).
+    pub creating: bool,
+}
+
+/// Registers servers.
+#[derive(Debug)]
+pub struct Registrar {
+    /// Who may.
+    pub licence: Licence,
+    /// What all of them are started with.
+    pub background: Background,
+    /// The registered ones. Held while one registration is carried out: they are few, and follow one
+    /// another.
+    pub book: Mutex<Book>,
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// Where their folders are.
+    pub connector: Arc<Connector>,
+    /// Who may call what.
+    pub access: AccessHandle,
+    /// Where a person is asked.
+    pub approvals: ApprovalsHandle,
+    /// What is known of their tools.
+    pub pins: PinsHandle,
+    /// Where it is written down.
+    pub audit: AuditHandle,
+    /// Those that wait for a person; dropped, they wait no more.
+    pub waiting: Waiting,
+    /// The tree, once it has grown.
+    pub ground: OnceLock<Arc<dyn Ground>>,
+}
+
+impl Registrar {
+    /// Whether this caller may register at all: its tools are shown to nobody else.
+    #[must_use]
+    pub fn licenses(&self, caller: &Caller) -> bool {
+        caller.operator || self.licence.agents.contains(&caller.agent)
+    }
+
+    /// Ends what earlier lives have left to be ended, and starts what they have registered.
+    pub async fn revive(self: &Arc<Self>) {
+        let mended = self.book.lock().await.mend().await;
+        match mended {
+            Ok(cut) => cut
+                .iter()
+                .for_each(|cut| self.audit.tell(state_damaged(cut))),
+            Err(error) => tracing::error!(%error, "what was never finished is not cut off yet"),
+        }
+        let ending = self.book.lock().await.ending();
+        for id in ending {
+            self.vacate(&id, &Trace::minted()).await;
+        }
+        let records: Vec<Record> = self.book.lock().await.servers.values().cloned().collect();
+        for record in records {
+            self.begin_as_allowed(record).await;
+        }
+    }
+
+    /// `mgp/discovery/register`.
+    ///
+    /// # Errors
+    /// What stands against it; or that it could not be written down, and then it was not done.
+    pub async fn register(
+        self: &Arc<Self>,
+        caller: &Caller,
+        trace: &Trace,
+        mut ask: Register,
+    ) -> Result<Registered, Refusal> {
+        let who = caller.identity();
+        let interpreters = &self.background.interpreters;
+        if let Some(name) = ask
+            .command
+            .as_deref()
+            .and_then(|c| interpreters.usual_name(c))
+        {
+            ask.command = Some(name.into());
+        }
+        let mut book = self.book.lock().await;
+        let (mut record, accepted) = match self.prepared(caller, &book, &ask) {
+            Ok(prepared) => prepared,
+            Err(refusal) => {
+                drop(book);
+                self.refused(&who, trace, &ask, &refusal);
+                return Err(refusal);
+            }
+        };
+        let mut answer = Registered {
+            id: record.id.clone(),
+            status: "preview".into(),
+            trust_level: record.trust.clone(),
+            tools: Vec::new(),
+            pending: self.pending(&record, &accepted),
+            remarks: accepted.remarks.clone(),
+        };
+        if ask.preview {
+            return Ok(answer);
+        }
+        if record.quarantine.is_some() {
+            record.pinned = self.pinned_now(&record).await;
+        }
+        let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
+        let written = self.audit.decided(event).await;
+        written.map_err(|error| Refusal::Broken(error.to_string()))?;
+        book.put(record.clone()).await?;
+        self.open_to_its_maker(&record, trace).await;
+        let quarantined = record.quarantine.is_some();
+        self.begin(record).await;
+        // Not before: who takes it out now finds it where it is.
+        drop(book);
+        if quarantined {
+            answer.status = State::Registered.as_str().into();
+            return Ok(answer);
+        }
+        self.settled(&accepted.id, &mut answer).await;
+        Ok(answer)
+    }
+
+    /// What is to be kept of it, when nothing stands against it.
+    fn prepared(
+        &self,
+        caller: &Caller,
+        book: &Book,
+        ask: &Register,
+    ) -> Result<(Record, Accepted), Refusal> {
+        let who = caller.identity();
+        let accepted = self.judged(&who, book, ask)?;
+        let program = program(&accepted)?;
+        let mut record = Record::of(&accepted, program, ask.justification.clone());
+        record.by_agent = matches!(who, Principal::Agent(_));
+        record.session = session(caller, ask.session_scoped)?;
+        Ok((record, accepted))
+    }
+
+    fn judged(&self, who: &Principal, book: &Book, ask: &Register) -> Result<Accepted, Refusal> {
+        let may = match who {
+            Principal::Operator(_) => true,
+            Principal::Agent(agent) => self.licence.agents.contains(agent),
+        };
+        let (servers, names) = (self.servers.load(), book.names().load());
+        let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
+        let terms = Terms {
+            who,
+            agents_may: !self.licence.agents.is_empty(),
+            may_run_code: may,
+            trust_max: TrustLevel::Sandboxed,
+            taken: &taken,
+            count: Count {
+                now: book.count(who.name()),
+                max: self.licence.most,
+            },
+            roots: &[],
+            code: &floor(),
+        };
+        registration::judge(ask, &terms).map_err(registration::Refused::refusal)
+    }
+
+    /// Who made a server may call it; who else may is for the operator to say.
+    async fn open_to_its_maker(&self, record: &Record, trace: &Trace) {
+        if !record.by_agent {
+            return;
+        }
+        let said = json!({
+            "entry_type": EntryType::ServerGrant, "agent_id": record.created_by,
+            "server_id": record.id, "permission": Permission::Allow,
+            "justification": "it registered the server",
+        });
+        let grant: Grant = serde_json::from_value(said).expect("this is a grant");
+        let by = Principal::Operator("kernel".into());
+        let who = by.clone();
+        let granted = self.access.record(by, trace.id.clone(), move |ledger| {
+            let (grants, authority) = (ledger.grants, ledger.authority);
+            // What the operator has denied it before is not to be had by coming again.
+            let subject = grants::Subject::Agent(AgentId::new(grant.agent_id.clone()));
+            let resource = grants::Resource::Server(ServerId::new(grant.server_id.clone()));
+            let standing = grants.standing(&subject, &resource, authority);
+            if standing
+                .iter()
+                .any(|it| it.grant.permission == Permission::Deny)
+            {
+                return Ok(Vec::new());
+            }
+            let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
+            made.map(|change| vec![change])
+                .map_err(|refused| Refusal::BadParams(refused.to_string()))
+        });
+        if let Err(error) = granted.await {
+            tracing::warn!(server = record.id, %error, "it is not open to the agent that made it");
+        }
+    }
+
+    /// Starts a server, or asks a person first.
+    async fn begin(self: &Arc<Self>, record: Record) {
+        match record.quarantine {
+            Some(_) => self.wait(record),
+            None => self.start(&record).await,
+        }
+    }
+
+    async fn start(&self, record: &Record) {
+        if let record::Way::Stdio { env, .. } = &record.way {
+            self.audit.redact(env.values().cloned().collect());
+        }
+        let id = record.server();
+        let own = self.connector.sandboxes.own_folder(&id);
+        let made = {
+            let (own, interpreters) = (own.clone(), self.background.interpreters.clone());
+            let name = record.command().and_then(|c| interpreters.usual_name(c));
+            tokio::task::spawn_blocking(move || {
+                let interpreter = name.and_then(|name| interpreters.find(name));
+                (std::fs::create_dir_all(own), interpreter)
+            })
+        };
+        let Ok((made, interpreter)) = made.await else {
+            return;
+        };
+        if let Err(error) = made {
+            tracing::error!(server = %id, %error, "it has no folder");
+        }
+        let Some(ground) = self.ground.get() else {
+            return;
+        };
+        if !ground
+            .plant(record.spec(&self.background, own, interpreter))
+            .await
+        {
+            tracing::warn!(server = %id, "it was registered, and is not started");
+        }
+    }
+
+    /// What a person has to decide first.
+    fn pending(&self, record: &Record, accepted: &Accepted) -> Vec<String> {
+        let rules = &self.background.permissions;
+        let asked = |permission: &PermissionType| {
+            let open = !rules.configured.contains(permission);
+            accepted.asks.contains(permission) || open && rules.policy == Policy::Interactive
+        };
+        let needs = accepted.permissions.iter();
+        let needs = needs.flat_map(|word| PermissionType::read(word));
+        let asks: BTreeSet<PermissionType> = needs.filter(asked).collect();
+        let asks = asks.iter();
+        let asks = asks.map(|permission| format!("the operator has to permit {permission}"));
+        record.first_start().into_iter().chain(asks).collect()
+    }
+
+    /// Waits a little until it is connected, has failed, or waits for the operator.
+    async fn settled(&self, id: &ServerId, answer: &mut Registered) {
+        let Some(handle) = self.servers.load().get(id).cloned() else {
+            return;
+        };
+        let mut status = handle.follow();
+        let settled = status.wait_for(|now| {
+            let failed = now.state == State::Error || now.next_try.is_some();
+            now.waiting || failed || now.state == State::Connected
+        });
+        let _ = tokio::time::timeout(SETTLE, settled).await;
+        let now = handle.status();
+        answer.status = now.state.as_str().into();
+        if now.state == State::Connected {
+            answer.tools = handle.tools().iter().map(ToString::to_string).collect();
+        } else if now.waiting {
+            let needs = now.declared.permissions_required.join(", ");
+            answer.pending = vec![format!("{needs} {}", now.reason).trim_start().to_owned()];
+        } else {
+            answer.remarks.extend(remarks(&handle));
+        }
+    }
+
+    fn event(
+        &self,
+        who: &Principal,
+        trace: &Trace,
+        record: &Record,
+        kind: EventType,
+    ) -> mgp_protocol::mgp::audit::Event {
+        let details = json!({
+            "created_by": record.created_by, "justification": record.justification,
+            "trust_level": record.trust, "permissions_required": record.permissions,
+        });
+        event(
+            kind,
+            actor(who),
+            target(&record.id),
+            &trace.id,
+            Ended::Success,
+            details,
+        )
+    }
+
+    fn refused(&self, who: &Principal, trace: &Trace, ask: &Register, why: &Refusal) {
+        let result = match matches!(why, Refusal::Forbidden(_)) {
+            true => Ended::Denied,
+            false => Ended::Blocked,
+        };
+        let id: String = ask.id.chars().take(ServerId::MAX_LEN).collect();
+        let why = why.to_string();
+        let details = json!({"created_by": who.name(), "reason": why, "preview": ask.preview});
+        let kind = EventType::SERVER_REGISTERED;
+        let told = event(kind, actor(who), target(&id), &trace.id, result, details);
+        self.audit.tell(told);
+    }
+}
+
+fn actor(who: &Principal) -> mgp_protocol::mgp::audit::Actor {
+    match who {
+        Principal::Operator(_) => by_operator(),
+        Principal::Agent(agent) => by_agent(agent.as_str()),
+    }
+}
+
+fn target(id: &str) -> Target {
+    Target {
+        server_id: Some(id.to_owned()),
+        ..Target::default()
+    }
+}
+
+/// The code that was judged, so that nothing else is run in its place.
+fn program(accepted: &Accepted) -> Result<Option<Program>, Refusal> {
+    let Reach::Stdio { args, .. } = &accepted.reach else {
+        return Ok(None);
+    };
+    match &accepted.script {
+        Script::Unseen(_) => Ok(None),
+        Script::Given { language, text } => Ok(Some(Program {
+            file: file_of(language).into(),
+            text: text.clone(),
+            at: args.len(),
+        })),
+        // Between reading a file and running it there would be time to change it.
+        Script::File(path) => Err(Refusal::Denied(Box::new(by_path(&accepted.id, path)))),
+    }
+}
+
+fn by_path(server: &ServerId, path: &str) -> Denial {
+    Denial::Registration {
+        server: server.to_string(),
+        code: Code::ValidationBlocked,
+        rule: "path",
+        at: "/args".into(),
+        reason: format!("{path} is a path, and a registered server's program comes along"),
+        hint: "leave args out and send the program's text as `code`: {\"language\": \"python\" or \"javascript\", \"text\": ...}; what is to run from a file is for the operator to configure",
+    }
+}
+
+fn session(caller: &Caller, scoped: bool) -> Result<Option<ConnectionId>, Refusal> {
+    match (scoped, caller.standing()) {
+        (false, _) => Ok(None),
+        (true, Some(agent)) => Ok(Some(agent.connection)),
+        (true, None) => Err(Refusal::BadParams(
+            "`session_scoped` needs a session, and a request of this protocol version has none"
+                .into(),
+        )),
+    }
+}
+
+fn file_of(language: &str) -> &'static str {
+    match language {
+        "python" => "server.py",
+        _ => "server.mjs",
+    }
+}

@@ -1,0 +1,192 @@
+//! The registered servers, on disk and in memory. What is answered is on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use mgp_store::journal::{Journal, NotWritten, Opened};
+use mgp_store::trouble::Trouble;
+
+/// The journal's kind.
+const KIND: &str = "registered";
+/// An entry of the journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Entry {
+    Server(Box<Record>),
+    /// A server that is gone, or ends with its session: what was given to it has yet to be taken back.
+    Ending(String),
+}
+
+/// All registered servers. One owner at a time.
+#[derive(Debug)]
+pub struct Book {
+    journal: Journal,
+    cut: Option<String>,
+    /// By id.
+    pub servers: BTreeMap<ServerId, Record>,
+    ending: BTreeSet<ServerId>,
+    names: Arc<Names>,
+}
+
+/// The names that registered servers have: the configuration gets none of them meanwhile.
+pub type Names = Snapshot<BTreeSet<ServerId>>;
+
+impl Book {
+    /// Opens the book; blocks.
+    ///
+    /// # Errors
+    /// In words, what is wrong with the file.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let Opened {
+            journal,
+            entries,
+            cut,
+        } = Journal::open(path, KIND).map_err(|e| e.to_string())?;
+        if let Some(cut) = &cut {
+            tracing::warn!("{cut}");
+        }
+        let mut book = Self {
+            journal,
+            cut,
+            servers: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            names: Arc::new(Names::new(BTreeSet::new())),
+        };
+        for entry in entries {
+            let entry = serde_json::from_slice(&entry)
+                .map_err(|e| format!("{}: an entry that cannot be read: {e}", path.display()))?;
+            match entry {
+                Entry::Server(record) => {
+                    book.servers.insert(record.server(), *record);
+                }
+                Entry::Ending(id) => {
+                    book.ending.insert(ServerId::new(id));
+                }
+            }
+        }
+        book.publish();
+        Ok(book)
+    }
+
+    /// Cuts off what was never finished, and says so in words when there was any.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub async fn mend(&mut self) -> Result<Option<String>, NotWritten> {
+        if self.cut.is_some() {
+            self.journal.mend().await?;
+        }
+        Ok(self.cut.take())
+    }
+
+    /// Whether what is registered can be kept.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        self.journal.trouble()
+    }
+
+    /// The names they have, published.
+    #[must_use]
+    pub fn names(&self) -> Arc<Names> {
+        self.names.clone()
+    }
+
+    /// Those that are gone and to whom something may still be given.
+    #[must_use]
+    pub fn ending(&self) -> Vec<ServerId> {
+        self.ending.iter().cloned().collect()
+    }
+
+    /// How many this one has registered.
+    #[must_use]
+    pub fn count(&self, created_by: &str) -> usize {
+        let own = |record: &&Record| record.created_by == created_by;
+        self.servers.values().filter(own).count()
+    }
+
+    /// Those that end with this session.
+    #[must_use]
+    pub fn of_session(&self, session: ConnectionId) -> Vec<ServerId> {
+        let its = |record: &&Record| record.session == Some(session);
+        let records = self.servers.values().filter(its);
+        records.map(Record::server).collect()
+    }
+
+    /// Takes a server in, or what has changed about it; it is on disk when this returns.
+    ///
+    /// # Errors
+    /// Nothing was changed then.
+    pub async fn put(&mut self, record: Record) -> Result<(), Refusal> {
+        let id = record.server();
+        let before = self.servers.insert(id.clone(), record);
+        let kept = self.keep().await;
+        if kept.is_err() {
+            match before {
+                Some(before) => self.servers.insert(id, before),
+                None => self.servers.remove(&id),
+            };
+        }
+        kept
+    }
+
+    /// Takes a server out; that is on disk when this returns. Its name is not free before
+    /// [`Book::ended`].
+    ///
+    /// # Errors
+    /// Nothing was changed then.
+    pub async fn strike(&mut self, id: &ServerId) -> Result<(), Refusal> {
+        let Some(record) = self.servers.remove(id) else {
+            return Ok(());
+        };
+        self.ending.insert(id.clone());
+        let kept = self.keep().await;
+        if kept.is_err() {
+            self.ending.remove(id);
+            self.servers.insert(id.clone(), record);
+        }
+        kept
+    }
+
+    /// All that was given to a server was taken back: its name is free.
+    ///
+    /// # Errors
+    /// Nothing was changed then.
+    pub async fn ended(&mut self, id: &ServerId) -> Result<(), Refusal> {
+        if !self.ending.remove(id) {
+            return Ok(());
+        }
+        let kept = self.keep().await;
+        if kept.is_err() {
+            self.ending.insert(id.clone());
+        }
+        kept
+    }
+
+    async fn keep(&self) -> Result<(), Refusal> {
+        // Of a server that ends with its session only that is kept.
+        let servers = self.servers.values().map(|record| match record.session {
+            None => Entry::Server(Box::new(record.clone())),
+            Some(_) => Entry::Ending(record.id.clone()),
+        });
+        let ending = self.ending.iter().map(|id| Entry::Ending(id.to_string()));
+        let entries = servers
+            .chain(ending)
+            .map(|entry| serde_json::to_vec(&entry).expect("a record is always JSON"));
+        let kept = self.journal.replace(entries.collect()).await;
+        kept.map_err(|error| Refusal::Broken(format!("the registration is not kept: {error}")))?;
+        self.publish();
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let names = self.servers.keys().chain(&self.ending).cloned();
+        self.names.store(Arc::new(names.collect()));
+    }
+}

@@ -1,0 +1,215 @@
+//! Registrations whose code cannot be read: nothing of them runs before a person has looked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mgp_engine::access::Principal;
+use mgp_engine::approvals::{Asker, Question};
+use mgp_engine::sandbox::Pinned;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_protocol::mgp::permission::Verdict;
+use mgp_transports::child::ChildSpec;
+use mgp_transports::log::ServerLog;
+use tokio::sync::oneshot;
+
+use super::record::Way;
+use super::{Record, Registrar};
+use mgp_policy::approvals::{Answer, Asked};
+use mgp_runtime::trace::Trace;
+use mgp_servers::sandbox::{changed, pinned};
+use mgp_servers::server::ServerHandle;
+
+/// Registrations that wait for a person, each with what ends that. As many as there are records.
+pub type Waiting = Mutex<HashMap<ServerId, oneshot::Sender<()>>>;
+
+impl Registrar {
+    /// Shows it and asks a person; nothing of it runs before there is a yes. Who calls it from now on
+    /// is told so.
+    pub(super) fn wait(self: &Arc<Self>, record: Record) {
+        let why = record.quarantine.as_deref().unwrap_or_default();
+        let Ok(asked) = self.approvals.ask(question(&record, why)) else {
+            tracing::warn!(
+                server = record.id,
+                "too much waits for the operator; ask again after a start"
+            );
+            self.hold(
+                &record,
+                "`mgp pending` is full: answer what is there, then start the kernel again",
+            );
+            return;
+        };
+        self.hold(&record, &format!("mgp approve {}", asked.id()));
+        let (wanted, gone) = oneshot::channel();
+        self.waiting().insert(record.server(), wanted);
+        let me = self.clone();
+        tokio::spawn(async move { me.decided(record, asked, gone).await });
+    }
+
+    async fn decided(
+        self: Arc<Self>,
+        mut record: Record,
+        mut asked: Asked,
+        mut gone: oneshot::Receiver<()>,
+    ) {
+        loop {
+            let answer = tokio::select! {
+                answer = asked.answer() => answer,
+                _ = &mut gone => None,
+            };
+            let Some(answer) = answer else { return };
+            match answer.verdict {
+                Verdict::Deferred => answer.taken(),
+                Verdict::Denied => {
+                    let by = Principal::Operator(answer.decider.by.as_str().into());
+                    let trace = Trace::minted();
+                    match self.forget(&by, &trace, &record.server(), "denied").await {
+                        Ok(_) => answer.taken(),
+                        Err(error) => answer.failed(error.to_string()),
+                    }
+                    return;
+                }
+                Verdict::Approved => {
+                    let now = self.pinned_now(&record).await;
+                    if let Some(path) = changed(&record.pinned, &now) {
+                        return self.ask_again(record, now, answer, &path).await;
+                    }
+                    record.quarantine = None;
+                    let mut book = self.book.lock().await;
+                    if !book.servers.contains_key(&record.server()) {
+                        answer.failed("it was deregistered meanwhile".into());
+                        return;
+                    }
+                    match book.put(record.clone()).await {
+                        Ok(()) => answer.taken(),
+                        Err(error) => return answer.failed(error.to_string()),
+                    }
+                    self.waiting().remove(&record.server());
+                    self.start(&record).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What was looked at is not what would run: nothing is started, and the person is asked about what
+    /// is there now.
+    async fn ask_again(
+        self: Arc<Self>,
+        mut record: Record,
+        now: Vec<Pinned>,
+        answer: Answer,
+        path: &str,
+    ) {
+        record.pinned = now;
+        let put = {
+            let mut book = self.book.lock().await;
+            match book.servers.contains_key(&record.server()) {
+                true => book.put(record.clone()).await,
+                false => {
+                    answer.failed("it was deregistered meanwhile".into());
+                    return;
+                }
+            }
+        };
+        if let Err(error) = put {
+            return answer.failed(error.to_string());
+        }
+        answer.failed(format!(
+            "{path} is not what it was when you were asked: nothing was started; look at it, and at what `mgp pending` asks now"
+        ));
+        self.wait(record);
+    }
+
+    /// Starts a server of an earlier life, or asks about it where what it is run from is not what a
+    /// person allowed.
+    pub(super) async fn begin_as_allowed(self: &Arc<Self>, mut record: Record) {
+        let allowed = record.quarantine.is_none() && !record.pinned.is_empty();
+        if allowed {
+            let now = self.pinned_now(&record).await;
+            if let Some(path) = changed(&record.pinned, &now) {
+                record.quarantine = Some(format!("{path} has changed since it was allowed"));
+                record.pinned = now;
+                if let Err(error) = self.book.lock().await.put(record.clone()).await {
+                    tracing::error!(server = record.id, %error, "what it is run from has changed, and that cannot be kept");
+                }
+            }
+        }
+        self.begin(record).await;
+    }
+
+    /// What it would be run from now.
+    pub(super) async fn pinned_now(&self, record: &Record) -> Vec<Pinned> {
+        let Way::Stdio { command, args, env } = &record.way else {
+            return Vec::new();
+        };
+        let spec = ChildSpec {
+            id: record.server(),
+            command: command.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            inherit_env: Vec::new(),
+            cwd: None,
+            kernel_mark: String::new(),
+            launcher: None,
+        };
+        let interpreters = self.background.interpreters.clone();
+        let pinning = tokio::task::spawn_blocking(move || {
+            let meant = interpreters.usual_name(&spec.command);
+            let meant = meant.and_then(|name| interpreters.find(name));
+            let command = meant.map_or(spec.command.clone(), |path| path.display().to_string());
+            pinned(&ChildSpec { command, ..spec })
+        });
+        pinning.await.unwrap_or_default()
+    }
+
+    /// It is shown, and what it waits for.
+    fn hold(&self, record: &Record, remedy: &str) {
+        let (id, own) = (record.server(), std::path::PathBuf::new());
+        let declared = record.spec(&self.background, own, None).mgp;
+        let why = format!("waits for approval: {remedy}");
+        let held = ServerHandle::held(id.clone(), ServerLog::new(), declared, &why);
+        self.servers.update(|servers| {
+            let mut servers = servers.clone();
+            servers.insert(id, held);
+            servers
+        });
+    }
+
+    pub(super) fn waiting(&self) -> MutexGuard<'_, HashMap<ServerId, oneshot::Sender<()>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn question(record: &Record, why: &str) -> Question {
+    let way = match &record.way {
+        Way::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
+        Way::Http { url } => url.clone(),
+    };
+    let (needs, justified) = (&record.permissions, &record.justification);
+    let files = record.pinned.iter();
+    let files = files.map(|file| format!("{} ({:.16})", file.path.display(), file.hash));
+    let files: Vec<String> = files.collect();
+    Question {
+        subject: Subject::Registration,
+        asker: Asker::Agent(AgentId::new(record.created_by.clone())),
+        server: Some(record.server()),
+        text: format!(
+            "{} registered server {}: {why}",
+            record.created_by, record.id
+        ),
+        details: [
+            Some(format!("it runs: {way}")),
+            (!files.is_empty()).then(|| format!("from: {}", files.join(", "))),
+            (!needs.is_empty()).then(|| format!("it needs: {}", needs.join(", "))),
+            justified
+                .as_ref()
+                .map(|why| format!("it is said to be for: {why}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        parts: Vec::new(),
+        until_ms: None,
+    }
+}

@@ -1,0 +1,86 @@
+//! What the one who registered a server is told of how it goes: an agent reads no logs, and mends its
+//! code by these words.
+
+use mgp_engine::lifecycle::State;
+use mgp_transports::log::{Author, LogLine};
+
+use mgp_servers::server::ServerHandle;
+
+/// Lines of a server's last words: the end of a stack trace.
+const LINES: usize = 20;
+/// Of each of them, in characters.
+const LINE: usize = 400;
+/// Lines of the log that are looked through for them.
+const LOOK: usize = 200;
+/// How the kernel notes a line of stdout that is no message, which a `print` in a server makes.
+const NOISE: &str = "not a message on stdout";
+
+/// Why a server does not take calls, and what it wrote last; nothing for one that does.
+#[must_use]
+pub fn remarks(handle: &ServerHandle) -> Vec<String> {
+    let now = handle.status();
+    let why = match now.state {
+        State::Connected => return Vec::new(),
+        State::Connecting if now.waiting => return vec![now.reason],
+        State::Connecting => "it has not answered what it speaks yet".to_owned(),
+        State::Registered
+        | State::Draining
+        | State::Disconnected
+        | State::Error
+        | State::Restarting => now.reason,
+    };
+    let mut all: Vec<String> = Some(why)
+        .into_iter()
+        .filter(|why| !why.is_empty())
+        .collect();
+    let wrote = last_words(&handle.log.tail(LOOK));
+    if !wrote.is_empty() {
+        all.push(format!("it wrote:\n{}", wrote.join("\n")));
+    }
+    all
+}
+
+/// What the server wrote in its last life.
+fn last_words(log: &[LogLine]) -> Vec<String> {
+    let mut words = Vec::new();
+    for line in log.iter().rev() {
+        let its = line.author == Author::Server || line.text.starts_with(NOISE);
+        match its {
+            true if words.len() < LINES => words.push(line.text.chars().take(LINE).collect()),
+            true => break,
+            // What the kernel noted at its end; before its words, it is about a life before.
+            false if words.is_empty() => {}
+            false => break,
+        }
+    }
+    words.reverse();
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_transports::log::ServerLog;
+
+    use super::*;
+
+    #[test]
+    fn only_the_words_of_the_last_life_are_told() {
+        let log = ServerLog::new();
+        log.push(b"before");
+        log.note("ended: exited with code 1");
+        log.note("not a message on stdout (expected value): hello");
+        log.push(b"Traceback");
+        log.push(b"ValueError: broken");
+        log.note("ended: exited with code 1");
+        let told = last_words(&log.tail(LOOK));
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].ends_with("hello") && told[2] == "ValueError: broken");
+        for _ in 0..100 {
+            log.push("ü".repeat(1000).as_bytes());
+        }
+        let told = last_words(&log.tail(LOOK));
+        let longest = told.iter().map(|line| line.chars().count()).max();
+        assert_eq!((told.len(), longest), (LINES, Some(LINE)));
+        assert!(last_words(&[]).is_empty());
+    }
+}

@@ -1,0 +1,354 @@
+//! Who wants to hear about which resource: one subscription at the server for any number of agents.
+//! Asked by: relay, server supervisors, links.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use mgp_engine::subscriptions::{Effect, Subscriptions};
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mgp::approvals::PENDING_URI;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::catalog::Shown;
+use mgp_callers::directory::Directory;
+use mgp_callers::exchange::Class;
+use mgp_policy::approvals::own;
+use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_servers::link::Link;
+use mgp_servers::server::ServerTable;
+use mgp_sync::snapshot::Snapshot;
+use tokio::task::JoinHandle;
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct SubscriptionsHandle(Mailbox<SubscriptionsMsg>);
+
+/// What the actor is told and asked.
+#[derive(Debug)]
+pub enum SubscriptionsMsg {
+    /// An agent wants to hear about a resource of a server or of an instance, by the server's own URI.
+    Subscribe(ConnectionId, ServerId, String, Reply<Result<(), Refusal>>),
+    /// It does not any more.
+    Unsubscribe(ConnectionId, ServerId, String, Reply<()>),
+    /// An agent has gone.
+    Leave(ConnectionId),
+    /// A resource changed; `params` as the server sent them.
+    Updated(ServerId, String, String),
+    /// A server is connected again.
+    Back(ServerId),
+    /// A server is not connected any more.
+    Lost(ServerId),
+    /// Other things are open to agents from now on.
+    AccessChanged,
+}
+
+impl SubscriptionsHandle {
+    /// The handle of a running actor.
+    #[must_use]
+    pub fn new(mailbox: Mailbox<SubscriptionsMsg>) -> Self {
+        Self(mailbox)
+    }
+
+    /// Subscribes; answered when the server has taken it.
+    ///
+    /// # Errors
+    /// The bound of the table, or why the server did not take it.
+    pub async fn subscribe(
+        &self,
+        who: ConnectionId,
+        server: ServerId,
+        uri: String,
+    ) -> Result<(), Refusal> {
+        self.0
+            .ask(|reply| SubscriptionsMsg::Subscribe(who, server, uri, reply))
+            .await
+            .map_err(|e| Refusal::Broken(format!("subscriptions: {e}")))?
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// Only when the kernel itself is in trouble.
+    pub async fn unsubscribe(
+        &self,
+        who: ConnectionId,
+        server: ServerId,
+        uri: String,
+    ) -> Result<(), Refusal> {
+        self.0
+            .ask(|reply| SubscriptionsMsg::Unsubscribe(who, server, uri, reply))
+            .await
+            .map_err(|e| Refusal::Broken(format!("subscriptions: {e}")))
+    }
+
+    /// An agent has gone.
+    pub fn leave(&self, who: ConnectionId) {
+        // Not told, it would be followed for as long as the kernel lives.
+        let _ = self.0.remind(SubscriptionsMsg::Leave(who));
+    }
+
+    /// A resource changed.
+    pub fn updated(&self, server: &ServerId, uri: &str, params: &str) {
+        let _ = self.0.tell(SubscriptionsMsg::Updated(
+            server.clone(),
+            uri.to_owned(),
+            params.to_owned(),
+        ));
+    }
+
+    /// What waits for the operator changed.
+    pub fn pending_changed(&self) {
+        let params = format!(r#"{{"uri":{}}}"#, quoted(PENDING_URI));
+        self.updated(&own(), PENDING_URI, &params);
+    }
+
+    /// A server is connected again: what agents wanted of it is asked for again.
+    pub fn server_back(&self, server: &ServerId) {
+        let _ = self.0.remind(SubscriptionsMsg::Back(server.clone()));
+    }
+
+    /// A server is not connected any more.
+    pub fn server_lost(&self, server: &ServerId) {
+        let _ = self.0.remind(SubscriptionsMsg::Lost(server.clone()));
+    }
+
+    /// Other things are open to agents from now on: what is closed to one it does not follow any more,
+    /// not even when it is opened again.
+    pub fn access_changed(&self) {
+        let _ = self.0.remind(SubscriptionsMsg::AccessChanged);
+    }
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub struct SubscriptionsActor {
+    /// Who is told.
+    pub directory: Arc<Directory>,
+    /// How servers are reached; set when the tree has grown.
+    pub servers: Arc<OnceLock<Arc<ServerTable>>>,
+    /// Under which URI each view shows a resource.
+    pub shown: Arc<Snapshot<Shown>>,
+}
+
+/// What does.
+#[derive(Debug, Default)]
+pub struct SubscriptionsState {
+    engine: Subscriptions,
+    /// What legacy servers are being asked right now, the latest of each resource: what is asked
+    /// next waits for its answer, else the server could hear it first. Bounded by the engine's table.
+    asking: HashMap<(ServerId, Arc<str>), JoinHandle<()>>,
+}
+
+impl Actor for SubscriptionsActor {
+    type Msg = Letter<SubscriptionsMsg>;
+    type State = SubscriptionsState;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<SubscriptionsState, ActorProcessingErr> {
+        Ok(SubscriptionsState::default())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        state: &mut SubscriptionsState,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
+                // It may have been closed since it was asked for.
+                if !self.hears_of(who, &server) {
+                    reply.send(Err(Refusal::UnknownResource(uri)));
+                    return Ok(());
+                }
+                match state.engine.subscribe(who, &server, &uri) {
+                    Ok(effect) => self.perform(state, effect, Some(reply)),
+                    Err(full) => reply.send(Err(Refusal::Overloaded {
+                        what: full.to_string(),
+                    })),
+                }
+            }
+            SubscriptionsMsg::Unsubscribe(who, server, uri, reply) => {
+                let effect = state.engine.unsubscribe(who, &server, &uri);
+                self.perform(state, effect, None);
+                reply.send(());
+            }
+            SubscriptionsMsg::Leave(who) => {
+                for effect in state.engine.leave(who) {
+                    self.perform(state, Some(effect), None);
+                }
+            }
+            SubscriptionsMsg::Updated(server, uri, params) => {
+                let followers = state.engine.followers(&server, &uri);
+                self.tell(&server, &uri, &params, followers);
+            }
+            SubscriptionsMsg::Back(server) => {
+                for uri in state.engine.server_back(&server) {
+                    self.perform(
+                        state,
+                        Some(Effect::SubscribeUpstream {
+                            server: server.clone(),
+                            uri,
+                        }),
+                        None,
+                    );
+                }
+            }
+            SubscriptionsMsg::Lost(server) => {
+                // An instance that nobody follows may never come back.
+                let followed = !state.engine.server_back(&server).is_empty();
+                if followed || !server.is_instance() {
+                    state.engine.server_lost(&server);
+                }
+            }
+            SubscriptionsMsg::AccessChanged => {
+                let ended = state.engine.keep(|who, server| self.hears_of(who, server));
+                for effect in ended {
+                    self.perform(state, Some(effect), None);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SubscriptionsActor {
+    /// Whether a connection may hear of a server's resources right now. One that has gone never does
+    /// again: what it asked for at last would be kept for nobody.
+    fn hears_of(&self, who: ConnectionId, server: &ServerId) -> bool {
+        let Some(agent) = self.directory.get(who) else {
+            return false;
+        };
+        let (caller, server) = (agent.caller(), &server.server());
+        *server == own() || caller.is_none_or(|caller| self.directory.opening(server)(caller))
+    }
+
+    /// Tells the server; the agent that asked hears what it answered.
+    fn perform(
+        &self,
+        state: &mut SubscriptionsState,
+        effect: Option<Effect>,
+        reply: Option<Reply<Result<(), Refusal>>>,
+    ) {
+        let link = effect.as_ref().and_then(|effect| {
+            let (Effect::SubscribeUpstream { server, .. }
+            | Effect::UnsubscribeUpstream { server, .. }) = effect;
+            let servers = self.servers.get()?.load();
+            servers.get(&server.server())?.link_named(server)
+        });
+        let (Some(effect), Some(link)) = (effect, link) else {
+            // Nothing to say to the server, or it is away: it is asked when it comes back.
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+            return;
+        };
+        let (Effect::SubscribeUpstream { uri, .. } | Effect::UnsubscribeUpstream { uri, .. }) =
+            &effect;
+        if !link.set_followed(uri, matches!(effect, Effect::SubscribeUpstream { .. })) {
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+            return;
+        }
+        if link.peer_in(Era::Modern).is_some() {
+            return listen(link, effect, reply);
+        }
+        state.asking.retain(|_, asked| !asked.is_finished());
+        let (Effect::SubscribeUpstream { server, uri }
+        | Effect::UnsubscribeUpstream { server, uri }) = effect.clone();
+        let before = state.asking.remove(&(server.clone(), uri.clone()));
+        let asking = tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            ask(&link, effect, reply).await;
+        });
+        state.asking.insert((server, uri), asking);
+    }
+
+    /// Each agent hears of the resource under the URI it knows.
+    fn tell(
+        &self,
+        server: &ServerId,
+        uri: &str,
+        params: &str,
+        interested: impl Iterator<Item = ConnectionId>,
+    ) {
+        let (shown, server) = (self.shown.load(), &server.server());
+        let open = self.directory.opening(server);
+        for agent in interested.filter_map(|who| self.directory.get(who)) {
+            let Some(caller) = agent.caller() else {
+                continue;
+            };
+            let frame = match *server == own() {
+                true => renamed(params, uri),
+                false if !open(caller) => continue,
+                false => renamed(params, &shown.catalog.shown_uri(&caller.view, server, uri)),
+            };
+            agent.tell(frame, Class::Kept);
+        }
+    }
+}
+
+/// A modern server is told the whole of what is wanted of it with its next listen.
+fn listen(link: Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusal>>>) {
+    match effect {
+        Effect::UnsubscribeUpstream { uri, .. } => {
+            link.unfollow(&uri);
+            if let Some(reply) = reply {
+                reply.send(Ok(()));
+            }
+        }
+        Effect::SubscribeUpstream { uri, .. } => {
+            let agreed = link.follow(&uri);
+            tokio::spawn(async move {
+                let answer = agreed.await;
+                conclude(&link, reply, "subscriptions/listen", &uri, answer);
+            });
+        }
+    }
+}
+
+/// A legacy server is told of one resource at a time.
+async fn ask(link: &Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusal>>>) {
+    let (method, uri) = match effect {
+        Effect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
+        Effect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
+    };
+    let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
+    let answer = link.ask_in(Era::Legacy, method, Some(&params)).await;
+    conclude(link, reply, method, &uri, answer.map(|_| ()));
+}
+
+/// The agent that asked hears the answer, else the server's log.
+fn conclude(
+    link: &Link,
+    reply: Option<Reply<Result<(), Refusal>>>,
+    method: &str,
+    uri: &str,
+    answer: Result<(), Refusal>,
+) {
+    match (reply, answer) {
+        (Some(reply), answer) => reply.send(answer),
+        (None, Err(error)) => link.log.note(&format!("{method} {uri}: {error}")),
+        (None, Ok(())) => {}
+    }
+}
+
+fn renamed(params: &str, uri: &str) -> Bytes {
+    let mut splice = Splice::new(params);
+    if let Some(raw) = member(params, "uri") {
+        splice.replace(raw, quoted(uri));
+    }
+    jsonrpc::notification("notifications/resources/updated", Some(&splice.finish())).into()
+}
