@@ -61,7 +61,7 @@ fn collect(folder: &Path, out: &mut Vec<(String, String)>) {
 /// CMCP-001: an import goes down, never sideways, never up.
 #[test]
 fn imports_point_down() {
-    let floors: [&[(&str, &str)]; 4] = [
+    let floors: [&[(&str, &str)]; 11] = [
         &[
             ("kernel/protocol", "mgp-protocol"),
             ("kernel/sync", "mgp-sync"),
@@ -72,7 +72,14 @@ fn imports_point_down() {
             ("discovery", "mgp-discovery"),
             ("embedding", "mgp-embedding"),
         ],
-        &[("actors", "mgp-actors")],
+        &[("actors/runtime", "mgp-runtime")],
+        &[("actors/store", "mgp-store")],
+        &[("actors/callers", "mgp-callers")],
+        &[("actors/policy", "mgp-policy")],
+        &[("actors/servers", "mgp-servers")],
+        &[("actors/tools", "mgp-tools")],
+        &[("actors/calls", "mgp-calls")],
+        &[("actors/doors", "mgp-doors")],
         &[("kernel", "mgp-kernel")],
     ];
     for (height, floor) in floors.iter().enumerate() {

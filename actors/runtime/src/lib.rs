@@ -4,5 +4,6 @@
 pub mod event_sink;
 pub mod ids;
 pub mod mailbox;
+pub mod task;
 pub mod time;
 pub mod trace;

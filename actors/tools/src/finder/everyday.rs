@@ -13,8 +13,8 @@ use mgp_protocol::mgp::security::RiskLevel;
 use serde::Deserialize;
 use serde_json::Value;
 
-const TOOLS: &str = include_str!("../../../tests/corpus/everyday_tools/tools.json");
-const HELD_OUT: &str = include_str!("../../../tests/corpus/everyday_tools/held_out.json");
+const TOOLS: &str = include_str!("../../../../tests/corpus/everyday_tools/tools.json");
+const HELD_OUT: &str = include_str!("../../../../tests/corpus/everyday_tools/held_out.json");
 
 /// What is reached is told in docs/performance.md; the model may move a request or two.
 const RIGHT_FIRST_MIN: f64 = 0.74;

@@ -1,0 +1,185 @@
+//! Tasks beside the actors: each is known by name and counted, ends with whoever holds it, and its panic
+//! is an answer and no silence.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
+
+/// What is known of all tasks of one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// They run now.
+    pub running: usize,
+    /// They ended in a panic since the start of the kernel.
+    pub panicked: usize,
+}
+
+/// Bounded by the names in the code.
+static COUNTS: Mutex<BTreeMap<&'static str, Count>> = Mutex::new(BTreeMap::new());
+
+/// Why a task has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// It panicked, with these words.
+    #[error("{name} panicked: {words}")]
+    Panicked {
+        /// The task.
+        name: &'static str,
+        /// What the panic says.
+        words: String,
+    },
+    /// It was ended before its end.
+    #[error("it was ended")]
+    Aborted,
+}
+
+/// A task that runs. Dropping this ends it.
+#[derive(Debug)]
+#[must_use = "a task that nobody holds is ended at once; `detached` lets it run"]
+pub struct Task<T>(AbortOnDropHandle<Result<T, Broken>>);
+
+impl<T> Task<T> {
+    /// Ends it.
+    pub fn abort(&self) {
+        self.0.abort();
+    }
+
+    /// True once it has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Lets it go on by itself.
+    pub fn detach(self) -> JoinHandle<Result<T, Broken>> {
+        self.0.detach()
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, Broken>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = ready!(Pin::new(&mut self.0).poll(cx));
+        Poll::Ready(ended.unwrap_or(Err(Broken::Aborted)))
+    }
+}
+
+/// Starts a task that ends with whoever holds what is answered.
+pub fn supervised<T: Send + 'static>(
+    name: &'static str,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Task<T> {
+    let running = Running::begin(name);
+    let task = async move {
+        let _running = running;
+        caught(name, future).await
+    };
+    Task(AbortOnDropHandle::new(tokio::spawn(task)))
+}
+
+/// Starts a task that nobody waits for; it has an end of its own.
+pub fn detached(name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+    drop(supervised(name, future).detach());
+}
+
+/// Runs something that blocks on a thread for such work.
+///
+/// # Errors
+/// [`Broken`] when it panicked.
+pub async fn blocking<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Broken> {
+    let running = Running::begin(name);
+    let work = tokio::task::spawn_blocking(move || {
+        let _running = running;
+        std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| told(name, &*panic))
+    });
+    work.await.unwrap_or(Err(Broken::Aborted))
+}
+
+/// Turns a panic into an answer for whoever waits here.
+///
+/// # Errors
+/// [`Broken::Panicked`].
+pub async fn caught<T>(name: &'static str, future: impl Future<Output = T>) -> Result<T, Broken> {
+    let caught = AssertUnwindSafe(future).catch_unwind().await;
+    caught.map_err(|panic| told(name, &*panic))
+}
+
+/// The tasks there are and were, by name.
+#[must_use]
+pub fn counts() -> BTreeMap<&'static str, Count> {
+    table().clone()
+}
+
+fn told(name: &'static str, panic: &(dyn Any + Send)) -> Broken {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+    let words = words.unwrap_or("without words").to_owned();
+    tracing::error!(task = name, panic = words, "a task panicked");
+    table().entry(name).or_default().panicked += 1;
+    Broken::Panicked { name, words }
+}
+
+fn table() -> MutexGuard<'static, BTreeMap<&'static str, Count>> {
+    COUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A task that is counted as running.
+struct Running(&'static str);
+
+impl Running {
+    fn begin(name: &'static str) -> Self {
+        table().entry(name).or_default().running += 1;
+        Self(name)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        table().entry(self.0).or_default().running -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_and_is_counted() {
+        let broken = supervised("breaks", async { panic!("no {}", "way") });
+        let words = "no way".to_owned();
+        let name = "breaks";
+        let answer: Result<(), Broken> = broken.await;
+        assert_eq!(answer, Err(Broken::Panicked { name, words }));
+        let counted = counts()["breaks"];
+        assert_eq!((counted.running, counted.panicked), (0, 1));
+        assert_eq!(supervised("works", async { 3 }).await, Ok(3));
+        assert!(blocking("breaks", || panic!("no")).await.is_err());
+        assert_eq!(counts()["breaks"].panicked, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_ends_with_whoever_holds_it() {
+        let held = supervised("held", std::future::pending::<()>());
+        let let_go = supervised("let go", std::future::pending::<()>()).detach();
+        tokio::task::yield_now().await;
+        drop(held);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!(
+            (counts()["held"].running, counts()["let go"].running),
+            (0, 1)
+        );
+        let_go.abort();
+    }
+}
