@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use mgp_callers::tasks::Record;
 use mgp_discovery::config::LookUp;
-use mgp_engine::grants::Operation;
-use mgp_engine::roster::Roster;
-use mgp_engine::seal::SealKey;
+use mgp_engine::policy::grants::Operation;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::callers::seal::SealKey;
 use mgp_policy::access::Books;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
@@ -135,7 +135,7 @@ struct Kept {
     marks: Marks,
     seal: SealKey,
     tasks: Vec<Record>,
-    roster: Roster,
+    roster: AgentRegistry,
     books: Books,
     audit: AuditHandle,
     registered: Book,

@@ -22,7 +22,7 @@ use mgp_callers::exchange::Class;
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::naming::Naming;
 use mgp_doors::roster::RosterHandle;
-use mgp_engine::lifecycle::{State, Why};
+use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_protocol::ids::ServerId;
@@ -211,7 +211,7 @@ impl Operator {
         let stop: servers::Stop = read(request)?;
         let handle = self.find(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(&handle, ServerMsg::Stop(Why::OperatorRequest, reply))?;
+        tell(&handle, ServerMsg::Stop(TransitionReason::OperatorRequest, reply))?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
         json(&self.report(&handle))
     }
@@ -286,7 +286,7 @@ impl Operator {
 
 fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
     handle.tell(message).map_err(|error| match handle.status() {
-        status if status.state == State::Error => Refusal::BadParams(format!(
+        status if status.state == LifecycleState::Error => Refusal::BadParams(format!(
             "server {} cannot be started: {}",
             handle.id, status.reason
         )),

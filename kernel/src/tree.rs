@@ -23,10 +23,10 @@ use std::time::Duration;
 
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Answering;
-use mgp_engine::access::Defaults;
-use mgp_engine::lifecycle::Why;
-use mgp_engine::reload::Reload;
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::policy::access::Defaults;
+use mgp_engine::servers::lifecycle::TransitionReason;
+use mgp_engine::servers::reload::Reload;
+use mgp_engine::servers::spec::ServerSpec;
 use mgp_policy::access::AccessHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
@@ -451,7 +451,7 @@ impl TreeActor {
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
+            let _ = supervisor.tell(ServerMsg::Stop(TransitionReason::ConfigurationChange, reply));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);
@@ -493,7 +493,7 @@ impl TreeActor {
         running
             .filter_map(|handle| {
                 let (reply, stopped) = Reply::new();
-                let told = handle.tell(ServerMsg::Stop(Why::KernelShutdown, reply));
+                let told = handle.tell(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
                 told.is_ok().then_some(stopped)
             })
             .collect()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_engine::roster::{Change, Digest, Entry, NotGood, Roster, TOKEN_PREFIX};
+use mgp_engine::doors::agent_registry::{AgentChange, AgentRegistry, BadAgentToken, RegisteredAgent, TOKEN_PREFIX, TokenDigest};
 use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
@@ -14,13 +14,13 @@ use mgp_runtime::time::unix_ms;
 /// What the doors read.
 #[derive(Debug, Default)]
 struct Book {
-    roster: Roster,
+    roster: AgentRegistry,
     /// What ends with each agent's token.
     lives: HashMap<AgentId, CancellationToken>,
 }
 
 impl Book {
-    fn pass(&self, agent: &AgentId, entry: &Entry) -> Pass {
+    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Pass {
         let pass = Pass::lasting(agent.clone()).until(entry.not_after_ms);
         match self.lives.get(agent) {
             Some(life) => pass.alive(life.clone()),
@@ -36,7 +36,7 @@ pub struct Rostered(Arc<Snapshot<Book>>);
 impl Rostered {
     /// As read from disk.
     #[must_use]
-    pub fn new(roster: Roster) -> Self {
+    pub fn new(roster: AgentRegistry) -> Self {
         let lives = roster
             .iter()
             .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
@@ -47,13 +47,13 @@ impl Rostered {
     /// Whom a token lets in.
     ///
     /// # Errors
-    /// [`NotGood`].
-    pub fn judge(&self, token: &str) -> Result<Pass, NotGood> {
+    /// [`BadAgentToken`].
+    pub fn judge(&self, token: &str) -> Result<Pass, BadAgentToken> {
         if !token.starts_with(TOKEN_PREFIX) {
-            return Err(NotGood::Unknown);
+            return Err(BadAgentToken::Unknown);
         }
         let book = self.0.load();
-        let (agent, entry) = book.roster.judge(Digest::of(token), unix_ms())?;
+        let (agent, entry) = book.roster.judge(TokenDigest::of(token), unix_ms())?;
         Ok(book.pass(agent, entry))
     }
 
@@ -65,7 +65,7 @@ impl Rostered {
 
     /// What is known of all agents, by name.
     #[must_use]
-    pub fn list(&self) -> Vec<(AgentId, Entry)> {
+    pub fn list(&self) -> Vec<(AgentId, RegisteredAgent)> {
         let book = self.0.load();
         let all = book.roster.iter();
         all.map(|(agent, entry)| (agent.clone(), entry.clone()))
@@ -74,12 +74,12 @@ impl Rostered {
 
     /// All of it.
     #[must_use]
-    pub fn roster(&self) -> Roster {
+    pub fn roster(&self) -> AgentRegistry {
         self.0.load().roster.clone()
     }
 
     /// A change is on disk: from now on this holds. Answers what ends with it.
-    pub fn publish(&self, change: &Change, roster: Roster) -> Option<CancellationToken> {
+    pub fn publish(&self, change: &AgentChange, roster: AgentRegistry) -> Option<CancellationToken> {
         let mut lives = self.0.load().lives.clone();
         let before = lives.remove(change.agent());
         if roster.get(change.agent()).is_some() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::roster::{Change, Digest, Entry, Refused, Roster, TOKEN_PREFIX};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::doors::agent_registry::{AgentChange, AgentRegistry, RegisteredAgent, RegistryRefusal, TOKEN_PREFIX, TokenDigest};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -28,7 +28,7 @@ pub use self::file::{Damaged, begin, load};
 pub enum NotChanged {
     /// It cannot be.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RegistryRefusal),
     /// The disk does not take it.
     #[error("the list of agents could not be written: {0}")]
     Disk(#[from] std::io::Error),
@@ -45,7 +45,7 @@ pub struct NewToken {
     /// For `Authorization: Bearer …`.
     pub text: String,
     /// What is known of its agent.
-    pub entry: Entry,
+    pub entry: RegisteredAgent,
 }
 
 impl std::fmt::Debug for NewToken {
@@ -81,7 +81,7 @@ impl RosterHandle {
         not_after_ms: Option<u64>,
         trace: &TraceId,
     ) -> Result<NewToken, NotChanged> {
-        self.make(agent, trace, |digest| Change::Added {
+        self.make(agent, trace, |digest| AgentChange::Added {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -101,7 +101,7 @@ impl RosterHandle {
         not_after_ms: Option<u64>,
         trace: &TraceId,
     ) -> Result<NewToken, NotChanged> {
-        self.make(agent, trace, |digest| Change::Renewed {
+        self.make(agent, trace, |digest| AgentChange::Renewed {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -117,23 +117,23 @@ impl RosterHandle {
     /// [`NotChanged`].
     pub async fn remove(&self, agent: &AgentId, trace: &TraceId) -> Result<(), NotChanged> {
         let (agent, at_ms) = (agent.clone(), unix_ms());
-        self.change(Change::Removed { agent, at_ms }, trace).await
+        self.change(AgentChange::Removed { agent, at_ms }, trace).await
     }
 
     async fn make(
         &self,
         agent: &AgentId,
         trace: &TraceId,
-        change: impl FnOnce(Digest) -> Change,
+        change: impl FnOnce(TokenDigest) -> AgentChange,
     ) -> Result<NewToken, NotChanged> {
         let text = new_token();
-        self.change(change(Digest::of(&text)), trace).await?;
+        self.change(change(TokenDigest::of(&text)), trace).await?;
         let entry = self.rostered.roster().get(agent).cloned();
-        let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
+        let entry = entry.ok_or_else(|| RegistryRefusal::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
 
-    async fn change(&self, change: Change, trace: &TraceId) -> Result<(), NotChanged> {
+    async fn change(&self, change: AgentChange, trace: &TraceId) -> Result<(), NotChanged> {
         let trace = trace.clone();
         self.mailbox
             .ask(|reply| RosterMsg::Change(change, trace, reply))
@@ -153,7 +153,7 @@ fn new_token() -> String {
 pub enum RosterMsg {
     /// Changes the roster: answered when it is in the audit log, on disk, published, and what it ends
     /// was told to.
-    Change(Change, TraceId, Reply<Result<(), NotChanged>>),
+    Change(AgentChange, TraceId, Reply<Result<(), NotChanged>>),
 }
 
 /// What never changes.
@@ -171,14 +171,14 @@ pub struct RosterActor {
 
 impl Actor for RosterActor {
     type Msg = Letter<RosterMsg>;
-    type State = Roster;
+    type State = AgentRegistry;
     type Arguments = ();
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         (): (),
-    ) -> Result<Roster, ActorProcessingErr> {
+    ) -> Result<AgentRegistry, ActorProcessingErr> {
         Ok(self.rostered.roster())
     }
 
@@ -186,7 +186,7 @@ impl Actor for RosterActor {
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        roster: &mut Roster,
+        roster: &mut AgentRegistry,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             RosterMsg::Change(change, trace, reply) => {
@@ -200,9 +200,9 @@ impl Actor for RosterActor {
 impl RosterActor {
     async fn change(
         &self,
-        change: Change,
+        change: AgentChange,
         trace: &TraceId,
-        roster: &mut Roster,
+        roster: &mut AgentRegistry,
     ) -> Result<(), NotChanged> {
         let mut next = roster.clone();
         next.apply(&change)?;
@@ -231,11 +231,11 @@ impl RosterActor {
 }
 
 /// The record of a change; nothing in it leads to a token.
-fn noted(change: &Change, trace: &TraceId, result: Outcome) -> Event {
+fn noted(change: &AgentChange, trace: &TraceId, result: Outcome) -> Event {
     let (event_type, until) = match change {
-        Change::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
-        Change::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
-        Change::Removed { .. } => (EventType::AGENT_REMOVED, None),
+        AgentChange::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
+        AgentChange::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
+        AgentChange::Removed { .. } => (EventType::AGENT_REMOVED, None),
     };
     let target = Target {
         agent_id: Some(change.agent().to_string()),
@@ -268,7 +268,7 @@ mod tests {
             text: one.clone(),
             entry: serde_json::from_str(&format!(
                 r#"{{"digest":"{}","added_ms":1,"made_ms":1,"not_after_ms":null}}"#,
-                String::from(Digest::of(&one))
+                String::from(TokenDigest::of(&one))
             ))
             .unwrap(),
         };

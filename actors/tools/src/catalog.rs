@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
+use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -47,7 +47,7 @@ impl CatalogHandle {
     }
 
     /// A server offers this from now on. `seen` is answered when agents see it.
-    pub fn offer(&self, offer: Offer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
+    pub fn offer(&self, offer: ServerOffer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
         self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
     }
 
@@ -75,7 +75,7 @@ impl CatalogHandle {
 #[derive(Debug)]
 pub enum CatalogMsg {
     /// A server offers this. Answered when it is published.
-    Offered(Arc<Offer>, Box<Peer>, Fetched, Reply<()>),
+    Offered(Arc<ServerOffer>, Box<Peer>, Fetched, Reply<()>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
     /// Time to publish what changed.
@@ -97,7 +97,7 @@ pub struct CatalogActor {
 #[derive(Debug)]
 pub struct CatalogState {
     me: Mailbox<CatalogMsg>,
-    offers: BTreeMap<ServerId, Arc<Offer>>,
+    offers: BTreeMap<ServerId, Arc<ServerOffer>>,
     peers: BTreeMap<ServerId, Peer>,
     fetched: BTreeMap<ServerId, Fetched>,
     due: bool,
@@ -185,13 +185,13 @@ impl CatalogActor {
         }));
         self.finder.published();
         for (view, kind) in &changed {
-            let of = |(changed, of_kind): &(View, Kind)| match changed {
-                View::One(server) if of_kind == kind => Some(server.clone()),
-                View::One(_) | View::All => None,
+            let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {
+                CatalogView::One(server) if of_kind == kind => Some(server.clone()),
+                CatalogView::One(_) | CatalogView::All => None,
             };
             let servers: Vec<_> = match view {
-                View::One(server) => vec![server.clone()],
-                View::All => changed.iter().filter_map(of).collect(),
+                CatalogView::One(server) => vec![server.clone()],
+                CatalogView::All => changed.iter().filter_map(of).collect(),
             };
             self.directory.list_changed(view, *kind, &servers);
         }

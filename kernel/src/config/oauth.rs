@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::bearer::Algorithm;
+use mgp_engine::doors::bearer::Algorithm;
 use mgp_transports::http::is_safe;
 
 use super::section::Section;

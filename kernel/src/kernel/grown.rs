@@ -20,14 +20,14 @@ use mgp_doors::bodies::Bodies;
 use mgp_doors::reception::Reception;
 use mgp_doors::roster::{RosterActor, RosterHandle};
 use mgp_doors::stateless::Stateless;
-use mgp_engine::access::{Defaults, Table as AccessTable};
-use mgp_engine::catalog::{Catalog, Paging};
-use mgp_engine::cursor::CursorKey;
-use mgp_engine::health::HealthRules;
-use mgp_engine::risk::Caution;
-use mgp_engine::roster::Roster;
-use mgp_engine::sandbox;
-use mgp_engine::seal::SealKey;
+use mgp_engine::policy::access::{Defaults, GrantTable as AccessTable};
+use mgp_engine::tools::catalog::{Catalog, Paging};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::servers::health::HealthRules;
+use mgp_engine::policy::risk::Caution;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::servers::sandbox;
+use mgp_engine::callers::seal::SealKey;
 use mgp_policy::access::{AccessActor, AccessHandle, Books};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
@@ -367,7 +367,7 @@ fn background(kernel: &KernelConfig) -> Background {
         limits: kernel.limits.clone(),
         tools: kernel.tools.clone(),
         permissions: kernel.permissions.clone(),
-        sandbox: sandbox::Rules {
+        sandbox: sandbox::SandboxRules {
             read: kernel.discovery.registered.read.clone(),
             write: kernel.discovery.registered.write.clone(),
             ..kernel.sandbox.clone()
@@ -503,7 +503,7 @@ fn belongings(
 /// Who has a token, and who keeps it.
 async fn roster(
     options: &UpOptions,
-    before: Roster,
+    before: AgentRegistry,
     belongings: &Arc<Belongings>,
     audit: &AuditHandle,
 ) -> Result<(RosterHandle, ActorCell), SpawnErr> {

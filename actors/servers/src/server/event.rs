@@ -1,14 +1,14 @@
 //! What servers tell the rooms above them.
 
-use mgp_engine::catalog::Offer;
-use mgp_engine::moment::Moment;
+use mgp_engine::tools::catalog::ServerOffer;
+use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::ids::ServerId;
 
 use crate::link::Peer;
 use mgp_runtime::mailbox::Reply;
 
-/// When the lists of a server were fetched, in the order of [`mgp_engine::catalog::Kind`].
-pub type Fetched = [Moment; 4];
+/// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::ListKind`].
+pub type Fetched = [MonotonicTime; 4];
 
 /// What happened to one server, or what it said. `server` is its own name or that of an instance.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub enum ServerEvent {
     /// It offers this from now on.
     Offered {
         /// Its lists.
-        offer: Box<Offer>,
+        offer: Box<ServerOffer>,
         /// What it said of itself.
         peer: Box<Peer>,
         /// When its lists were fetched.

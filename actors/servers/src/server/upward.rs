@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
+use mgp_engine::callers::tasks::{Maker, TaskRef};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
@@ -93,7 +93,7 @@ impl Upward for Up {
         Box::pin(async move { permissions.asked(&server, &ask).await })
     }
 
-    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+    fn consented(&self, question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>> {
         let approvals = self.permissions.approvals().clone();
         Box::pin(async move { approvals.yes_or_no(question).await })
     }
