@@ -12,8 +12,8 @@ mod writing;
 
 use std::sync::Arc;
 
-use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::grants::{Authority, Change, GrantId, Grants, Operation};
+use mgp_engine::policy::access::{Defaults, Principal, Table};
+use mgp_engine::policy::grants::{Authority, Change, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;

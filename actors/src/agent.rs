@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
-use mgp_engine::request_ids::{RequestIds, WireId};
-use mgp_engine::tasks::{Named, TaskRef};
+use mgp_engine::callers::request_ids::{RequestIds, WireId};
+use mgp_engine::callers::tasks::{Named, TaskRef};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::torn::Glance;
@@ -82,7 +82,7 @@ pub struct Agent {
     outward: Outward,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
-    /// Its place among [`Level::ALL`].
+    /// Its place among [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
     asked: Pending<Asked>,
@@ -183,8 +183,8 @@ impl Agent {
 
     /// True when it wants to hear that a list changed.
     #[must_use]
-    pub fn follows(&self, kind: mgp_engine::catalog::Kind) -> bool {
-        use mgp_engine::catalog::Kind;
+    pub fn follows(&self, kind: mgp_engine::tools::catalog::Kind) -> bool {
+        use mgp_engine::tools::catalog::Kind;
         match (&self.outward, kind) {
             (Outward::Line(_) | Outward::Session(_), _) => true,
             (Outward::Listening { wanted, .. }, Kind::Tools) => wanted.tools_list_changed,
@@ -292,8 +292,8 @@ impl Agent {
 
     /// The least severe log level it wants.
     #[must_use]
-    pub fn level(&self) -> Level {
-        Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
+    pub fn level(&self) -> LogLevel {
+        LogLevel::ALL[usize::from(self.level.load(Ordering::Relaxed)) % LogLevel::ALL.len()]
     }
 
     /// True once it asked for a level.
@@ -303,8 +303,8 @@ impl Agent {
     }
 
     /// Sets the least severe log level it wants.
-    pub fn set_level(&self, level: Level) {
-        let place = Level::ALL.iter().position(|l| *l == level).unwrap_or(0);
+    pub fn set_level(&self, level: LogLevel) {
+        let place = LogLevel::ALL.iter().position(|l| *l == level).unwrap_or(0);
         self.level
             .store(place.try_into().unwrap_or(0), Ordering::Relaxed);
         self.level_set.store(true, Ordering::Relaxed);

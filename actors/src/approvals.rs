@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::approvals::{Approvals, NotTaken, Question};
-use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::policy::approvals::{Approvals, NotTaken, Question};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
 use mgp_protocol::mgp::audit::TraceId;

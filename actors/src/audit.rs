@@ -18,8 +18,8 @@ mod writer;
 
 use std::sync::Arc;
 
-use mgp_engine::audit::commit::Refused;
-use mgp_engine::audit::redact::Kept;
+use mgp_engine::store::audit::commit::Refused;
+use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_protocol::mgp::audit::Event;
 use tokio::sync::oneshot;
 
@@ -43,11 +43,11 @@ pub struct NotWritten(#[from] pub Refused);
 /// does not pay for that.
 pub trait Note: Send + 'static {
     /// The event, and what is kept of the arguments of the call that it is of.
-    fn event(self: Box<Self>) -> (Event, Option<Kept>);
+    fn event(self: Box<Self>) -> (Event, Option<KeptArguments>);
 }
 
 impl Note for Event {
-    fn event(self: Box<Self>) -> (Event, Option<Kept>) {
+    fn event(self: Box<Self>) -> (Event, Option<KeptArguments>) {
         (*self, None)
     }
 }
@@ -131,7 +131,7 @@ impl AuditHandle {
 
     /// What the record of a call keeps of its arguments; nothing where there is no log.
     #[must_use]
-    pub fn kept(&self, arguments: &str) -> Option<Kept> {
+    pub fn kept(&self, arguments: &str) -> Option<KeptArguments> {
         Some(self.0.as_ref()?.keeping.of(arguments))
     }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
-use mgp_engine::moment::Moment;
-use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_engine::callers::tasks::{Maker, TaskRef};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::policy::approvals::{NotTaken, Question};
+use mgp_engine::tools::catalog::{Catalog, Kind, Offer, View, changes};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
@@ -47,8 +47,8 @@ pub struct Shown {
     pub fetched: BTreeMap<ServerId, Fetched>,
 }
 
-/// When the lists of a server were fetched, in the order of [`mgp_engine::catalog::Kind`].
-pub type Fetched = [Moment; 4];
+/// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::Kind`].
+pub type Fetched = [MonotonicTime; 4];
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::nearest::nearest_name;
+use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId};

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use mgp_engine::access::Table;
-use mgp_engine::catalog::{Kind, View};
-use mgp_engine::levels::Level;
-use mgp_engine::tasks::{Named, TaskRef};
+use mgp_engine::callers::tasks::{Named, TaskRef};
+use mgp_engine::policy::access::Table;
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::{Kind, View};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -256,7 +256,7 @@ impl Directory {
         let level = mcp::read::<mcp::Message<'_>>(Some(params))
             .ok()
             .and_then(|m| m.level.parse().ok())
-            .unwrap_or(Level::Info);
+            .unwrap_or(LogLevel::Info);
         let own = View::One(server.clone());
         let open = self.opening(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
@@ -300,7 +300,7 @@ impl Directory {
     /// The most verbose level anybody who may see the server wants: those who set none, everything
     /// (CMCP-094). `None` when nobody set one.
     #[must_use]
-    pub fn floor(&self, server: &ServerId) -> Option<Level> {
+    pub fn floor(&self, server: &ServerId) -> Option<LogLevel> {
         let own = View::One(server.clone());
         let open = self.opening(server);
         let mut agents = self.all();

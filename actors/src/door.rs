@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_transports::http::body::Reply;
 use mgp_transports::http::server::Peer;

@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use mgp_engine::catalog::{Kind, Tool};
-use mgp_engine::tokens;
-use mgp_engine::tool_cache::{self, Kept, Priced, ToolCache};
+use mgp_engine::callers::tokens;
+use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
+use mgp_engine::tools::catalog::{Kind, Tool};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
@@ -243,8 +243,8 @@ impl Actor for HoldingActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             HoldingMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
-                Kept::Pinned | Kept::Touched => {}
-                Kept::Added { .. } | Kept::TooLarge => self.publish(state),
+                CacheInsertion::Pinned | CacheInsertion::Touched => {}
+                CacheInsertion::Added { .. } | CacheInsertion::TooLarge => self.publish(state),
             },
             HoldingMsg::Load(outside, tools, reply) => {
                 state.look_at(outside);
@@ -297,10 +297,10 @@ impl HoldingState {
         for tool in tools {
             let one = priced(tool);
             match self.cache.keep(&one) {
-                Kept::Added { .. } => added += one.tokens,
+                CacheInsertion::Added { .. } => added += one.tokens,
                 // It is in the answer, and no longer than that in the context.
-                Kept::TooLarge => added += one.tokens,
-                Kept::Pinned | Kept::Touched => {}
+                CacheInsertion::TooLarge => added += one.tokens,
+                CacheInsertion::Pinned | CacheInsertion::Touched => {}
             }
         }
         Loaded {

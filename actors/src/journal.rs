@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use mgp_engine::journal::{Fault, JOURNAL_MAX, Reader, TooLong, Writer};
+use mgp_engine::store::journal::{Fault, JOURNAL_MAX, Reader, TooLong, Writer};
 use tokio::sync::oneshot;
 
 use self::keeper::{Keeper, open};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mgp_engine::known::{Known, Meant, NotRead};
+use mgp_engine::doors::known::{Known, Meant, NotRead};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 

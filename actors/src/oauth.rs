@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::bearer::{self, Good, Keys, NotGood, Policy};
-use mgp_engine::catalog::View;
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::doors::bearer::{self, Good, Keys, NotGood, Policy};
+use mgp_engine::tools::catalog::View;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
@@ -38,7 +38,7 @@ pub struct OAuth {
     place: Place,
     held: Snapshot<Held>,
     /// When the issuer was last asked; held while it is.
-    asked: tokio::sync::Mutex<Option<Moment>>,
+    asked: tokio::sync::Mutex<Option<MonotonicTime>>,
     judged: Mutex<Judged>,
 }
 
@@ -53,7 +53,7 @@ struct Judged {
 #[derive(Debug, Default)]
 struct Held {
     keys: Keys,
-    since: Option<Moment>,
+    since: Option<MonotonicTime>,
 }
 
 impl Held {
@@ -198,7 +198,8 @@ impl OAuth {
     async fn refresh(&self) {
         let mut asked = self.asked.lock().await;
         let now = moment();
-        let soon = |last: Moment| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
+        let soon =
+            |last: MonotonicTime| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
         if asked.is_some_and(soon) {
             return;
         }

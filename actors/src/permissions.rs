@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::grants::Change;
-use mgp_engine::permissions::{Effect, Gate, Lacking, Rules, Standing};
+use mgp_engine::policy::approvals::{Asker, Question};
+use mgp_engine::policy::grants::Change;
+use mgp_engine::policy::permissions::{Effect, Gate, Lacking, Rules, Standing};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};

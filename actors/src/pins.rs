@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::catalog::{Tool, View};
 use mgp_engine::names;
-use mgp_engine::pins::{NotApproved, Part, Pin, PinMode, difference};
+use mgp_engine::policy::approvals::{Asker, Question};
+use mgp_engine::policy::pins::{NotApproved, Part, Pin, PinMode, difference};
+use mgp_engine::tools::catalog::{Tool, View};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};

@@ -5,8 +5,8 @@ mod visitors;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mgp_engine::catalog::View;
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::mcp::Implementation;
 use mgp_protocol::mgp::kernel;
@@ -21,7 +21,7 @@ const LONGEST: usize = 64;
 /// One client: since when it is there, what it calls itself and how much it asks.
 #[derive(Debug)]
 pub struct Presence {
-    since: Moment,
+    since: MonotonicTime,
     said: OnceLock<Said>,
     calls: AtomicU64,
     /// When it last asked for something, in milliseconds on the kernel's clock.
@@ -110,7 +110,7 @@ fn cut(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-fn millis(moment: Moment) -> u64 {
+fn millis(moment: MonotonicTime) -> u64 {
     u64::try_from(moment.since_start().as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -36,7 +36,7 @@ pub use self::exposing::{Counted, Exposing, Showing};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Tool, View};
+use mgp_engine::tools::catalog::{Tool, View};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::{Tool, View};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::{Tool, View};
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;

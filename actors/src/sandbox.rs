@@ -25,7 +25,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::sandbox::{Machine, Place, Policy, Rules};
+use mgp_engine::servers::sandbox::{Machine, Policy, ProgramPaths, Rules};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
@@ -112,12 +112,12 @@ impl Sandboxes {
         let machine = self.machine.get_or_try_init(|| probe::ask(&self.exe)).await;
         let machine = *machine.map_err(|e| format!("the sandbox cannot be tried out: {e}"))?;
         let own = self.own_folder(&spec.id);
-        let mut place = Place {
+        let mut place = ProgramPaths {
             own,
             code: rules.program.as_ref().map(|_| self.code_folder(&spec.id)),
             kernels: self.kernels.clone(),
             home: self.home.clone(),
-            ..Place::default()
+            ..ProgramPaths::default()
         };
         let (looked, mut rules, granted) = (spec.clone(), rules.clone(), granted.clone());
         let owns = real(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
@@ -190,7 +190,7 @@ fn furnish(own: &Path) -> io::Result<()> {
 /// Finds what of a server lies where, without symbolic links; in words, what is not followed.
 fn look(
     spec: &ChildSpec,
-    place: &mut Place,
+    place: &mut ProgramPaths,
     rules: &mut Rules,
     written: &BTreeSet<PathBuf>,
     owns: &Path,
@@ -384,16 +384,16 @@ mod tests {
             launcher: None,
         };
         let look = |spec: &ChildSpec, written: &[PathBuf]| {
-            let mut place = Place {
+            let mut place = ProgramPaths {
                 own: at("owns/of-it"),
-                ..Place::default()
+                ..ProgramPaths::default()
             };
             let mut rules = Rules::default();
             let written = written.iter().cloned().collect();
             let looked = look(spec, &mut place, &mut rules, &written, &at("owns"));
             looked.map(|(_, notes)| (place, notes))
         };
-        let keys = |place: &Place| {
+        let keys = |place: &ProgramPaths| {
             let all = place.interpreters.iter().chain(&place.named);
             all.chain([&place.cwd])
                 .filter(|path| path.starts_with(at("keys")))

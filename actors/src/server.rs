@@ -22,10 +22,10 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::catalog::Offer;
-use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
-use mgp_engine::restart::{Exit, Restarts, Verdict};
-use mgp_engine::spec::{Instances as Apart, Reach, ServerSpec};
+use mgp_engine::servers::lifecycle::{Event, Lifecycle, State, Why};
+use mgp_engine::servers::restart::{Exit, Restarts, Verdict};
+use mgp_engine::servers::spec::{Instances as Apart, Reach, ServerSpec};
+use mgp_engine::tools::catalog::Offer;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
-use mgp_engine::parked::{Digest, Kind, State};
-use mgp_engine::seal::{self, Purpose, SealKey};
+use mgp_engine::callers::parked::{Digest, Kind, State};
+use mgp_engine::callers::seal::{self, Purpose, SealKey};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::{Dialect, Era, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
@@ -361,7 +361,7 @@ pub struct Stated {
     /// What of MGP may be said to the client.
     pub mgp: Negotiated,
     /// The least severe log level it wants.
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
     /// The progress token it gives, as JSON text.
     pub token: Option<Box<str>>,
     /// Its `requestState`, when the kernel gave it.
@@ -465,7 +465,7 @@ fn missing(what: &str) -> Refusal {
     Refusal::BadMeta(format!("`{what}` is missing"))
 }
 
-fn level_of(raw: &RawValue) -> Result<Level, Refusal> {
+fn level_of(raw: &RawValue) -> Result<LogLevel, Refusal> {
     let text: String = serde_json::from_str(raw.get()).unwrap_or_default();
     text.parse().map_err(|_| {
         Refusal::BadMeta(format!(

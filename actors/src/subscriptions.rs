@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use mgp_engine::subscriptions::{Effect, Subscriptions};
+use mgp_engine::tools::subscriptions::{Effect, Subscriptions};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::seal::{Purpose, SealKey};
-use mgp_engine::tasks::{Maker, Named, Step, Task, TaskRef};
+use mgp_engine::callers::seal::{Purpose, SealKey};
+use mgp_engine::callers::tasks::{Maker, Named, Step, Task, TaskRef};
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;

@@ -19,10 +19,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::spec::{
-    Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+use mgp_engine::policy::permissions::Rules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::spec::{
+    Instances, MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerLimits, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -79,7 +80,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         restart: RestartRules::default(),
         limits: ServerLimits::default(),
         default_policy: None,
-        asking: Asking::default(),
+        asking: QuestionAttribution::default(),
         instances: Instances::default(),
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
@@ -88,7 +89,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         tools: Arc::default(),
         permissions: Rules::default(),
         pin: PinMode::default(),
-        sandbox: mgp_engine::sandbox::Rules::default(),
+        sandbox: mgp_engine::servers::sandbox::Rules::default(),
     };
     let loaded = Loaded {
         kernel,

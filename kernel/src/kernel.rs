@@ -19,9 +19,9 @@ use mgp_actors::registrar::Book;
 use mgp_actors::tasks::Record;
 use mgp_actors::trouble::Troubles;
 use mgp_discovery::config::LookUp;
-use mgp_engine::grants::Operation;
-use mgp_engine::roster::Roster;
-use mgp_engine::seal::SealKey;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::policy::grants::Operation;
 use ractor::SpawnErr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -135,7 +135,7 @@ struct Kept {
     marks: Marks,
     seal: SealKey,
     tasks: Vec<Record>,
-    roster: Roster,
+    roster: AgentRegistry,
     books: Books,
     audit: AuditHandle,
     registered: Book,

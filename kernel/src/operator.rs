@@ -32,7 +32,7 @@ use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::time::moment;
 use mgp_actors::trouble::Troubles;
-use mgp_engine::lifecycle::{State, Why};
+use mgp_engine::servers::lifecycle::{State, Why};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;

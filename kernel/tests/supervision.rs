@@ -25,12 +25,12 @@ use mgp_actors::registrar::{Ground, Names};
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::{ConfigFile, Kind};
-use mgp_engine::access::{Defaults, Table};
-use mgp_engine::catalog::{Catalog, Paging};
-use mgp_engine::cursor::CursorKey;
-use mgp_engine::lifecycle::State;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::policy::access::{Defaults, Table};
+use mgp_engine::servers::lifecycle::State;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
 use mgp_kernel::config::{self, Loaded};
 use mgp_kernel::source::Source;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
@@ -333,7 +333,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             folder: std::env::temp_dir(),
             drain: Duration::from_secs(5),
             hurry: std::sync::OnceLock::new(),
-            health: mgp_engine::health::HealthRules::default(),
+            health: mgp_engine::servers::health::HealthRules::default(),
             sandboxes: mgp_actors::sandbox::Sandboxes::default(),
             starts: mgp_actors::server::Starts::default(),
         }),

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use mgp_engine::grants::{Applied, Authority, Grants, Issuer, Operation, Signed};
+use mgp_engine::node_key::Issuer;
 use mgp_engine::node_key::{Claim, NodeKey, first_bad};
+use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
 
 use crate::journal::{self, Journal};
 use crate::trouble::Trouble;
@@ -164,13 +165,13 @@ fn verify(signed: &[Signed]) -> Result<(), usize> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use mgp_engine::grants::{Change, GrantId, OperationId, Place, Revoke};
+    use mgp_engine::policy::grants::{Change, GrantId, LogPosition, OperationId, Revoke};
 
     use super::*;
 
     fn operation(key: &NodeKey, sequence: u64, previous: OperationId) -> Operation {
         Operation {
-            place: Place {
+            place: LogPosition {
                 issuer: key.issuer(),
                 sequence,
             },

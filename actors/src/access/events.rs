@@ -1,8 +1,8 @@
 //! What the audit log says of a decision.
 
-use mgp_engine::access::Principal;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::grants::{Change, Grant, Grants, Operation, Resource, Subject};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::grants::{Change, Grant, Grants, Operation, Resource, Subject};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn target(grant: &Grant) -> Target {
 
 /// `operation` is its place in this node's journal: each has one record.
 fn details(operation: &Operation, recovered: bool) -> Value {
-    let ids = |ids: &[mgp_engine::grants::GrantId]| -> Vec<String> {
+    let ids = |ids: &[mgp_engine::policy::grants::GrantId]| -> Vec<String> {
         ids.iter().map(ToString::to_string).collect()
     };
     let mut details = json!({"operation": operation.place.sequence});

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use mgp_engine::audit::reader::{Item, Reader};
-use mgp_engine::grants::Operation;
+use mgp_engine::policy::grants::Operation;
+use mgp_engine::store::audit::reader::{Item, Reader};
 use mgp_protocol::mgp::audit::{Event, EventType};
 
 use super::Books;

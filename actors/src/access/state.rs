@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::AbortHandle;
-use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::grants::{
-    Applied, Authority, Change, GrantId, Grants, Operation, Place, Signed, Subject,
-};
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, Principal, Table};
+use mgp_engine::policy::grants::{
+    Applied, Authority, Change, GrantId, Grants, LogPosition, Operation, Signed, Subject,
+};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
@@ -193,7 +193,7 @@ impl AccessState {
         let issuer = self.key.issuer();
         let (sequence, previous) = self.grants.next(issuer);
         let operation = Operation {
-            place: Place { issuer, sequence },
+            place: LogPosition { issuer, sequence },
             previous,
             author: by.name().to_owned(),
             told_at_ms: unix_ms(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::tasks::Named;
+use mgp_engine::callers::tasks::Named;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::splice::{Splice, member};

@@ -6,10 +6,10 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::reader::Reader;
-use mgp_engine::audit::record::{EVENT_MAX, Record};
-use mgp_engine::audit::verify::{Report, Verifier};
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::reader::Reader;
+use mgp_engine::store::audit::record::{EVENT_MAX, Record};
+use mgp_engine::store::audit::verify::{Report, Verifier};
 
 use mgp_protocol::ids::ServerId;
 

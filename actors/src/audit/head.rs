@@ -9,8 +9,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::record::Digest;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::record::Digest;
 
 use super::files::Folder;
 

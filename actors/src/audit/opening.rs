@@ -6,13 +6,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use mgp_engine::audit::chain::{Chain, Head};
-use mgp_engine::audit::commit::{Calls, Commit};
-use mgp_engine::audit::reader::Reader;
-use mgp_engine::audit::redact::Redaction;
-use mgp_engine::audit::repeats::Repeats;
-use mgp_engine::audit::segments::{Retention, Segment, Segments};
-use mgp_engine::audit::verify::{Fault, Repair, Report, Verifier};
+use mgp_engine::store::audit::chain::{Chain, Head};
+use mgp_engine::store::audit::commit::{Calls, Commit};
+use mgp_engine::store::audit::reader::Reader;
+use mgp_engine::store::audit::redact::Redaction;
+use mgp_engine::store::audit::repeats::Repeats;
+use mgp_engine::store::audit::segments::{Retention, Segment, Segments};
+use mgp_engine::store::audit::verify::{Fault, Repair, Report, Verifier};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
 use serde_json::json;
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::commit::{Kind, Refused};
-use mgp_engine::audit::redact::Keeping;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::commit::{Kind, Refused};
+use mgp_engine::store::audit::redact::Keeping;
 use mgp_sync::credit::{Charge, Credit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 

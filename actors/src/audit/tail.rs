@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use mgp_engine::audit::record::Record;
+use mgp_engine::store::audit::record::Record;
 
 use super::files::Folder;
 

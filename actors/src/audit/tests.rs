@@ -1,9 +1,9 @@
 use super::*;
-use mgp_engine::audit::commit::Calls;
-use mgp_engine::audit::record::Record;
-use mgp_engine::audit::redact::{Arguments, Redaction};
-use mgp_engine::audit::segments::Retention;
-use mgp_engine::audit::verify::Fault;
+use mgp_engine::store::audit::commit::Calls;
+use mgp_engine::store::audit::record::Record;
+use mgp_engine::store::audit::redact::{Arguments, Redaction};
+use mgp_engine::store::audit::segments::Retention;
+use mgp_engine::store::audit::verify::Fault;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use std::fs;
@@ -44,7 +44,7 @@ fn said(details: Value) -> Event {
     )
 }
 
-fn examine(folder: &Folder) -> mgp_engine::audit::verify::Report {
+fn examine(folder: &Folder) -> mgp_engine::store::audit::verify::Report {
     let known = read_head(&folder.head()).unwrap();
     folder.verify(known, None).unwrap()
 }

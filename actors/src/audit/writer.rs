@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::audit::chain::{Chain, Head};
-use mgp_engine::audit::commit::{Answer, Commit, Kind, Refused};
-use mgp_engine::audit::redact::Redaction;
-use mgp_engine::audit::repeats::Repeats;
-use mgp_engine::audit::segments::{Segments, Trim};
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::chain::{Chain, Head};
+use mgp_engine::store::audit::commit::{Answer, Commit, Kind, Refused};
+use mgp_engine::store::audit::redact::Redaction;
+use mgp_engine::store::audit::repeats::Repeats;
+use mgp_engine::store::audit::segments::{Segments, Trim};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -74,8 +74,8 @@ pub(super) struct Open {
 
 #[derive(Default)]
 pub(super) struct Timers {
-    pub(super) head_synced: Moment,
-    pub(super) trimmed: Moment,
+    pub(super) head_synced: MonotonicTime,
+    pub(super) trimmed: MonotonicTime,
 }
 
 impl Drop for Writer {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use mgp_engine::bearer;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::catalog::View;
-use mgp_engine::certificate::{Names, NoAgent};
-use mgp_engine::roster::NotGood;
+use mgp_engine::doors::agent_registry::NotGood;
+use mgp_engine::doors::bearer;
+use mgp_engine::doors::certificate::{Names, NoAgent};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
@@ -132,7 +132,7 @@ fn by_certificate(certificate: &Certificate) -> Result<Pass, Unwelcome> {
         hosts: &certificate.hosts,
         common: &certificate.common,
     };
-    let agent = mgp_engine::certificate::agent(names).map_err(Unwelcome::Certificate)?;
+    let agent = mgp_engine::doors::certificate::agent(names).map_err(Unwelcome::Certificate)?;
     let pass = Pass::lasting(agent).until(Some(certificate.not_after_ms));
     match pass.is_over() {
         true => Err(Unwelcome::Expired(rfc3339_ms(certificate.not_after_ms))),
@@ -268,7 +268,7 @@ fn quotable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mgp_engine::roster::{Change, Digest, Roster};
+    use mgp_engine::doors::agent_registry::{AgentChange, AgentRegistry, TokenDigest};
 
     use super::*;
 
@@ -277,11 +277,11 @@ mod tests {
     }
 
     fn auth() -> Auth {
-        let mut roster = Roster::default();
+        let mut roster = AgentRegistry::default();
         for (name, not_after_ms) in [("alice", None), ("late", Some(1))] {
-            let change = Change::Added {
+            let change = AgentChange::Added {
                 agent: AgentId::parse(name).unwrap(),
-                digest: Digest::of(&format!("mgp_{name}")),
+                digest: TokenDigest::of(&format!("mgp_{name}")),
                 at_ms: 0,
                 not_after_ms,
             };

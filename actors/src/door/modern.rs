@@ -9,7 +9,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};

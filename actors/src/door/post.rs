@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::header::HeaderValue;
 use http::{Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
@@ -78,7 +78,7 @@ fn listening() -> Request {
         outlet: Some(Outlet::Stream(tokio::sync::mpsc::channel(8).0)),
         token: None,
         capabilities: ClientCapabilities::default(),
-        level: None::<Level>,
+        level: None::<LogLevel>,
         left: None,
     };
     let agent = AgentId::new("agent.local");

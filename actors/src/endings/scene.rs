@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::catalog::{Catalog, Paging, Tool, View};
-use mgp_engine::cursor::CursorKey;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::roster::Roster;
-use mgp_engine::seal::SealKey;
+use mgp_engine::policy::access::{Defaults, Principal, Table};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging, Tool, View};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::Snapshot;
@@ -144,7 +144,7 @@ impl Scene {
                 routes: routes.clone(),
                 bodies: Bodies::new(128 << 20, 8 << 20),
                 stateless: Arc::new(stateless),
-                rostered: Rostered::new(Roster::default()),
+                rostered: Rostered::new(AgentRegistry::default()),
                 directory,
             },
             routes,

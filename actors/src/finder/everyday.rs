@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_embedding::Embedder;
-use mgp_engine::index::{
-    Draft, Filter, Found, Hit, Index, Request, Search, Shelf, Strategy, Text, Vector,
+use mgp_engine::tools::index::{
+    Draft, Filter, Found, Hit, Index, Request, Search, ServerIndex, Strategy, Text, Vector,
 };
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::RiskLevel;
@@ -52,7 +52,7 @@ impl Scene {
             let server = ServerId::new(id);
             let about = tools[0]["server_description"].as_str().unwrap();
             let drafts = tools.iter().map(|tool| draft(&server, tool)).collect();
-            let shelf = Shelf::new(&server, about, drafts);
+            let shelf = ServerIndex::new(&server, about, drafts);
             let shelf = shelf.with_vectors(&mut |text: &Text| Some(scene.vector(&text.text)));
             scene.index = scene.index.with(Arc::new(shelf));
         }

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mgp_engine::access::{Audience, Principal};
-use mgp_engine::catalog::View;
-use mgp_engine::exposure;
-use mgp_engine::index::{Entry, Index};
+use mgp_engine::policy::access::{Audience, Principal};
+use mgp_engine::tools::catalog::View;
+use mgp_engine::tools::exposure;
+use mgp_engine::tools::index::{Index, IndexedTool};
 
 use super::FinderHandle;
 use crate::time::unix_ms;
@@ -46,14 +46,14 @@ impl FinderHandle {
             }
         }
         let now = unix_ms();
-        let open = |entry: &&Entry| {
+        let open = |entry: &&IndexedTool| {
             let seen = match view {
                 View::One(server) => *server == entry.server,
                 View::All => true,
             };
             seen && table.admits(who, &entry.server, Some(&entry.name), now)
         };
-        let entries = index.shelves().flat_map(|shelf| shelf.entries());
+        let entries = index.servers().flat_map(|shelf| shelf.entries());
         let counts = Arc::new(exposure::categories(entries.filter(open)));
         let mut kept = self
             .parts

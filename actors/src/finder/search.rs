@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mgp_engine::access::{Audience, Principal};
-use mgp_engine::catalog::View;
-use mgp_engine::index::{Entry, Filter, REQUEST_MAX, Request, Search, Strategy};
-use mgp_engine::lifecycle::State;
+use mgp_engine::policy::access::{Audience, Principal};
+use mgp_engine::servers::lifecycle::State;
+use mgp_engine::tools::catalog::View;
+use mgp_engine::tools::index::{Filter, IndexedTool, REQUEST_MAX, Request, Search, Strategy};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
@@ -68,7 +68,7 @@ pub struct Wanted {
 #[derive(Clone, Debug)]
 pub struct Hit {
     /// The tool.
-    pub entry: Entry,
+    pub entry: IndexedTool,
     /// How well it fits, from 0 to 1.
     pub score: f32,
     /// Whether it does what is looked for at all, as far as that can be told.
@@ -158,7 +158,7 @@ impl FinderHandle {
             let closed = closed(&parts.servers.load(), &index, &wanted);
             let (table, now) = (parts.table.load(), unix_ms());
             let all = table.audience(&who) == Audience::All;
-            let visible = |entry: &Entry| {
+            let visible = |entry: &IndexedTool| {
                 (closed.is_empty() || !closed.contains(&entry.server))
                     && (all || table.admits(&who, &entry.server, Some(&entry.name), now))
             };
@@ -170,7 +170,7 @@ impl FinderHandle {
                 most: wanted.most,
                 visible: &visible,
             });
-            let hit = |hit: &mgp_engine::index::Hit<'_>| Hit {
+            let hit = |hit: &mgp_engine::tools::index::Hit<'_>| Hit {
                 entry: hit.entry.clone(),
                 score: hit.score,
                 fits: hit.fits,
@@ -194,7 +194,7 @@ impl FinderHandle {
         let index = self.parts.index.load();
         Coverage {
             tools: index.len(),
-            by_meaning: index.shelves().map(|shelf| shelf.embedded()).sum(),
+            by_meaning: index.servers().map(|shelf| shelf.embedded()).sum(),
             waiting: self.parts.desk.waiting(),
             embedded: self.parts.desk.made(),
             running: self.parts.models.running(),
@@ -207,7 +207,7 @@ type Servers = std::collections::BTreeMap<ServerId, std::sync::Arc<crate::server
 /// Servers whose tools are not wanted.
 fn closed(
     servers: &Servers,
-    index: &mgp_engine::index::Index,
+    index: &mgp_engine::tools::index::Index,
     wanted: &Wanted,
 ) -> HashSet<ServerId> {
     let shown = |server: &ServerId| match &wanted.view {
@@ -220,7 +220,7 @@ fn closed(
         Status::Offered => state(server).is_some(),
         Status::Only(wanted) => state(server) == Some(wanted),
     };
-    let indexed = index.shelves().map(|shelf| shelf.server());
+    let indexed = index.servers().map(|shelf| shelf.server());
     let closed = indexed.filter(|server| !(shown(server) && open(server)));
     closed.cloned().collect()
 }

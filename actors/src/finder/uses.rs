@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use mgp_engine::audit::record::Record;
+use mgp_engine::store::audit::record::Record;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Target;
 use serde::Deserialize;

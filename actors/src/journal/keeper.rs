@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use mgp_engine::journal::{JOURNAL_MAX, Link, PAYLOAD_MAX, Writer};
+use mgp_engine::store::journal::{JOURNAL_MAX, Link, PAYLOAD_MAX, Writer};
 
 use super::{NotWritten, Order, TOGETHER, Told};
 use crate::trouble::{Trouble, explained};

@@ -1,7 +1,7 @@
 use std::fs;
 use std::io::Write;
 
-use mgp_engine::journal::PAYLOAD_MAX;
+use mgp_engine::store::journal::PAYLOAD_MAX;
 
 use super::*;
 

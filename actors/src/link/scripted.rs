@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::catalog::View;
-use mgp_engine::request_ids::WireId;
-use mgp_engine::spec::{Asking, ServerLimits};
+use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::policy::approvals::{NotTaken, Question};
+use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};
@@ -76,20 +76,20 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new() -> Self {
-        Self::of(ServerLimits::default(), Asking::ByTurn)
+        Self::of(ServerLimits::default(), QuestionAttribution::ByTurn)
     }
 
     /// The same with other bounds.
     pub(crate) fn bounded(bounds: ServerLimits) -> Self {
-        Self::of(bounds, Asking::ByTurn)
+        Self::of(bounds, QuestionAttribution::ByTurn)
     }
 
     /// The same with a server whose questions are told apart in this way.
-    pub(crate) fn asking(asking: Asking) -> Self {
+    pub(crate) fn asking(asking: QuestionAttribution) -> Self {
         Self::of(ServerLimits::default(), asking)
     }
 
-    fn of(bounds: ServerLimits, asking: Asking) -> Self {
+    fn of(bounds: ServerLimits, asking: QuestionAttribution) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::attribution::{Enter, Party, Ticket, Turns};
+use mgp_engine::servers::attribution::{Enter, Party, Ticket, Turns};
 use mgp_protocol::refusal::Refusal;
 use std::collections::HashMap;
 use tokio::sync::oneshot;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mgp_engine::approvals::Question;
-use mgp_engine::permissions::Effect;
+use mgp_engine::policy::approvals::Question;
+use mgp_engine::policy::permissions::Effect;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::{Ask, PermissionType, Verdict};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::permissions::Effect;
+use mgp_engine::policy::permissions::Effect;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};

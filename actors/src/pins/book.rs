@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::catalog::Tool;
-use mgp_engine::pins::{NotApproved, Pin, PinMode, Pins, Seen};
+use mgp_engine::policy::pins::{NotApproved, Pin, PinCheck, PinMode, Pins};
+use mgp_engine::tools::catalog::Tool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
@@ -89,13 +89,13 @@ impl Book {
                 continue;
             };
             match self.pins.see(server, &tool.own_name, pin, mode) {
-                Seen::Unwatched | Seen::First | Seen::Same => {}
-                Seen::TooMany { blocked } => {
+                PinCheck::Unwatched | PinCheck::First | PinCheck::Same => {}
+                PinCheck::TooMany { blocked } => {
                     if blocked {
                         unknown.insert(tool.own_name.to_string());
                     }
                 }
-                Seen::Changed {
+                PinCheck::Changed {
                     changed,
                     news,
                     blocked,

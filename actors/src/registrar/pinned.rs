@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::sandbox::Pinned;
+use mgp_engine::servers::sandbox::Pinned;
 use mgp_transports::child::{self, ChildSpec};
 
 /// Bytes of a file that are hashed; of a longer one its length counts beside them. Programs are shorter.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mgp_engine::access::Principal;
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::sandbox::Pinned;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::approvals::{Asker, Question};
+use mgp_engine::servers::sandbox::Pinned;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::Verdict;

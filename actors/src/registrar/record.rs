@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_engine::duties::ToolRules;
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::registration::Accepted;
-use mgp_engine::sandbox::{self, Pinned, Program};
-use mgp_engine::spec::{
-    Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+use mgp_engine::policy::permissions::Rules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::sandbox::{self, Pinned, Program};
+use mgp_engine::servers::spec::{
+    Instances, MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerLimits, ServerSpec,
 };
+use mgp_engine::tools::registration::Accepted;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
@@ -192,7 +193,7 @@ impl Record {
             restart: RestartRules::default(),
             limits: background.limits.clone(),
             default_policy: None,
-            asking: Asking::default(),
+            asking: QuestionAttribution::default(),
             instances: Instances::default(),
             mgp: MgpDeclaration {
                 suppressed: false,

@@ -1,7 +1,7 @@
 //! What the one who registered a server is told of how it goes: an agent reads no logs, and mends its
 //! code by these words.
 
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::State;
 use mgp_transports::log::{Author, LogLine};
 
 use crate::server::ServerHandle;

@@ -5,11 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::access::{Audience, Decision, Pass, Principal, Table, Told, told};
-use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
-use mgp_engine::cursor::BadCursor;
-use mgp_engine::exposure::Exposure;
 use mgp_engine::names::canonical;
+use mgp_engine::policy::access::{
+    AccessLease, Audience, Decision, DenialAnswer, Principal, Table, told,
+};
+use mgp_engine::tools::catalog::cursor::BadCursor;
+use mgp_engine::tools::catalog::{Form, Kind, Sifted, Tool, View};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;
@@ -36,7 +38,7 @@ pub(super) struct Admitted<'a> {
     server: &'a ServerId,
     /// The server's own name of a tool.
     tool: Option<&'a str>,
-    pass: Pass,
+    pass: AccessLease,
     /// What the caller reads when leave is taken back meanwhile.
     unknown: Refusal,
 }
@@ -95,8 +97,8 @@ impl Relay {
         let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
         // A caller that does not speak MGP reads the same of both.
         match told(agreed, shown, self.access.reveals()) {
-            Told::Unknown => Refusal::UnknownTool(tool.clone()),
-            Told::Denied => Refusal::Denied(denial),
+            DenialAnswer::Unknown => Refusal::UnknownTool(tool.clone()),
+            DenialAnswer::Denied => Refusal::Denied(denial),
         }
     }
 

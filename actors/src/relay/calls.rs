@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::{Kind, Named, Prompt, Tool, View};
-use mgp_engine::uris::WRAPPED;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::{Kind, Named, Prompt, Tool, View};
+use mgp_engine::tools::uris::WRAPPED;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;

@@ -1,7 +1,7 @@
 //! What goes to a tool and what comes from it is held against the tool's own schemas.
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Prompt, Tool};
+use mgp_engine::tools::catalog::{Prompt, Tool};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use mgp_engine::access::{Principal, Table};
-use mgp_engine::catalog::{Catalog, Claim, Kind, Named, Prospect, View};
 use mgp_engine::names;
+use mgp_engine::policy::access::{Principal, Table};
+use mgp_engine::tools::catalog::{Catalog, Claim, Kind, Named, Prospect, View};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 

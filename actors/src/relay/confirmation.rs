@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::catalog::Tool;
-use mgp_engine::risk::{
-    Answer, Asking, CallDigest, Caution, Confirming, Next, Reach, Settled, Way, needs_yes,
+use mgp_engine::policy::approvals::{Asker, Question};
+use mgp_engine::policy::risk::{
+    Answer, CallDigest, Caution, ConfirmationChannel, ConfirmationReason, Confirming, Next,
+    OpenChannels, Settled, needs_yes,
 };
+use mgp_engine::tools::catalog::Tool;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::{member, quoted};
@@ -67,8 +68,8 @@ impl Relay {
         };
         let why = match self.settle(&wanted).await? {
             Settled::Yes(_) => return Ok(()),
-            Settled::No(Way::Queue) => "the operator said no".to_owned(),
-            Settled::No(Way::Callback | Way::Elicitation) => {
+            Settled::No(ConfirmationChannel::Queue) => "the operator said no".to_owned(),
+            Settled::No(ConfirmationChannel::Callback | ConfirmationChannel::Elicitation) => {
                 "the person who was asked did not say yes".to_owned()
             }
             Settled::TooLate => format!(
@@ -83,16 +84,16 @@ impl Relay {
     }
 
     /// Why a person must be asked; `None` for nearly every call.
-    fn asks(&self, request: &Request, tool: &Tool) -> Option<Asking> {
-        let (duties, caution) = (&tool.duties, self.confirmation.caution);
-        if !duties.confirms {
+    fn asks(&self, request: &Request, tool: &Tool) -> Option<ConfirmationReason> {
+        let (requirements, caution) = (&tool.requirements, self.confirmation.caution);
+        if !requirements.confirms {
             return None;
         }
-        needs_yes(&duties.risk, caution, false)?;
+        needs_yes(&requirements.risk, caution, false)?;
         let table = self.access.table();
         let principal = request.caller.identity();
         let decision = table.decide(&principal, &tool.server, Some(&tool.own_name), unix_ms());
-        needs_yes(&duties.risk, caution, decision.is_explicit_allow())
+        needs_yes(&requirements.risk, caution, decision.is_explicit_allow())
     }
 
     async fn settle(&self, wanted: &Wanted<'_>) -> Result<Settled, Refusal> {
@@ -102,7 +103,7 @@ impl Relay {
         let can = exchange
             .attempts()
             .map_or(caller.capabilities, Attempts::capabilities);
-        let reach = Reach {
+        let reach = OpenChannels {
             // No door takes the answer to a callback of the kernel's own.
             callback: false,
             elicitation: can.elicitation_form,
@@ -129,17 +130,17 @@ impl Relay {
         }
     }
 
-    async fn ask(&self, way: Way, wanted: &Wanted<'_>, left: Duration) -> Answer {
+    async fn ask(&self, way: ConfirmationChannel, wanted: &Wanted<'_>, left: Duration) -> Answer {
         match way {
-            Way::Callback => Answer::NoWay,
-            Way::Elicitation => elicit(wanted).await,
-            Way::Queue => self.ask_operator(wanted, left).await,
+            ConfirmationChannel::Callback => Answer::NoWay,
+            ConfirmationChannel::Elicitation => elicit(wanted).await,
+            ConfirmationChannel::Queue => self.ask_operator(wanted, left).await,
         }
     }
 
     async fn ask_operator(&self, wanted: &Wanted<'_>, left: Duration) -> Answer {
         let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let causes = wanted.tool.duties.risk.causes.iter();
+        let causes = wanted.tool.requirements.risk.causes.iter();
         let mut details: Vec<String> = causes.map(|cause| cause.why.clone()).collect();
         details.push(format!("arguments: {}", wanted.arguments));
         let agent = &wanted.request.caller.agent;
@@ -184,11 +185,11 @@ async fn elicit(wanted: &Wanted<'_>) -> Answer {
     }
 }
 
-fn question_about(tool: &Tool, asking: Asking) -> String {
+fn question_about(tool: &Tool, asking: ConfirmationReason) -> String {
     let why = match asking {
-        Asking::EachTime => "it wants a yes before each call",
-        Asking::Dangerous => "it is dangerous",
-        Asking::Moderate => "it has effects",
+        ConfirmationReason::EachTime => "it wants a yes before each call",
+        ConfirmationReason::Dangerous => "it is dangerous",
+        ConfirmationReason::Moderate => "it has effects",
     };
     format!("Call {}? {why}.", tool.canonical)
 }

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
-use mgp_engine::catalog::View;
-use mgp_engine::grants::Change;
-use mgp_engine::known::{Meant, Place};
+use mgp_engine::doors::known::{Meant, ServerOrTool};
+use mgp_engine::policy::access::{self, Asked, Principal, Refused, hidden};
+use mgp_engine::policy::grants::Change;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method, tools};
 use mgp_protocol::mgp::access::{
@@ -217,7 +217,7 @@ impl Relay {
 /// Whom and what a request is about.
 struct About {
     agent: AgentId,
-    place: Place,
+    place: ServerOrTool,
     /// What of it is not there.
     notes: Vec<String>,
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
-use mgp_engine::tasks::{Maker, Named};
+use mgp_engine::callers::tasks::{Maker, Named};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;

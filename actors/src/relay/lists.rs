@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::catalog::Kind;
-use mgp_engine::freshness::{Freshness, Scope};
+use mgp_engine::tools::catalog::Kind;
+use mgp_engine::tools::catalog::freshness::{Freshness, Scope};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;

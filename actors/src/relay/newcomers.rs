@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_engine::catalog::{Kind, Outlook, View};
+use mgp_engine::tools::catalog::{Kind, Outlook, View};
 use mgp_protocol::refusal::Refusal;
 
 use super::Relay;

@@ -1,7 +1,7 @@
 //! Methods of a capability that is not offered (CMCP-096).
 
-use mgp_engine::catalog::{Kind, View};
-use mgp_engine::exposure::Exposure;
+use mgp_engine::tools::catalog::{Kind, View};
+use mgp_engine::tools::exposure::Exposure;
 
 use super::Relay;
 use crate::request::Caller;

@@ -1,7 +1,7 @@
 //! Resources of the kernel itself: only the operator's connections know them.
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Kind, View};
+use mgp_engine::tools::catalog::{Kind, View};
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::splice::quoted;
 

@@ -1,7 +1,7 @@
 //! What the server of a tool may do, and whether the tool is the one that was approved (MGP §3, §4.3).
 
-use mgp_engine::catalog::{Kind, Named, Tool};
-use mgp_engine::permissions::Lacking;
+use mgp_engine::policy::permissions::Lacking;
+use mgp_engine::tools::catalog::{Kind, Named, Tool};
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::Relay;
@@ -24,13 +24,16 @@ impl Permitted<'_> {
         let Tool {
             server,
             own_name,
-            duties,
+            requirements,
             ..
         } = self.tool;
         if self.relay.pins.blocks(server, own_name) {
             return Err(self.relay.absent(self.caller, self.name.to_owned()));
         }
-        let judged = self.relay.permissions.may(server, &duties.permissions);
+        let judged = self
+            .relay
+            .permissions
+            .may(server, &requirements.permissions);
         judged.map_err(|lacking| lacks(self.name, &lacking))
     }
 }

@@ -1,7 +1,7 @@
 //! `mgp/discovery/*` (MGP §15): as methods, and as tools of the kernel. For the operator, for agents
 //! that agreed to `discovery`, and for those that may register.
 
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::State;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::{Deregister, DiscoveryTool, List, Register, Server, Servers};

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_engine::catalog::{Tool, View};
-use mgp_engine::index::{Filter, Strategy};
 use mgp_engine::names::canonical;
-use mgp_engine::tool_requests::{
+use mgp_engine::tools::catalog::{Tool, View};
+use mgp_engine::tools::index::{Filter, Strategy};
+use mgp_engine::tools::tool_requests::{
     CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
 };
 use mgp_protocol::mgp::audit::TraceId;
@@ -119,7 +119,7 @@ impl Relay {
             candidates.push(Candidate {
                 score: hit.score,
                 fits: hit.fits,
-                risk: tool.duties.risk.level,
+                risk: tool.requirements.risk.level,
                 readiness: self.readiness(&tool),
                 tool: name.clone(),
             });
@@ -150,7 +150,7 @@ impl Relay {
     }
 
     fn readiness(&self, tool: &Tool) -> Readiness {
-        let (server, words) = (&tool.server, &tool.duties.permissions);
+        let (server, words) = (&tool.server, &tool.requirements.permissions);
         match self.permissions.lacks(server, words) {
             None => Readiness::Ready,
             Some(lacking) if lacking.denied => Readiness::Lacks,
@@ -160,7 +160,9 @@ impl Relay {
 
     /// What waits for a person; one who has let it lapse is asked again.
     fn pending(&self, caller: &Caller, tool: &Tool) -> Pending {
-        let lacking = self.permissions.may(&tool.server, &tool.duties.permissions);
+        let lacking = self
+            .permissions
+            .may(&tool.server, &tool.requirements.permissions);
         let missing = lacking.err().map(|lacking| lacking.permissions);
         let missing = missing.unwrap_or_default();
         Pending {

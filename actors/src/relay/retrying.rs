@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::retries::{Attempt, Decision, Retries};
+use mgp_engine::calls::retries::{Attempt, Decision, Retries};
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;

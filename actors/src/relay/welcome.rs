@@ -1,6 +1,6 @@
 //! The result of `initialize`: what an agent is told the kernel can do.
 
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::View;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;

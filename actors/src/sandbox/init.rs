@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::Policy;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};

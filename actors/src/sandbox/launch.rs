@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::Policy;
 use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
 
 use super::{LAUNCH, POLICY, init, inside, leader};

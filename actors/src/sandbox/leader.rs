@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::Policy;
 use mgp_transports::child::MARK_VARIABLE;
 use mgp_transports::child::descendants::below;
 use nix::errno::Errno;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated};
-use mgp_engine::sandbox::{Machine, Place, Policy, Rules};
+use mgp_engine::servers::sandbox::{Machine, Policy, ProgramPaths, Rules};
 use tokio::process::Command;
 
 use super::roads::Roads;
@@ -52,7 +52,7 @@ fn namespaces(root: bool) -> bool {
     let mut policy = Policy::of(
         &BTreeSet::new(),
         &Rules::default(),
-        &Place::default(),
+        &ProgramPaths::default(),
         machine,
     );
     // No server writes anything yet.

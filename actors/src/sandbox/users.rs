@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::Policy;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// Numbers that systems keep free for users that come and go.

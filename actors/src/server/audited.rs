@@ -1,6 +1,6 @@
 //! A server's coming and going, written down (MGP §6.4).
 
-use mgp_engine::restart::{Exit, Verdict};
+use mgp_engine::servers::restart::{Exit, Verdict};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use serde_json::{Map, Value};

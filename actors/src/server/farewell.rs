@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::health::DEADLINE;
-use mgp_engine::lifecycle::Why;
+use mgp_engine::servers::health::DEADLINE;
+use mgp_engine::servers::lifecycle::Why;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;

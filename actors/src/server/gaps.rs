@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_engine::catalog::Kind;
+use mgp_engine::tools::catalog::Kind;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ServerMsg, ServerState};

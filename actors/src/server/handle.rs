@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_engine::catalog::{Counts, Offer};
-use mgp_engine::lifecycle::State;
-use mgp_engine::moment::Moment;
-use mgp_engine::risk;
-use mgp_engine::spec::{MgpDeclaration, ServerLimits, TrustLevel};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::policy::risk;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::lifecycle::State;
+use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
+use mgp_engine::tools::catalog::{Counts, Offer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
@@ -77,9 +78,9 @@ pub struct Status {
     /// Why.
     pub reason: String,
     /// Since when.
-    pub since: Moment,
+    pub since: MonotonicTime,
     /// When the next try is.
-    pub next_try: Option<Moment>,
+    pub next_try: Option<MonotonicTime>,
     /// Restarts within the window.
     pub restarts: u32,
     /// Process id of the child, 0 while there is none.

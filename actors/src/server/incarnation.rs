@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::catalog::Offer;
-use mgp_engine::duties::Terms;
-use mgp_engine::restart::Exit;
-use mgp_engine::risk;
-use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::policy::requirements::RequirementTerms;
+use mgp_engine::policy::risk;
+use mgp_engine::servers::restart::Exit;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::Offer;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
@@ -459,10 +459,10 @@ impl Life {
     }
 
     /// What its tools are judged by.
-    fn terms(&self, link: &Link) -> Terms {
+    fn terms(&self, link: &Link) -> RequirementTerms {
         let said = link.mgp().active();
         let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
-        Terms {
+        RequirementTerms {
             trust: risk::trust(self.spec.mgp.trust_level, claimed),
             rules: self.spec.tools.clone(),
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::lifecycle::{State, Why};
-use mgp_engine::spec::{Instances as Rule, PerAgent, ServerSpec};
+use mgp_engine::servers::lifecycle::{State, Why};
+use mgp_engine::servers::spec::{Instances as Rule, PerAgent, ServerSpec};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorCell, ActorId, SpawnErr};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use futures_util::future::join_all;
-use mgp_engine::catalog::{Kind, Offer};
-use mgp_engine::freshness::Freshness;
-use mgp_engine::pins::PinMode;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::tools::catalog::freshness::Freshness;
+use mgp_engine::tools::catalog::{Kind, Offer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -335,7 +335,7 @@ fn offered(can: ServerCapabilities, list: List) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use mgp_engine::freshness::Scope;
+    use mgp_engine::tools::catalog::freshness::Scope;
 
     use super::*;
 

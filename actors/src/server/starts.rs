@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
-use mgp_engine::lifecycle::{Event, State};
-use mgp_engine::moment::Moment;
-use mgp_engine::restart::{Turns, Verdict};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::lifecycle::{Event, State};
+use mgp_engine::servers::restart::{Turns, Verdict};
 use mgp_transports::child::{self, Child, ChildSpec};
 use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
@@ -75,7 +75,7 @@ impl Starts {
     }
 
     /// When a server that keeps failing may be started again.
-    pub(super) fn turn(&self, now: Moment) -> Moment {
+    pub(super) fn turn(&self, now: MonotonicTime) -> MonotonicTime {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.take(now)
     }
@@ -120,7 +120,7 @@ fn work(waiting: &Mutex<mpsc::Receiver<Start>>) {
 }
 
 impl ServerActor {
-    pub(super) fn try_later(&self, state: &mut ServerState, at: Moment) {
+    pub(super) fn try_later(&self, state: &mut ServerState, at: MonotonicTime) {
         let mut status = self.handle.status();
         status.next_try = Some(at);
         self.handle.publish(status);

@@ -10,9 +10,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-use mgp_engine::risk;
-use mgp_engine::sandbox::{Program, widening};
-use mgp_engine::spec::{Reach, TrustLevel};
+use mgp_engine::policy::risk;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::sandbox::{Program, widening};
+use mgp_engine::servers::spec::Reach;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;

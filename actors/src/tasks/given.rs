@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mgp_engine::tasks::{Named, TaskRef};
+use mgp_engine::callers::tasks::{Named, TaskRef};
 
 /// Tasks remembered; of more the oldest leave their client's list.
 const MAX_GIVEN: usize = 10_000;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tasks::Step;
+use mgp_engine::callers::tasks::Step;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::refusal::{Refusal, Rendered};
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::tasks::{Status, Step, Task};
+use mgp_engine::callers::tasks::{Status, Step, Task};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;

@@ -6,7 +6,7 @@ use ed25519_dalek::{Signature as Signed, Signer, SigningKey, VerifyingKey, verif
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::grants::Issuer;
+use crate::hex::hex_id;
 
 /// Signatures judged in one go: twice as fast as one by one, and little is asked twice when one of
 /// them is bad.
@@ -23,6 +23,11 @@ pub struct PublicKey(pub [u8; 32]);
 /// A signature.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature(pub [u8; 64]);
+
+hex_id! {
+    /// A node that issues operations: the hash of its key.
+    Issuer, 32
+}
 
 impl NodeKey {
     /// Takes 32 bytes of good randomness.

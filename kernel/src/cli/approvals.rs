@@ -1,6 +1,6 @@
 //! `mgp pending|approve|deny`: what waits for a person, and the answers.
 
-use mgp_engine::calendar::parse_rfc3339;
+use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};

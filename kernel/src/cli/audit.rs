@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use mgp_actors::audit::{Examined, Folder, examine};
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::record::Digest;
-use mgp_engine::audit::verify::Fault;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::record::Digest;
+use mgp_engine::store::audit::verify::Fault;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mgp_engine::audit::commit::{Calls, WINDOW};
-use mgp_engine::audit::redact::Arguments;
-use mgp_engine::audit::segments::Retention;
+use mgp_engine::store::audit::commit::{Calls, WINDOW};
+use mgp_engine::store::audit::redact::Arguments;
+use mgp_engine::store::audit::segments::Retention;
 
 use super::section::Section;
 

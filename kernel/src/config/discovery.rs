@@ -8,10 +8,10 @@ use mgp_actors::finder::{Embedding, Key, Provider};
 use mgp_actors::oauth::is_safe;
 use mgp_actors::registrar::{Interpreters, Licence};
 use mgp_actors::relay::Showing;
+use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_engine::env::resolve_secret;
-use mgp_engine::exposure::Exposure;
 use mgp_engine::names::{canonical, is_qualified};
-use mgp_engine::tool_cache::{self, MAX_TOKENS};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;
 

@@ -1,8 +1,8 @@
 //! Agents and tools that the configuration names, and that may be misspelt: only a running kernel knows
 //! who and what there is.
 
-use mgp_engine::known::{Known, Meant, NotRead};
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::doors::known::{Known, Meant, NotRead};
+use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
 use super::{Discovery, Loaded};

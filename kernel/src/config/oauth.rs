@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mgp_actors::oauth::is_safe;
-use mgp_engine::bearer::Algorithm;
+use mgp_engine::doors::bearer::Algorithm;
 
 use super::section::Section;
 

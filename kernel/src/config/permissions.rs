@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
+use mgp_engine::policy::permissions::Rules;
+use mgp_engine::policy::pins::PinMode;
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
 
 use super::section::Section;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::sandbox::{Limits, Rules};
+use mgp_engine::servers::sandbox::{Limits, Rules};
 
 use super::section::Section;
 

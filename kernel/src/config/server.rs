@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::consent::Consent;
-use mgp_engine::duties::ToolRules;
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::sandbox;
-use mgp_engine::spec::{
-    Asking, Instances, MgpDeclaration, PerAgent, RestartPolicy, RestartRules, ServerLimits,
-    ServerSpec, TrustLevel,
+use mgp_engine::policy::permissions::Rules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::sandbox;
+use mgp_engine::servers::spec::{
+    Instances, MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules,
+    ServerLimits, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
@@ -66,8 +67,11 @@ pub(super) fn read_server(
     let mut default_policy = None;
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
-    let mut asking = Asking::default();
-    let known = [("by-turn", Asking::ByTurn), ("by-call", Asking::ByCall)];
+    let mut asking = QuestionAttribution::default();
+    let known = [
+        ("by-turn", QuestionAttribution::ByTurn),
+        ("by-call", QuestionAttribution::ByCall),
+    ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry);
     let mut restart = RestartRules::default();

@@ -33,14 +33,14 @@ use mgp_actors::time::unix_ms;
 use mgp_actors::trouble::Troubles;
 use mgp_actors::validation::Validation;
 use mgp_discovery::config::LookUp;
-use mgp_engine::access::{Defaults, Table as AccessTable};
-use mgp_engine::catalog::{Catalog, Paging};
-use mgp_engine::cursor::CursorKey;
-use mgp_engine::health::HealthRules;
-use mgp_engine::risk::Caution;
-use mgp_engine::roster::Roster;
-use mgp_engine::sandbox;
-use mgp_engine::seal::SealKey;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::policy::access::{Defaults, Table as AccessTable};
+use mgp_engine::policy::risk::Caution;
+use mgp_engine::servers::health::HealthRules;
+use mgp_engine::servers::sandbox;
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
 use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
@@ -472,7 +472,7 @@ fn belongings(
 /// Who has a token, and who keeps it.
 async fn roster(
     options: &UpOptions,
-    before: Roster,
+    before: AgentRegistry,
     belongings: &Arc<Belongings>,
     audit: &AuditHandle,
 ) -> Result<(RosterHandle, ActorCell), SpawnErr> {

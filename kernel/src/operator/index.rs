@@ -3,10 +3,10 @@
 use mgp_actors::finder::{Found, Hit, Status, Wanted};
 use mgp_actors::naming;
 use mgp_actors::request::{Outcome, Request};
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::View;
-use mgp_engine::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_engine::names::canonical;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::View;
+use mgp_engine::tools::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;

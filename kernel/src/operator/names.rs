@@ -2,7 +2,7 @@
 
 use mgp_actors::naming;
 use mgp_actors::request::{Outcome, Request};
-use mgp_engine::known::{Known, Meant as Read, NotRead, Place, Unknown};
+use mgp_engine::doors::known::{Known, Meant as Read, NotRead, ServerOrTool, Unknown};
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -74,7 +74,7 @@ fn tell(meant: &mut Meant, unknown: Option<Unknown>) {
 fn place(
     known: &Known,
     asked: &names::Read,
-) -> Result<Option<Result<Read<Place>, NotRead>>, Refusal> {
+) -> Result<Option<Result<Read<ServerOrTool>, NotRead>>, Refusal> {
     Ok(match (&asked.server, &asked.place, &asked.tool) {
         (None, None, None) => None,
         (Some(server), None, None) => Some(known.place(server, None)),

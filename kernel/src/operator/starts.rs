@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use mgp_actors::exchange::Class;
 use mgp_actors::request::{Outcome, Request};
 use mgp_actors::server::{ServerHandle, ServerMsg, Start, Status};
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::State;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use mgp_engine::index::{Evidence, Filter, Index, RESULTS_MAX, Request, Search, Strategy};
+use mgp_engine::tools::index::{Evidence, Filter, Index, RESULTS_MAX, Request, Search, Strategy};
 use mgp_tests::load::{Cell, Table};
 use serde::Deserialize;
 
@@ -63,8 +63,9 @@ impl Everyday {
             most: RESULTS_MAX,
             visible: &|_| true,
         });
-        let name =
-            |hit: &mgp_engine::index::Hit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
+        let name = |hit: &mgp_engine::tools::index::Hit<'_>| {
+            format!("{}:{}", hit.entry.server, hit.entry.name)
+        };
         let best = found.hits.first();
         Came {
             place: found

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mgp_embedding::Embedder;
-use mgp_engine::index::{Request, Text, Vector};
+use mgp_engine::tools::index::{Request, Text, Vector};
 
 pub(crate) struct Means<'a> {
     model: &'a Embedder,

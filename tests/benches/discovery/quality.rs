@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::index::{Filter, Index, RESULTS_MAX, Request, Search, Strategy};
+use mgp_engine::tools::index::{Filter, Index, RESULTS_MAX, Request, Search, Strategy};
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;

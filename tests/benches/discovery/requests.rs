@@ -3,8 +3,8 @@
 //! Whether a tool does what is asked for at all is judged by how like it is, by meaning or by words. The
 //! bounds stand in the engine; here is what they let through, and what others would.
 
-use mgp_engine::index::{Evidence, Filter, Index, Request, Search, Strategy, Vector};
-use mgp_engine::tool_requests::CANDIDATES;
+use mgp_engine::tools::index::{Evidence, Filter, Index, Request, Search, Strategy, Vector};
+use mgp_engine::tools::tool_requests::CANDIDATES;
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;

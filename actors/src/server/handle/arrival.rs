@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_engine::catalog::Outlook;
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::State;
+use mgp_engine::tools::catalog::Outlook;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::watch;
 

@@ -1,4 +1,4 @@
-use mgp_engine::spec::Reach;
+use mgp_engine::servers::spec::Reach;
 use std::fs::File;
 
 use super::*;
