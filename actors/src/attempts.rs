@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::callers::questions::{Key, Questions};
+use mgp_engine::callers::questions::{PendingQuestions, QuestionKey};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
@@ -70,8 +70,8 @@ pub enum Outlet {
 /// What was asked and has no answer yet.
 #[derive(Debug, Default)]
 struct Board {
-    questions: Questions,
-    waiting: HashMap<Key, oneshot::Sender<ClientAnswer>>,
+    questions: PendingQuestions,
+    waiting: HashMap<QuestionKey, oneshot::Sender<ClientAnswer>>,
 }
 
 impl Attempts {
@@ -261,7 +261,7 @@ impl Attempts {
 /// However the asking ends, the question does not outlive it.
 struct Withdraw<'a> {
     attempts: &'a Attempts,
-    key: Key,
+    key: QuestionKey,
 }
 
 impl Drop for Withdraw<'_> {

@@ -18,7 +18,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use mgp_engine::store::audit::commit::Refused;
+use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_protocol::mgp::audit::Event;
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ use self::queue::{Entry, Ledger};
 /// What it was of was not done, since it could not be written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; what is not written down is not done")]
-pub struct NotWritten(#[from] pub Refused);
+pub struct NotWritten(#[from] pub CommitRefusal);
 
 /// Something to be written down. It becomes an event on the log's own thread, so that whoever tells it
 /// does not pay for that.
@@ -104,15 +104,15 @@ impl AuditHandle {
     /// waits for one of them first.
     ///
     /// # Errors
-    /// [`NotWritten`]: then it is not to be done. With [`Refused::Late`] it is written down nevertheless
+    /// [`NotWritten`]: then it is not to be done. With [`CommitRefusal::Late`] it is written down nevertheless
     /// once [`AuditHandle::trouble`] is over, and so is that it was refused.
     pub async fn decided(&self, event: Event) -> Result<(), NotWritten> {
         let Some(ledger) = &self.0 else { return Ok(()) };
         let permit = ledger.decisions.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| Refused::Broken)?;
+        let permit = permit.map_err(|_| CommitRefusal::Broken)?;
         let (reply, written) = oneshot::channel();
         ledger.push(Entry::decision(Box::new(event), reply, permit));
-        written.await.unwrap_or(Err(Refused::Broken.into()))
+        written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 
     /// Takes a place for a call that is about to begin, so that what is done is also written.
@@ -125,7 +125,7 @@ impl AuditHandle {
             return Ok(Place(None));
         };
         ledger.check()?;
-        let charge = ledger.calls.try_take(1).ok_or(Refused::Full)?;
+        let charge = ledger.calls.try_take(1).ok_or(CommitRefusal::Full)?;
         Ok(Place(Some((ledger.clone(), charge))))
     }
 
@@ -173,7 +173,7 @@ impl Place {
         }
         let (reply, written) = oneshot::channel();
         ledger.push(Entry::call(Box::new(note), Some(reply), charge));
-        written.await.unwrap_or(Err(Refused::Broken.into()))
+        written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 }
 

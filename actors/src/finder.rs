@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_engine::policy::access::Table;
-use mgp_engine::tools::catalog::Tool;
+use mgp_engine::policy::access::GrantTable;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::tools::index::{Draft, Index, ServerIndex};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::Security;
@@ -57,7 +57,7 @@ struct Parts {
     index: Arc<Snapshot<Index>>,
     desk: Arc<Desk>,
     models: Arc<Models>,
-    table: Arc<Snapshot<Table>>,
+    table: Arc<Snapshot<GrantTable>>,
     servers: Arc<ServerTable>,
     kinds: kinds::Kinds,
     room: Semaphore,
@@ -70,7 +70,7 @@ pub struct Opening {
     /// What is offered.
     pub shown: Arc<Snapshot<Shown>>,
     /// Who may call what.
-    pub table: Arc<Snapshot<Table>>,
+    pub table: Arc<Snapshot<GrantTable>>,
     /// In which state servers are.
     pub servers: Arc<ServerTable>,
     /// Where meanings come from.
@@ -159,7 +159,7 @@ struct FinderState {
 /// What a server's shelf is made of.
 #[derive(Debug, Clone)]
 struct Stock {
-    tools: Vec<Arc<Tool>>,
+    tools: Vec<Arc<CatalogTool>>,
     about: Box<str>,
 }
 
@@ -173,7 +173,7 @@ impl Stock {
     }
 
     fn shelf(&self, server: &ServerId, dimension: Option<usize>) -> ServerIndex {
-        let draft = |tool: &Arc<Tool>| {
+        let draft = |tool: &Arc<CatalogTool>| {
             let security = Security::of(&tool.raw);
             let (name, raw) = (&tool.own_name, &tool.raw);
             let risk = tool.requirements.risk.level;
@@ -233,7 +233,7 @@ impl FinderActor {
     /// Makes the index one of what is offered now.
     async fn catch_up(&self, state: &mut FinderState) {
         let shown = self.shown.load();
-        let stock = |offer: &Arc<mgp_engine::tools::catalog::Offer>| {
+        let stock = |offer: &Arc<mgp_engine::tools::catalog::ServerOffer>| {
             let peer = shown.peers.get(offer.server());
             let about = peer.and_then(|peer| peer.instructions.clone());
             let stock = Stock {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use mgp_engine::callers::tokens;
 use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
-use mgp_engine::tools::catalog::{Kind, Tool};
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
@@ -66,7 +66,7 @@ pub struct HoldingHandle {
     cached: Arc<Snapshot<Names>>,
     /// The tool that was told of last, where nothing else was said since: said again it would change
     /// nothing.
-    latest: Arc<Mutex<Option<Arc<Tool>>>>,
+    latest: Arc<Mutex<Option<Arc<CatalogTool>>>>,
 }
 
 /// How things stand outside, when somebody asks.
@@ -116,7 +116,7 @@ impl HoldingHandle {
 
     /// A tool was called, and answered. One that finds no room is not held: it can be called all the
     /// same.
-    pub fn used(&self, tool: &Arc<Tool>) {
+    pub fn used(&self, tool: &Arc<CatalogTool>) {
         {
             let mut latest = self.latest();
             if latest.as_ref().is_some_and(|it| Arc::ptr_eq(it, tool)) {
@@ -127,7 +127,7 @@ impl HoldingHandle {
         let _ = self.mailbox.tell(HoldingMsg::Used(tool.clone()));
     }
 
-    fn latest(&self) -> MutexGuard<'_, Option<Arc<Tool>>> {
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<CatalogTool>>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,7 +140,11 @@ impl HoldingHandle {
     ///
     /// # Errors
     /// When the session ends, or too much waits for it.
-    pub async fn load(&self, outside: Outside, tools: Vec<Arc<Tool>>) -> Result<Loaded, Refusal> {
+    pub async fn load(
+        &self,
+        outside: Outside,
+        tools: Vec<Arc<CatalogTool>>,
+    ) -> Result<Loaded, Refusal> {
         self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
             .await
     }
@@ -186,7 +190,7 @@ fn refused(why: AskError) -> Refusal {
 
 /// What a tool costs, as it is held.
 #[must_use]
-pub fn priced(tool: &Tool) -> Priced {
+pub fn priced(tool: &CatalogTool) -> Priced {
     Priced {
         tool: tool.canonical.clone(),
         tokens: tokens::of_definition(&tool.raw),
@@ -197,9 +201,9 @@ pub fn priced(tool: &Tool) -> Priced {
 #[derive(Debug)]
 pub enum HoldingMsg {
     /// A tool was called.
-    Used(Arc<Tool>),
+    Used(Arc<CatalogTool>),
     /// A request found these.
-    Load(Outside, Vec<Arc<Tool>>, Reply<Loaded>),
+    Load(Outside, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// What is there?
     Held(Outside, Reply<ToolCache>),
     /// These may go.
@@ -278,7 +282,7 @@ impl HoldingActor {
         self.cached.store(Arc::new(names));
         let agent = self.agent.upgrade();
         if let Some(agent) = agent.filter(|agent| agent.holding.listed.load(Ordering::Relaxed)) {
-            let frame = jsonrpc::notification(crate::directory::changed(Kind::Tools), None);
+            let frame = jsonrpc::notification(crate::directory::changed(ListKind::Tools), None);
             agent.tell(frame.into(), Class::Kept);
         }
     }
@@ -292,7 +296,7 @@ impl HoldingState {
         self.cache.pin(pinned);
     }
 
-    fn load(&mut self, tools: &[Arc<Tool>]) -> Loaded {
+    fn load(&mut self, tools: &[Arc<CatalogTool>]) -> Loaded {
         let mut added = 0;
         for tool in tools {
             let one = priced(tool);

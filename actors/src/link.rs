@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::RequestIds;
-use mgp_engine::policy::approvals::{NotTaken, Question};
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
@@ -78,7 +78,7 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
     /// The server wants to ask something that the operator wants to see first; resolves with the answer,
     /// and with none when its time is over.
-    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>>;
+    fn consented(&self, question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>>;
     /// The server asks for events of the audit log that it missed.
     fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>>;
     /// No new call is to go over the connection.

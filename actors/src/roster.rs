@@ -10,7 +10,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_engine::doors::agent_registry::{
-    AgentChange, AgentRegistry, NotGood, Refused, RegisteredAgent, TOKEN_PREFIX, TokenDigest,
+    AgentChange, AgentRegistry, BadAgentToken, RegisteredAgent, RegistryRefusal, TOKEN_PREFIX,
+    TokenDigest,
 };
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
@@ -64,10 +65,10 @@ impl Rostered {
     /// Whom a token lets in.
     ///
     /// # Errors
-    /// [`NotGood`].
-    pub fn judge(&self, token: &str) -> Result<Pass, NotGood> {
+    /// [`BadAgentToken`].
+    pub fn judge(&self, token: &str) -> Result<Pass, BadAgentToken> {
         if !token.starts_with(TOKEN_PREFIX) {
-            return Err(NotGood::Unknown);
+            return Err(BadAgentToken::Unknown);
         }
         let book = self.0.load();
         let (agent, entry) = book.roster.judge(TokenDigest::of(token), unix_ms())?;
@@ -105,7 +106,7 @@ impl Rostered {
 pub enum NotChanged {
     /// It cannot be.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RegistryRefusal),
     /// The disk does not take it.
     #[error("the list of agents could not be written: {0}")]
     Disk(#[from] std::io::Error),
@@ -207,7 +208,7 @@ impl RosterHandle {
         let text = new_token();
         self.change(change(TokenDigest::of(&text)), trace).await?;
         let entry = self.rostered.0.load().roster.get(agent).cloned();
-        let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
+        let entry = entry.ok_or_else(|| RegistryRefusal::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
 

@@ -25,7 +25,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::servers::sandbox::{Machine, Policy, ProgramPaths, Rules};
+use mgp_engine::servers::sandbox::{Machine, ProgramPaths, SandboxPolicy, SandboxRules};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
@@ -106,7 +106,7 @@ impl Sandboxes {
     pub(crate) async fn prepare(
         &self,
         spec: ChildSpec,
-        rules: &Rules,
+        rules: &SandboxRules,
         granted: &BTreeSet<Standard>,
     ) -> Result<Ready, String> {
         let machine = self.machine.get_or_try_init(|| probe::ask(&self.exe)).await;
@@ -136,7 +136,7 @@ impl Sandboxes {
             if let (Some(code), Some(user)) = (&place.code, user) {
                 users::lend(code, user).map_err(|e| format!("{}: {e}", code.display()))?;
             }
-            let mut policy = Policy::of(&granted, &rules, &place, machine);
+            let mut policy = SandboxPolicy::of(&granted, &rules, &place, machine);
             policy.user = user;
             let mut report = policy.report(&granted, &rules, &place);
             notes.extend(roads.settle(&mut policy));
@@ -153,7 +153,12 @@ impl Sandboxes {
         })
     }
 
-    fn through_launcher(&self, mut spec: ChildSpec, policy: &Policy, own: &Path) -> ChildSpec {
+    fn through_launcher(
+        &self,
+        mut spec: ChildSpec,
+        policy: &SandboxPolicy,
+        own: &Path,
+    ) -> ChildSpec {
         for (name, folder) in [("HOME", HOME), ("TMPDIR", TMP)] {
             let folder = own.join(folder).display().to_string();
             spec.env.entry(name.to_owned()).or_insert(folder);
@@ -191,7 +196,7 @@ fn furnish(own: &Path) -> io::Result<()> {
 fn look(
     spec: &ChildSpec,
     place: &mut ProgramPaths,
-    rules: &mut Rules,
+    rules: &mut SandboxRules,
     written: &BTreeSet<PathBuf>,
     owns: &Path,
 ) -> Result<(Roads, BTreeSet<String>), String> {
@@ -388,7 +393,7 @@ mod tests {
                 own: at("owns/of-it"),
                 ..ProgramPaths::default()
             };
-            let mut rules = Rules::default();
+            let mut rules = SandboxRules::default();
             let written = written.iter().cloned().collect();
             let looked = look(spec, &mut place, &mut rules, &written, &at("owns"));
             looked.map(|(_, notes)| (place, notes))

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_engine::policy::requirements::CodeRules;
-use mgp_engine::tools::catalog::Tool;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_screening::code_safety::{self, Rejection};
 use mgp_screening::validators::{Blocked, No, is_light};
@@ -82,7 +82,7 @@ impl Validation {
     /// # Errors
     /// [`Denial::Validator`], [`Denial::UnsafeCode`], and [`Refusal::Overloaded`] when too many wait
     /// to be judged.
-    pub async fn judge(&self, tool: &Arc<Tool>, arguments: &str) -> Result<(), Refusal> {
+    pub async fn judge(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
         let requirements = &tool.requirements;
         if requirements.validators.chosen().is_empty() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Validation {
         }
     }
 
-    async fn elsewhere(&self, tool: &Arc<Tool>, arguments: &str) -> Result<(), Refusal> {
+    async fn elsewhere(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
         let full = |_| Refusal::Overloaded {
             what: "the queue of arguments that are to be judged".into(),
         };

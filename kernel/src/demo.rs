@@ -19,11 +19,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::policy::permissions::Rules;
+use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::spec::{
-    Instances, MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerLimits, ServerSpec,
+    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+    ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -81,15 +82,15 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         limits: ServerLimits::default(),
         default_policy: None,
         asking: QuestionAttribution::default(),
-        instances: Instances::default(),
+        instances: ServerInstances::default(),
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()
         },
         tools: Arc::default(),
-        permissions: Rules::default(),
+        permissions: PermissionRules::default(),
         pin: PinMode::default(),
-        sandbox: mgp_engine::servers::sandbox::Rules::default(),
+        sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
     };
     let loaded = Loaded {
         kernel,

@@ -32,7 +32,7 @@ use mgp_actors::roster::RosterHandle;
 use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::time::moment;
 use mgp_actors::trouble::Troubles;
-use mgp_engine::servers::lifecycle::{State, Why};
+use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -211,7 +211,10 @@ impl Operator {
         let stop: servers::Stop = read(request)?;
         let handle = self.find(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(&handle, ServerMsg::Stop(Why::OperatorRequest, reply))?;
+        tell(
+            &handle,
+            ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
+        )?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
         json(&self.report(&handle))
     }
@@ -286,7 +289,7 @@ impl Operator {
 
 fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
     handle.tell(message).map_err(|error| match handle.status() {
-        status if status.state == State::Error => Refusal::BadParams(format!(
+        status if status.state == LifecycleState::Error => Refusal::BadParams(format!(
             "server {} cannot be started: {}",
             handle.id, status.reason
         )),

@@ -34,7 +34,7 @@ use mgp_actors::request::Answering;
 use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
 use mgp_actors::subscriptions::SubscriptionsHandle;
 use mgp_engine::policy::access::Defaults;
-use mgp_engine::servers::lifecycle::Why;
+use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::reload::Reload;
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
@@ -450,7 +450,10 @@ impl TreeActor {
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
+            let _ = supervisor.tell(ServerMsg::Stop(
+                TransitionReason::ConfigurationChange,
+                reply,
+            ));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);
@@ -492,7 +495,7 @@ impl TreeActor {
         running
             .filter_map(|handle| {
                 let (reply, stopped) = Reply::new();
-                let told = handle.tell(ServerMsg::Stop(Why::KernelShutdown, reply));
+                let told = handle.tell(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
                 told.is_ok().then_some(stopped)
             })
             .collect()

@@ -26,8 +26,8 @@ use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::{ConfigFile, Kind};
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, Table};
-use mgp_engine::servers::lifecycle::State;
+use mgp_engine::policy::access::{Defaults, GrantTable};
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, Paging};
@@ -251,7 +251,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         servers: HashMap::new(),
     };
     let books = Books::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
-    let table = Table::build(books.grants(), books.authority(), open, 0, 1);
+    let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
     let shown = Arc::new(Snapshot::new(Shown {
@@ -344,7 +344,8 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
 /// Waits until a server is connected in another process than `before`; gives its number.
 async fn connected(server: &ServerHandle, before: i32) -> i32 {
     let mut status = server.follow();
-    let there = |status: &Status| status.state == State::Connected && pid(status) != before;
+    let there =
+        |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
     let waiting = status.wait_for(there);
     let waited = tokio::time::timeout(DEADLINE, waiting).await;
     let status = waited.unwrap_or_else(|_| panic!("not connected: {:?}", server.status()));

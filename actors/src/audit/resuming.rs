@@ -7,7 +7,7 @@ use std::mem;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::store::audit::commit::{Kind, Refused};
+use mgp_engine::store::audit::commit::{CommitRefusal, RecordKind};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use serde_json::json;
@@ -89,12 +89,12 @@ impl Writer {
     pub(super) fn hold(&mut self, entry: Entry) {
         if let Some(written) = entry.written {
             let why = match entry.kind {
-                Kind::Decision => Refused::Broken,
-                Kind::Call => Refused::Late,
+                RecordKind::Decision => CommitRefusal::Broken,
+                RecordKind::Call => CommitRefusal::Late,
             };
             let _ = written.send(Err(why.into()));
         }
-        if let (Kind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
+        if let (RecordKind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
             gap.held.push(Entry {
                 written: None,
                 ..entry

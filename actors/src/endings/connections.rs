@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::servers::log_levels::LogLevel;
-use mgp_engine::tools::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
@@ -34,7 +34,7 @@ async fn a_closed_connection_leaves_nothing() {
         scene.reception.clone(),
         AgentId::new("agent.local"),
         false,
-        Some(View::All),
+        Some(CatalogView::All),
         CancellationToken::new(),
         reader,
         writer,
@@ -84,10 +84,10 @@ fn listening() -> Request {
     let agent = AgentId::new("agent.local");
     Request {
         caller: Arc::new(Caller {
-            connection: agent::shared_connection(&agent, &View::All),
+            connection: agent::shared_connection(&agent, &CatalogView::All),
             agent,
             operator: false,
-            view: View::All,
+            view: CatalogView::All,
             version: Version::MODERN,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::WireId;
-use mgp_engine::policy::approvals::{NotTaken, Question};
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
-use mgp_engine::tools::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};
@@ -57,7 +57,7 @@ impl Upward for Heard {
             expires_at: None,
         }))
     }
-    fn consented(&self, _question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+    fn consented(&self, _question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>> {
         Box::pin(std::future::ready(Ok(None)))
     }
     fn replayed(&self, _asked: Replay) -> Answering<Result<Replayed, Refusal>> {
@@ -172,7 +172,7 @@ impl Scripted {
             connection: ConnectionId(client),
             agent: AgentId::new("agent.test"),
             operator: false,
-            view: View::All,
+            view: CatalogView::All,
             version: Version::MODERN,
             capabilities,
             mgp: PLAIN,

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mgp_engine::names::canonical;
 use mgp_engine::policy::access::{
-    AccessLease, Audience, Decision, DenialAnswer, Principal, Table, told,
+    AccessDecision, AccessLease, Audience, DenialAnswer, GrantTable, Principal, told,
 };
 use mgp_engine::tools::catalog::cursor::BadCursor;
-use mgp_engine::tools::catalog::{Form, Kind, Sifted, Tool, View};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView, Form, ListKind, Sifted};
 use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, prompts, resources, tools};
@@ -104,7 +104,7 @@ impl Relay {
 
     /// Whether this caller may call the tool, as far as access control goes.
     #[must_use]
-    pub fn may_call(&self, who: &Principal, tool: &Tool) -> bool {
+    pub fn may_call(&self, who: &Principal, tool: &CatalogTool) -> bool {
         let table = self.access.table();
         table.admits(who, &tool.server, Some(&tool.own_name), unix_ms())
     }
@@ -164,7 +164,7 @@ impl Relay {
         &self,
         shown: &Shown,
         caller: &Caller,
-        kind: Kind,
+        kind: ListKind,
         cursor: Option<&str>,
     ) -> Result<Bytes, BadCursor> {
         let view = &caller.view;
@@ -217,7 +217,7 @@ impl Relay {
         &self,
         shown: &Shown,
         place: &Place,
-        table: &Table,
+        table: &GrantTable,
         principal: &Principal,
         held: &Names,
     ) -> Option<Sifted> {
@@ -252,7 +252,7 @@ pub(super) fn not_granted(name: &str) -> Refusal {
 }
 
 /// The refusal of what is closed, with the rule that closes it.
-fn closed(mut refusal: Refusal, decision: &Decision<'_>) -> Refusal {
+fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
     if let Refusal::Denied(denial) = &mut refusal
         && let Denial::NotGranted { rule, .. } = &mut **denial
     {
@@ -265,8 +265,8 @@ fn closed(mut refusal: Refusal, decision: &Decision<'_>) -> Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     catalog: u64,
-    view: View,
-    kind: Kind,
+    view: CatalogView,
+    kind: ListKind,
     form: Form,
     audience: Audience,
     exposure: Exposure,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::store::audit::commit::Refused;
+use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_engine::tools::catalog::Tool;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
@@ -25,7 +25,7 @@ use crate::time::{moment, unix_ms};
 /// What a call turned out to be of: filled in on its way.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    tool: OnceLock<Arc<Tool>>,
+    tool: OnceLock<Arc<CatalogTool>>,
     asked: OnceLock<Box<str>>,
     arguments: OnceLock<ByteString>,
     task: OnceLock<TraceId>,
@@ -47,7 +47,7 @@ impl Seen {
     }
 
     /// It is a call of this tool, whether the caller may see it or not.
-    pub(super) fn is_of(&self, tool: &Arc<Tool>) {
+    pub(super) fn is_of(&self, tool: &Arc<CatalogTool>) {
         let _ = self.tool.set(tool.clone());
     }
 }
@@ -105,10 +105,10 @@ impl Relay {
 
 fn refused(NotWritten(why): NotWritten) -> Refusal {
     match why {
-        Refused::Full => Refusal::Overloaded {
+        CommitRefusal::Full => Refusal::Overloaded {
             what: "the audit log".into(),
         },
-        Refused::Broken | Refused::Late => Refusal::Broken(NotWritten(why).to_string()),
+        CommitRefusal::Broken | CommitRefusal::Late => Refusal::Broken(NotWritten(why).to_string()),
     }
 }
 

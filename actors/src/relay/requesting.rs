@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_engine::names::canonical;
-use mgp_engine::tools::catalog::{Tool, View};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::tools::index::{Filter, Strategy};
 use mgp_engine::tools::tool_requests::{
     CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
@@ -23,7 +23,7 @@ use crate::holding::Loaded;
 use crate::request::{Caller, Outcome};
 
 /// What was found, by `server:tool`.
-type Shelf = HashMap<String, (Arc<Tool>, Hit)>;
+type Shelf = HashMap<String, (Arc<CatalogTool>, Hit)>;
 
 impl Relay {
     /// `mgp/tools/request`. Its trace is that of the task, when the agent says one.
@@ -45,7 +45,8 @@ impl Relay {
             sought.push(self.sought(caller, query, &mut by, &mut shelf).await?);
         }
         let outcome = decide(&sought, needs.preferred_risk_level, self.creating(caller));
-        let load: Vec<&(Arc<Tool>, Hit)> = outcome.load.iter().map(|name| &shelf[name]).collect();
+        let load: Vec<&(Arc<CatalogTool>, Hit)> =
+            outcome.load.iter().map(|name| &shelf[name]).collect();
         let tools_loaded: Vec<Found> = load
             .iter()
             .map(|(_, hit)| told(&caller.view, hit))
@@ -83,7 +84,7 @@ impl Relay {
     async fn load(
         &self,
         caller: &Caller,
-        tools: Vec<Arc<Tool>>,
+        tools: Vec<Arc<CatalogTool>>,
     ) -> Result<(Loaded, Option<&'static str>), Refusal> {
         let outside = self.outside(caller);
         if let Some(holding) = self.holding(caller) {
@@ -113,7 +114,7 @@ impl Relay {
         let mut candidates = Vec::new();
         for hit in best {
             let name = canonical(&hit.entry.server, &hit.entry.name);
-            let Some(tool) = self.tool(&View::All, &name) else {
+            let Some(tool) = self.tool(&CatalogView::All, &name) else {
                 continue;
             };
             candidates.push(Candidate {
@@ -149,7 +150,7 @@ impl Relay {
         Ok((found.strategy, found.hits))
     }
 
-    fn readiness(&self, tool: &Tool) -> Readiness {
+    fn readiness(&self, tool: &CatalogTool) -> Readiness {
         let (server, words) = (&tool.server, &tool.requirements.permissions);
         match self.permissions.lacks(server, words) {
             None => Readiness::Ready,
@@ -159,7 +160,7 @@ impl Relay {
     }
 
     /// What waits for a person; one who has let it lapse is asked again.
-    fn pending(&self, caller: &Caller, tool: &Tool) -> Pending {
+    fn pending(&self, caller: &Caller, tool: &CatalogTool) -> Pending {
         let lacking = self
             .permissions
             .may(&tool.server, &tool.requirements.permissions);

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, Refused};
+use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, RegistryRefusal};
 use serde::{Deserialize, Serialize};
 
 /// Longest file that is read: every agent there can be, with room to spare.
@@ -77,7 +77,7 @@ pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
     }
     let kept: Vec<AgentRecord> =
         serde_json::from_str(sheet.agents.get()).map_err(|e| content(e.to_string()))?;
-    AgentRegistry::of(kept).map_err(|twice: Refused| content(twice.to_string()))
+    AgentRegistry::of(kept).map_err(|twice: RegistryRefusal| content(twice.to_string()))
 }
 
 /// Writes a roster without agents.

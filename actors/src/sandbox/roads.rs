@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use mgp_engine::servers::sandbox::{Policy, ProgramPaths, is_systems};
+use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_systems};
 
 /// Links followed in one path: as many as the system follows.
 const LINKS: usize = 40;
@@ -116,7 +116,7 @@ impl Roads {
     }
 
     /// Leaves in the policy only paths without links, which nobody follows again; says what it took out.
-    pub(super) fn settle(mut self, policy: &mut Policy) -> BTreeSet<String> {
+    pub(super) fn settle(mut self, policy: &mut SandboxPolicy) -> BTreeSet<String> {
         let mut notes = BTreeSet::new();
         for (paths, to) in [
             (&mut policy.read, For::Reading),

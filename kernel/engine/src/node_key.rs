@@ -82,7 +82,7 @@ impl PublicKey {
 
 /// What a signature is to be judged by.
 #[derive(Debug)]
-pub struct Claim {
+pub struct SignatureClaim {
     /// Who is said to have signed.
     pub key: PublicKey,
     /// What.
@@ -93,17 +93,17 @@ pub struct Claim {
 
 /// The first claim that does not hold, by its place in the list.
 #[must_use]
-pub fn first_bad(claims: &[Claim]) -> Option<usize> {
+pub fn first_bad(claims: &[SignatureClaim]) -> Option<usize> {
     let chunks = claims.chunks(BATCH).enumerate();
     let mut bad = chunks.filter(|(_, chunk)| !all_good(chunk));
     bad.find_map(|(chunk, claims)| {
-        let holds = |claim: &Claim| claim.key.signed(&claim.bytes, &claim.signature);
+        let holds = |claim: &SignatureClaim| claim.key.signed(&claim.bytes, &claim.signature);
         let at = claims.iter().position(|claim| !holds(claim))?;
         Some(chunk * BATCH + at)
     })
 }
 
-fn all_good(claims: &[Claim]) -> bool {
+fn all_good(claims: &[SignatureClaim]) -> bool {
     let keys: Result<Vec<_>, _> = claims
         .iter()
         .map(|claim| VerifyingKey::from_bytes(&claim.key.0))
@@ -160,9 +160,9 @@ as_bytes!(Signature, 64);
 mod tests {
     use super::*;
 
-    fn claim(key: &NodeKey, n: usize) -> Claim {
+    fn claim(key: &NodeKey, n: usize) -> SignatureClaim {
         let bytes = format!("operation {n}").into_bytes();
-        Claim {
+        SignatureClaim {
             key: key.public(),
             signature: key.sign(&bytes),
             bytes,
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn of_many_signatures_the_first_bad_one_is_named() {
         let key = NodeKey::new(&[1; 32]);
-        let mut claims: Vec<Claim> = (0..600).map(|n| claim(&key, n)).collect();
+        let mut claims: Vec<SignatureClaim> = (0..600).map(|n| claim(&key, n)).collect();
         assert_eq!(first_bad(&claims), None);
         claims[520].bytes[0] ^= 1;
         claims[300].signature.0[3] ^= 1;

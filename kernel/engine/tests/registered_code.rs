@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 use mgp_engine::tools::registration::{floor, judge_code};
-use mgp_screening::code_safety::{Declaration, Floor, Level, Policy, Rejection, Rule, judge};
+use mgp_screening::code_safety::{
+    CodePolicy, CodeRule, Declaration, Floor, Level, Rejection, judge,
+};
 
 type Corpus = [(&'static str, &'static str); 2];
 
@@ -54,14 +56,19 @@ fn judged(corpus: Corpus, level: Level) -> Judged {
     };
     // As much may be imported as a registered server may, so that no import is what an escape fails at.
     let floor = Floor { level, ..floor() };
-    let judge = |(language, code)| (code, judge(&Policy::new(&declared(language), &floor), code));
+    let judge = |(language, code)| {
+        (
+            code,
+            judge(&CodePolicy::new(&declared(language), &floor), code),
+        )
+    };
     pieces(corpus).map(judge).collect()
 }
 
 /// Those that pass, or are refused for nothing but that they cannot be read.
 fn missed(judged: &Judged) -> Vec<&'static str> {
     let unread = |r: &Rejection| {
-        let unread = [Rule::Syntax, Rule::TooComplex, Rule::TooLarge];
+        let unread = [CodeRule::Syntax, CodeRule::TooComplex, CodeRule::TooLarge];
         r.findings.iter().all(|f| unread.contains(&f.rule))
     };
     let missed = judged

@@ -17,15 +17,15 @@ mod scan;
 mod tree;
 
 pub use policy::{
-    ALLOWED_IMPORTS, BLOCKED_IMPORTS, BLOCKED_PATTERNS, DEFAULT_CODE_BYTES, Declaration, Floor,
-    Level, Policy,
+    ALLOWED_IMPORTS, BLOCKED_IMPORTS, BLOCKED_PATTERNS, CodePolicy, DEFAULT_CODE_BYTES,
+    Declaration, Floor, Level,
 };
-pub use rejection::{Finding, MAX_FINDINGS, Rejection, Rule};
+pub use rejection::{CodeFinding, CodeRule, MAX_FINDINGS, Rejection};
 
 use rejection::Findings;
-use rules::{Rules, squeezed};
+use rules::{LanguageRules, squeezed};
 use scan::{Scan, place};
-use tree::{Roles, Unread, parse, walk};
+use tree::{Roles, UnreadCode, parse, walk};
 use tree_sitter::Tree;
 
 /// Bytes of code that are read at all, whatever a policy allows.
@@ -59,7 +59,7 @@ impl Language {
 /// # Errors
 /// Everything that is wrong with it, at once. Above [`Level::Unrestricted`] code that cannot be read
 /// (unknown language, not a sentence of it, too large or too complex) is refused for that.
-pub fn judge(policy: &Policy, code: &str) -> Result<(), Box<Rejection>> {
+pub fn judge(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
     if policy.level == Level::Unrestricted {
         return Ok(());
     }
@@ -70,17 +70,21 @@ pub fn judge(policy: &Policy, code: &str) -> Result<(), Box<Rejection>> {
     {
         let construct = format!("{} bytes", code.len());
         let hint = format!("at most {limit} bytes; split the work into smaller pieces");
-        findings.add(whole(Rule::TooLarge, construct, hint));
+        findings.add(whole(CodeRule::TooLarge, construct, hint));
     }
     let Some(language) = policy.parser() else {
         let hint = "this code cannot be judged; use python or javascript".to_owned();
-        findings.add(whole(Rule::UnknownLanguage, policy.language.clone(), hint));
+        findings.add(whole(
+            CodeRule::UnknownLanguage,
+            policy.language.clone(),
+            hint,
+        ));
         return findings.verdict(policy);
     };
     if code.len() > MAX_CODE_BYTES {
         let hint = format!("no code of more than {MAX_CODE_BYTES} bytes is read");
         findings.add(whole(
-            Rule::TooComplex,
+            CodeRule::TooComplex,
             format!("{} bytes", code.len()),
             hint,
         ));
@@ -90,14 +94,14 @@ pub fn judge(policy: &Policy, code: &str) -> Result<(), Box<Rejection>> {
     hidden(language, &code, &mut findings);
     match parse(language, &code) {
         Ok(tree) => read(policy, language, &code, &tree, &mut findings),
-        Err(Unread::TooComplex) => findings.add(complex()),
-        Err(Unread::Syntax(at)) => {
+        Err(UnreadCode::TooComplex) => findings.add(complex()),
+        Err(UnreadCode::Syntax(at)) => {
             let (line, column) = place(&code, at);
             let construct = code[at..].lines().next().unwrap_or_default().to_owned();
             let hint = "code that cannot be read is not run; mend it, or write it in plainer words"
                 .to_owned();
-            findings.add(Finding {
-                rule: Rule::Syntax,
+            findings.add(CodeFinding {
+                rule: CodeRule::Syntax,
                 construct,
                 line,
                 column,
@@ -108,8 +112,8 @@ pub fn judge(policy: &Policy, code: &str) -> Result<(), Box<Rejection>> {
     findings.verdict(policy)
 }
 
-fn whole(rule: Rule, construct: String, hint: String) -> Finding {
-    Finding {
+fn whole(rule: CodeRule, construct: String, hint: String) -> CodeFinding {
+    CodeFinding {
         rule,
         construct,
         line: 1,
@@ -118,9 +122,9 @@ fn whole(rule: Rule, construct: String, hint: String) -> Finding {
     }
 }
 
-fn complex() -> Finding {
+fn complex() -> CodeFinding {
     let hint = "split it into smaller pieces that are nested less".to_owned();
-    whole(Rule::TooComplex, "the code".to_owned(), hint)
+    whole(CodeRule::TooComplex, "the code".to_owned(), hint)
 }
 
 /// A lone carriage return ends a line in both languages and not in both parsers: it would hide the
@@ -149,8 +153,8 @@ fn hidden(language: Language, code: &str, findings: &mut Findings) {
         let (line, column) = place(code, at);
         let hint = "write it without control characters; escapes in strings are fine".to_owned();
         let construct = format!("U+{:04X}", u32::from(c));
-        findings.add(Finding {
-            rule: Rule::HiddenText,
+        findings.add(CodeFinding {
+            rule: CodeRule::HiddenText,
             construct,
             line,
             column,
@@ -166,8 +170,8 @@ fn hidden(language: Language, code: &str, findings: &mut Findings) {
                 .filter(|c| !["utf-8", "utf8", "ascii", "us-ascii"].contains(&c.as_str()))
             {
                 let hint = "code is read as UTF-8".to_owned();
-                findings.add(Finding {
-                    rule: Rule::HiddenText,
+                findings.add(CodeFinding {
+                    rule: CodeRule::HiddenText,
                     construct: coding,
                     line: i + 1,
                     column: 1,
@@ -196,12 +200,12 @@ fn coding(line: &str) -> Option<String> {
     None
 }
 
-fn read(policy: &Policy, language: Language, code: &str, tree: &Tree, findings: &mut Findings) {
-    let rules = Rules::new(policy, language);
+fn read(policy: &CodePolicy, language: Language, code: &str, tree: &Tree, findings: &mut Findings) {
+    let rules = LanguageRules::new(policy, language);
     let (text, places) = without_comments(code, tree);
     for ((rule, construct, hint), at) in rules.text(&text) {
         let (line, column) = place(code, places.get(at).copied().unwrap_or(0));
-        findings.add(Finding {
+        findings.add(CodeFinding {
             rule,
             construct,
             line,

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 pub use quiet::is_light;
 
-use arguments::{Arguments, Leaf};
+use arguments::{CallArguments, Leaf};
 use roles::Role;
 
 /// Longest echo of an argument in a refusal, in characters.
@@ -187,13 +187,13 @@ impl Validators {
     /// The first thing that is not allowed.
     pub fn judge<R>(
         &self,
-        call: &Call<'_>,
+        call: &ScreenedCall<'_>,
         code: impl Fn(&str) -> Result<(), R>,
     ) -> Result<(), No<R>> {
         let Some(first) = self.chosen.first() else {
             return Ok(());
         };
-        let args = match Arguments::read(call.args, call.declared) {
+        let args = match CallArguments::read(call.args, call.declared) {
             Ok(args) => args,
             Err(finding) => return Err(No::Blocked(Blocked::new(*first, "", "", finding))),
         };
@@ -211,7 +211,7 @@ impl Validators {
 
 /// A call as the validators see it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Call<'a> {
+pub struct ScreenedCall<'a> {
     /// The tool's own name on its server.
     pub tool: &'a str,
     /// Whether it runs commands, where that is known; else its name and effects tell.
@@ -231,7 +231,7 @@ pub struct Call<'a> {
     pub args: &'a str,
 }
 
-impl Call<'_> {
+impl ScreenedCall<'_> {
     /// Whether a tool of this name and these effects runs commands.
     #[must_use]
     pub fn runs_commands(tool: &str, side_effects: &[String]) -> bool {
@@ -298,7 +298,7 @@ fn place(path: &str) -> &str {
 }
 
 impl Blocked {
-    fn new(validator: Validator, path: &str, found: &str, finding: Finding) -> Self {
+    fn new(validator: Validator, path: &str, found: &str, finding: ArgumentFinding) -> Self {
         Self {
             validator,
             path: path.to_owned(),
@@ -309,7 +309,7 @@ impl Blocked {
         }
     }
 
-    fn at(validator: Validator, leaf: &Leaf, finding: Finding) -> Self {
+    fn at(validator: Validator, leaf: &Leaf, finding: ArgumentFinding) -> Self {
         Self::new(validator, &leaf.path, &leaf.text, finding)
     }
 
@@ -329,13 +329,13 @@ impl Blocked {
 
 /// What a rule found wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
+struct ArgumentFinding {
     rule: &'static str,
     reason: String,
     hint: &'static str,
 }
 
-impl Finding {
+impl ArgumentFinding {
     fn new(rule: &'static str, reason: impl Into<String>, hint: &'static str) -> Self {
         Self {
             rule,
@@ -364,8 +364,8 @@ fn echo(text: &str) -> String {
 /// Asks about each argument that is code. When none is named as such, each text of no other known
 /// kind counts: a validator that finds nothing to judge would let everything through.
 fn judge_code<R>(
-    call: &Call<'_>,
-    args: &Arguments,
+    call: &ScreenedCall<'_>,
+    args: &CallArguments,
     judge: &impl Fn(&str) -> Result<(), R>,
 ) -> Result<(), No<R>> {
     let marked = |leaf: &Leaf| {

@@ -2,7 +2,7 @@
 //! `harmless.txt` calls that look like them and must. A line is `[validator, tool, arguments]`.
 #![allow(clippy::unwrap_used)]
 
-use mgp_screening::validators::{Call, No, Validators};
+use mgp_screening::validators::{No, ScreenedCall, Validators};
 use serde_json::value::RawValue;
 
 const ATTACKS: &str = include_str!("validators/attacks.txt");
@@ -30,11 +30,11 @@ fn judge(line: &str) -> Result<(), No<()>> {
     let (validator, tool, args): (&str, &str, &RawValue) =
         serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
     let roots = ["/srv/project".to_owned()];
-    let call = Call {
+    let call = ScreenedCall {
         tool,
         roots: &roots,
         args: args.get(),
-        ..Call::default()
+        ..ScreenedCall::default()
     };
     Validators::of([validator]).judge(&call, |_| Ok(()))
 }
@@ -78,10 +78,10 @@ fn attacks_are_blocked_and_look_alikes_are_not() {
 fn every_attack_passes_with_none() {
     for line in lines(ATTACKS) {
         let (_, tool, args): (&str, &str, &RawValue) = serde_json::from_str(line).unwrap();
-        let call = Call {
+        let call = ScreenedCall {
             tool,
             args: args.get(),
-            ..Call::default()
+            ..ScreenedCall::default()
         };
         let none = Validators::of(["none"]);
         assert_eq!(none.judge(&call, |_| Err(())), Ok(()), "{line}");
@@ -124,10 +124,10 @@ fn hostile_texts_are_judged_to_the_end() {
         for key in ["url", "command", "path", "sql", "args", "x", "code"] {
             let args = serde_json::json!({ key: text, "list": [text] }).to_string();
             for validator in ["sandbox", "readonly", "network_restricted"] {
-                let call = Call {
+                let call = ScreenedCall {
                     tool: "run_command",
                     args: &args,
-                    ..Call::default()
+                    ..ScreenedCall::default()
                 };
                 let _ = Validators::of([validator]).judge(&call, |_| Ok::<(), ()>(()));
             }

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::policy::permissions::Rules;
+use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::{
-    Instances, MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules,
+    MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances,
     ServerLimits, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
@@ -45,11 +45,11 @@ pub(super) struct Background<'b> {
     /// `[validation]`.
     pub(super) tools: &'b ToolRules,
     /// `[permissions]`.
-    pub(super) permissions: &'b Rules,
+    pub(super) permissions: &'b PermissionRules,
     /// `[pins]`.
     pub(super) pin: PinMode,
     /// `[sandbox]`.
-    pub(super) sandbox: &'b sandbox::Rules,
+    pub(super) sandbox: &'b sandbox::SandboxRules,
 }
 
 /// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
@@ -105,14 +105,14 @@ pub(super) fn read_server(
 
 /// Whether each agent has an instance of its own, and how many there are. The bounds may stand there without
 /// being in force.
-fn read_instances(entry: &mut Section<'_, '_, '_>) -> Instances {
+fn read_instances(entry: &mut Section<'_, '_, '_>) -> ServerInstances {
     let mut bounds = PerAgent::default();
     entry.count("max_instances", 1..=1000, &mut bounds.max);
     entry.secs("instance_idle_secs", 1..=DAY, &mut bounds.idle);
-    let mut instances = Instances::default();
+    let mut instances = ServerInstances::default();
     let known = [
-        ("shared", Instances::Shared),
-        ("agent", Instances::PerAgent(bounds)),
+        ("shared", ServerInstances::Shared),
+        ("agent", ServerInstances::PerAgent(bounds)),
     ];
     entry.choice("instances", &known, &mut instances);
     instances

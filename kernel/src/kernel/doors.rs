@@ -11,7 +11,7 @@ use mgp_actors::connection;
 use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_actors::oauth::{OAuth, Place, Source};
 use mgp_actors::session::{SessionLimits, Sessions};
-use mgp_engine::doors::bearer::Policy;
+use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::door_tls::DoorTls;
@@ -245,7 +245,7 @@ fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
         },
         audiences: config.audience.clone(),
     };
-    let policy = Policy {
+    let policy = BearerPolicy {
         issuer: config.issuer.clone(),
         algorithms: config.algorithms.clone(),
         agent_claim: config.agent_claim.clone(),

@@ -35,7 +35,7 @@ use mgp_actors::validation::Validation;
 use mgp_discovery::config::LookUp;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_engine::policy::access::{Defaults, Table as AccessTable};
+use mgp_engine::policy::access::{Defaults, GrantTable as AccessTable};
 use mgp_engine::policy::risk::Caution;
 use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
@@ -336,7 +336,7 @@ fn background(kernel: &KernelConfig) -> Background {
         limits: kernel.limits.clone(),
         tools: kernel.tools.clone(),
         permissions: kernel.permissions.clone(),
-        sandbox: sandbox::Rules {
+        sandbox: sandbox::SandboxRules {
             read: kernel.discovery.registered.read.clone(),
             write: kernel.discovery.registered.write.clone(),
             ..kernel.sandbox.clone()

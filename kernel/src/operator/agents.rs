@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_actors::request::{Outcome, Request};
 use mgp_actors::roster::{NewToken, NotChanged};
 use mgp_actors::time::unix_ms;
-use mgp_engine::doors::agent_registry::{Refused, RegisteredAgent};
+use mgp_engine::doors::agent_registry::{RegisteredAgent, RegistryRefusal};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::agents::{Add, Agent, Made, Remove, Token};
@@ -77,7 +77,7 @@ impl Operator {
             .find(|(known, _)| known == id);
         found
             .map(|(_, entry)| entry)
-            .ok_or_else(|| refused(Refused::Unknown(id.clone()).into()))
+            .ok_or_else(|| refused(RegistryRefusal::Unknown(id.clone()).into()))
     }
 }
 

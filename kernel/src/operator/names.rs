@@ -2,7 +2,7 @@
 
 use mgp_actors::naming;
 use mgp_actors::request::{Outcome, Request};
-use mgp_engine::doors::known::{Known, Meant as Read, NotRead, ServerOrTool, Unknown};
+use mgp_engine::doors::known::{KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName};
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -61,7 +61,7 @@ impl Operator {
     }
 }
 
-fn tell(meant: &mut Meant, unknown: Option<Unknown>) {
+fn tell(meant: &mut Meant, unknown: Option<UnknownName>) {
     let Some(unknown) = unknown else { return };
     let told = match unknown.is_doubt() {
         true => &mut meant.doubts,
@@ -72,7 +72,7 @@ fn tell(meant: &mut Meant, unknown: Option<Unknown>) {
 
 /// The server or tool that is asked about, where one is.
 fn place(
-    known: &Known,
+    known: &KnownNames,
     asked: &names::Read,
 ) -> Result<Option<Result<Read<ServerOrTool>, NotRead>>, Refusal> {
     Ok(match (&asked.server, &asked.place, &asked.tool) {

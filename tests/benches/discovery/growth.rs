@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use mgp_embedding::Embedder;
 use mgp_engine::policy::access::{self, Defaults, Principal};
 use mgp_engine::policy::grants::{Authority, Grants};
-use mgp_engine::tools::index::{Filter, Index, Request, Search, ServerIndex, Strategy, Vector};
+use mgp_engine::tools::index::{
+    Filter, Index, IndexSearch, SearchRequest, ServerIndex, Strategy, Vector,
+};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_tests::load::latency::Latencies;
@@ -122,13 +124,13 @@ pub(crate) fn table(
 
 /// Rules under which an agent may call everything but the tools of one server: they are asked about
 /// every tool, as for an agent whose access is not the same everywhere.
-fn rules() -> (access::Table, Principal) {
+fn rules() -> (access::GrantTable, Principal) {
     let closed = (ServerId::new("closed"), DefaultPolicy::OptIn);
     let defaults = Defaults {
         kernel: DefaultPolicy::OptOut,
         servers: [closed].into(),
     };
-    let table = access::Table::build(&Grants::default(), &Authority::nobody(), defaults, 0, 1);
+    let table = access::GrantTable::build(&Grants::default(), &Authority::nobody(), defaults, 0, 1);
     (table, Principal::Agent(AgentId::new("agent.ann")))
 }
 
@@ -139,8 +141,8 @@ fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
         let (began, cpu_began) = (Instant::now(), cpu());
         let vectors = meanings(model, text);
         let cpu_embedded = cpu();
-        let request = Request::read(text);
-        let found = index.search(&Search {
+        let request = SearchRequest::read(text);
+        let found = index.search(&IndexSearch {
             request: &request,
             meanings: &vectors,
             strategy: Strategy::Hybrid,

@@ -14,12 +14,12 @@ pub const BYTES_MAX: usize = 8 << 20;
 
 /// The name of a question within its call, such as `elicitation-1`. Never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct QuestionKey {
     about: &'static str,
     number: u64,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for QuestionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.about, self.number)
     }
@@ -40,31 +40,31 @@ pub enum Unaskable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     /// Each question that is answered now, with the result as the client wrote it.
-    pub taken: Vec<(Key, String)>,
+    pub taken: Vec<(QuestionKey, String)>,
     /// How many entries answer nothing that is open, or are no JSON object.
     pub unknown: usize,
 }
 
 #[derive(Debug)]
-struct Question {
-    key: Key,
+struct AskedQuestion {
+    key: QuestionKey,
     method: &'static str,
     params: Option<String>,
 }
 
 /// The open questions of one call, in the order they came.
 #[derive(Debug, Default)]
-pub struct Questions {
-    open: Vec<Question>,
+pub struct PendingQuestions {
+    open: Vec<AskedQuestion>,
     asked: u64,
 }
 
-impl Questions {
+impl PendingQuestions {
     /// Takes a question with its `params` as JSON text, and names it.
     ///
     /// # Errors
     /// [`Unaskable`]; nothing changes then.
-    pub fn ask(&mut self, method: &str, params: Option<&str>) -> Result<Key, Unaskable> {
+    pub fn ask(&mut self, method: &str, params: Option<&str>) -> Result<QuestionKey, Unaskable> {
         let (method, about) = match method {
             "elicitation/create" => ("elicitation/create", "elicitation"),
             "sampling/createMessage" => ("sampling/createMessage", "sampling"),
@@ -72,17 +72,17 @@ impl Questions {
             _ => return Err(Unaskable::Method),
         };
         let params = params.map(str::to_owned);
-        let bytes: usize = self.open.iter().map(Question::bytes).sum();
+        let bytes: usize = self.open.iter().map(AskedQuestion::bytes).sum();
         if self.open.len() >= OPEN_MAX || bytes + params.as_ref().map_or(0, String::len) > BYTES_MAX
         {
             return Err(Unaskable::TooMany);
         }
         self.asked += 1;
-        let key = Key {
+        let key = QuestionKey {
             about,
             number: self.asked,
         };
-        self.open.push(Question {
+        self.open.push(AskedQuestion {
             key,
             method,
             params,
@@ -93,7 +93,7 @@ impl Questions {
     /// The `inputRequests` object: all that is open.
     #[must_use]
     pub fn input_requests(&self) -> String {
-        let open: Vec<String> = self.open.iter().map(Question::render).collect();
+        let open: Vec<String> = self.open.iter().map(AskedQuestion::render).collect();
         format!("{{{}}}", open.join(","))
     }
 
@@ -102,7 +102,7 @@ impl Questions {
     pub fn answer(&mut self, input_responses: &str) -> Answered {
         let mut answered = Answered::default();
         for (name, value) in members(input_responses).unwrap_or_default() {
-            let named = |question: &Question| question.key.to_string() == name;
+            let named = |question: &AskedQuestion| question.key.to_string() == name;
             let open = self.open.iter().position(named);
             match open.filter(|_| value.get().starts_with('{')) {
                 Some(at) => {
@@ -116,7 +116,7 @@ impl Questions {
     }
 
     /// The server no longer wants to know; false when it was not open.
-    pub fn withdraw(&mut self, key: Key) -> bool {
+    pub fn withdraw(&mut self, key: QuestionKey) -> bool {
         let before = self.open.len();
         self.open.retain(|question| question.key != key);
         self.open.len() < before
@@ -129,12 +129,12 @@ impl Questions {
     }
 
     /// What is open, in the order it came.
-    pub fn open(&self) -> impl Iterator<Item = Key> {
+    pub fn open(&self) -> impl Iterator<Item = QuestionKey> {
         self.open.iter().map(|question| question.key)
     }
 }
 
-impl Question {
+impl AskedQuestion {
     fn bytes(&self) -> usize {
         self.params.as_ref().map_or(0, String::len)
     }
@@ -162,7 +162,7 @@ mod tests {
     /// MRTR: several questions go into one result, as the server wrote them.
     #[test]
     fn open_questions_are_shown_under_readable_names() {
-        let mut questions = Questions::default();
+        let mut questions = PendingQuestions::default();
         assert!(questions.is_empty());
         assert_eq!(questions.input_requests(), "{}");
         let first = questions.ask("elicitation/create", Some(FORM)).unwrap();
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn answers_find_their_questions_and_others_are_ignored() {
-        let mut questions = Questions::default();
+        let mut questions = PendingQuestions::default();
         let first = questions.ask("elicitation/create", Some(FORM)).unwrap();
         let second = questions.ask("elicitation/create", Some(FORM)).unwrap();
         let third = questions.ask("roots/list", None).unwrap();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn open_questions_are_bounded() {
-        let mut questions = Questions::default();
+        let mut questions = PendingQuestions::default();
         for _ in 0..OPEN_MAX {
             questions.ask("roots/list", None).unwrap();
         }

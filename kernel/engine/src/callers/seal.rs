@@ -147,7 +147,7 @@ mod tests {
     use serde::Deserialize;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Record {
+    struct SealedRecord {
         call: u64,
         words: String,
     }
@@ -156,8 +156,8 @@ mod tests {
         SealKey::new([7; 32])
     }
 
-    fn record() -> Record {
-        Record {
+    fn record() -> SealedRecord {
+        SealedRecord {
             call: u64::MAX,
             words: "file:///ü \"x\"".into(),
         }
@@ -168,7 +168,7 @@ mod tests {
         purpose: Purpose,
         principal: &str,
         text: &str,
-    ) -> Result<Record, BadSeal> {
+    ) -> Result<SealedRecord, BadSeal> {
         key.open(purpose, principal, text)
     }
 
@@ -181,7 +181,7 @@ mod tests {
         assert!(is_ours(&text) && !is_ours("786512e2-9e0d"));
         let clean = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         assert!(text.bytes().all(clean), "{text}");
-        let other = Record {
+        let other = SealedRecord {
             call: 1,
             ..record()
         };
@@ -194,7 +194,7 @@ mod tests {
     fn no_two_records_share_a_nonce() {
         let nonce = |purpose, principal: &str, call| {
             let words = String::new();
-            let text = key().seal(purpose, principal, &Record { call, words });
+            let text = key().seal(purpose, principal, &SealedRecord { call, words });
             let bytes = URL_SAFE_NO_PAD.decode(&text[PREFIX.len()..]).unwrap();
             bytes[..NONCE_LEN].to_vec()
         };
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_text_over_the_bound_is_not_opened() {
-        let of = |size: usize| Record {
+        let of = |size: usize| SealedRecord {
             call: 0,
             words: "x".repeat(size),
         };

@@ -26,7 +26,7 @@ pub struct TaskRef {
 /// What a client's name for a task says, sealed: which it is, and what was called for it. Who may not
 /// call the tool any more has nothing to do with the task either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedTask {
     /// Where it lives.
     pub task: TaskRef,
     /// The server's own name of the tool.
@@ -59,7 +59,7 @@ pub enum Maker {
 
 /// How a task stands; the words are the same in both eras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum TaskStatus {
     /// At work.
     Working,
     /// Waits for answers of the client.
@@ -72,7 +72,7 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl TaskStatus {
     const ALL: [Self; 5] = [
         Self::Working,
         Self::InputRequired,
@@ -111,7 +111,7 @@ impl Status {
 
 /// What happens to a task. Texts are JSON as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TaskStep {
     /// Everything asked so far is answered.
     GoOn,
     /// The server asks; the whole `inputRequests` of what is open now.
@@ -127,10 +127,10 @@ pub enum Step {
 /// The task is over and stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the task is already {}", .0.as_str())]
-pub struct Over(pub Status);
+pub struct TaskOver(pub TaskStatus);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum TaskState {
     Working,
     InputRequired(String),
     Completed(String),
@@ -146,7 +146,7 @@ pub struct Task {
     ttl_ms: u64,
     poll_ms: u64,
     message: Option<String>,
-    state: State,
+    state: TaskState,
 }
 
 impl Task {
@@ -160,19 +160,19 @@ impl Task {
             ttl_ms,
             poll_ms,
             message: None,
-            state: State::Working,
+            state: TaskState::Working,
         }
     }
 
     /// How it stands.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TaskStatus {
         match self.state {
-            State::Working => Status::Working,
-            State::InputRequired(_) => Status::InputRequired,
-            State::Completed(_) => Status::Completed,
-            State::Failed(_) => Status::Failed,
-            State::Cancelled => Status::Cancelled,
+            TaskState::Working => TaskStatus::Working,
+            TaskState::InputRequired(_) => TaskStatus::InputRequired,
+            TaskState::Completed(_) => TaskStatus::Completed,
+            TaskState::Failed(_) => TaskStatus::Failed,
+            TaskState::Cancelled => TaskStatus::Cancelled,
         }
     }
 
@@ -198,8 +198,11 @@ impl Task {
     #[must_use]
     pub fn result(&self) -> Option<&str> {
         match &self.state {
-            State::Completed(result) => Some(result),
-            State::Working | State::InputRequired(_) | State::Failed(_) | State::Cancelled => None,
+            TaskState::Completed(result) => Some(result),
+            TaskState::Working
+            | TaskState::InputRequired(_)
+            | TaskState::Failed(_)
+            | TaskState::Cancelled => None,
         }
     }
 
@@ -207,10 +210,11 @@ impl Task {
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match &self.state {
-            State::Failed(error) => Some(error),
-            State::Working | State::InputRequired(_) | State::Completed(_) | State::Cancelled => {
-                None
-            }
+            TaskState::Failed(error) => Some(error),
+            TaskState::Working
+            | TaskState::InputRequired(_)
+            | TaskState::Completed(_)
+            | TaskState::Cancelled => None,
         }
     }
 
@@ -223,17 +227,17 @@ impl Task {
     /// Takes a step. The message of the state before goes with that state.
     ///
     /// # Errors
-    /// [`Over`] when it has ended before; nothing changes then.
-    pub fn step(&mut self, now_ms: u64, step: Step) -> Result<(), Over> {
+    /// [`TaskOver`] when it has ended before; nothing changes then.
+    pub fn step(&mut self, now_ms: u64, step: TaskStep) -> Result<(), TaskOver> {
         if self.status().is_final() {
-            return Err(Over(self.status()));
+            return Err(TaskOver(self.status()));
         }
         let state = match step {
-            Step::GoOn => State::Working,
-            Step::Ask(input_requests) => State::InputRequired(input_requests),
-            Step::Complete(result) => State::Completed(result),
-            Step::Fail(error) => State::Failed(error),
-            Step::Cancel => State::Cancelled,
+            TaskStep::GoOn => TaskState::Working,
+            TaskStep::Ask(input_requests) => TaskState::InputRequired(input_requests),
+            TaskStep::Complete(result) => TaskState::Completed(result),
+            TaskStep::Fail(error) => TaskState::Failed(error),
+            TaskStep::Cancel => TaskState::Cancelled,
         };
         if state != self.state {
             self.state = state;
@@ -284,10 +288,10 @@ impl Task {
         );
         let message = self.message.as_deref().map(quoted);
         let payload = match &self.state {
-            State::InputRequired(requests) => Some(("inputRequests", requests)),
-            State::Completed(result) => Some(("result", result)),
-            State::Failed(error) => Some(("error", error)),
-            State::Working | State::Cancelled => None,
+            TaskState::InputRequired(requests) => Some(("inputRequests", requests)),
+            TaskState::Completed(result) => Some(("result", result)),
+            TaskState::Failed(error) => Some(("error", error)),
+            TaskState::Working | TaskState::Cancelled => None,
         };
         let message = message.as_ref().map(|message| ("statusMessage", message));
         for (name, json) in message.into_iter().chain(payload.filter(|_| whole)) {

@@ -107,7 +107,7 @@ fn limit(per_second: u64) -> u32 {
 
 /// Why a call is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooMany {
+pub enum TooManyCalls {
     /// In this minute.
     Minute {
         /// How many there were, this one included.
@@ -141,7 +141,7 @@ impl Window {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct CallWindows {
     minute: Window,
     day: Window,
 }
@@ -150,7 +150,7 @@ struct Counted {
 #[derive(Debug)]
 pub struct Rates {
     rules: RateRules,
-    agents: HashMap<AgentId, Counted>,
+    agents: HashMap<AgentId, CallWindows>,
 }
 
 impl Rates {
@@ -173,19 +173,19 @@ impl Rates {
     /// caller that waits is served.
     ///
     /// # Errors
-    /// [`TooMany`].
-    pub fn call(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), TooMany> {
+    /// [`TooManyCalls`].
+    pub fn call(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), TooManyCalls> {
         let rules = self.rules;
         let counted = self.counted(agent, now)?;
         counted.minute = counted.minute.at(now, MINUTE);
         counted.day = counted.day.at(now, DAY);
         let full = |calls: u64, most: u64| most > 0 && calls >= most;
         if full(counted.day.calls, rules.per_day) {
-            return Err(TooMany::Day);
+            return Err(TooManyCalls::Day);
         }
         counted.minute.calls = counted.minute.calls.saturating_add(1);
         if full(counted.minute.calls - 1, rules.per_minute) {
-            return Err(TooMany::Minute {
+            return Err(TooManyCalls::Minute {
                 current: counted.minute.calls,
                 after: MINUTE.saturating_sub(now.since(counted.minute.began)),
             });
@@ -194,7 +194,11 @@ impl Rates {
         Ok(())
     }
 
-    fn counted(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<&mut Counted, TooMany> {
+    fn counted(
+        &mut self,
+        agent: &AgentId,
+        now: MonotonicTime,
+    ) -> Result<&mut CallWindows, TooManyCalls> {
         if !self.agents.contains_key(agent) {
             if self.agents.len() >= AGENTS_MAX {
                 let longest = match self.rules.per_day {
@@ -205,21 +209,21 @@ impl Rates {
                     .retain(|_, counted| now.since(counted.day.began) < longest);
             }
             if self.agents.len() >= AGENTS_MAX {
-                return Err(TooMany::Agents);
+                return Err(TooManyCalls::Agents);
             }
         }
         let window = Window {
             began: now,
             calls: 0,
         };
-        Ok(self.agents.entry(agent.clone()).or_insert(Counted {
+        Ok(self.agents.entry(agent.clone()).or_insert(CallWindows {
             minute: window,
             day: window,
         }))
     }
 }
 
-impl TooMany {
+impl TooManyCalls {
     /// What the agent is told; `None` where it is not the agent that is the reason.
     #[must_use]
     pub fn denial(self, rules: RateRules) -> Option<Denial> {
@@ -262,7 +266,7 @@ mod tests {
         assert_eq!(rates.call(&agent, at(10)), Ok(()));
         assert_eq!(rates.call(&agent, at(20)), Ok(()));
         let after = Duration::from_secs(40);
-        let too_many = TooMany::Minute { current: 3, after };
+        let too_many = TooManyCalls::Minute { current: 3, after };
         assert_eq!(rates.call(&agent, at(30)), Err(too_many));
         assert_eq!(rates.call(&AgentId::new("b"), at(30)), Ok(()));
         assert!(rates.call(&agent, at(69)).is_err());
@@ -276,7 +280,7 @@ mod tests {
         assert_eq!(rates.call(&agent, at(0)), Ok(()));
         assert!(rates.call(&agent, at(1)).is_err());
         assert_eq!(rates.call(&agent, at(60)), Ok(()));
-        assert_eq!(rates.call(&agent, at(120)), Err(TooMany::Day));
+        assert_eq!(rates.call(&agent, at(120)), Err(TooManyCalls::Day));
         assert_eq!(rates.call(&agent, at(86_400)), Ok(()));
     }
 
@@ -288,7 +292,7 @@ mod tests {
             assert_eq!(rates.call(&AgentId::new(format!("a{n}")), at(0)), Ok(()));
         }
         let late = AgentId::new("late");
-        assert_eq!(rates.call(&late, at(59)), Err(TooMany::Agents));
+        assert_eq!(rates.call(&late, at(59)), Err(TooManyCalls::Agents));
         assert_eq!(rates.call(&late, at(60)), Ok(()));
         assert_eq!(rates.agents.len(), 1);
     }

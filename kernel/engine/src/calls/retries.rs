@@ -22,7 +22,7 @@ pub const WAIT: Duration = Duration::from_millis(500);
 
 /// One more try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct CallAttempt {
     /// Which retry it is, from 1.
     pub number: u64,
     /// When it is to be made.
@@ -35,7 +35,7 @@ pub struct Attempt {
     pub code: i64,
 }
 
-impl Attempt {
+impl CallAttempt {
     /// `details` of its audit event, whose type is `EventType::TOOL_RETRIED`.
     ///
     /// # Panics
@@ -57,7 +57,7 @@ impl Attempt {
 
 /// Why no other try is made. The error is then reported as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum RetryReason {
     /// The error does not say that it may be.
     #[error("not retryable")]
     NotRetryable,
@@ -71,14 +71,14 @@ pub enum Why {
 
 /// What to do about a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum RetryDecision {
     /// Make it again.
-    Retry(Attempt),
+    Retry(CallAttempt),
     /// Call another tool of the same server with the same arguments, once, for the same caller and under
     /// all its checks.
     Fallback(String),
     /// Report the error.
-    GiveUp(Why),
+    GiveUp(RetryReason),
 }
 
 /// The tries of one call.
@@ -116,25 +116,25 @@ impl Retries {
 
     /// Judges the error that a try ended with at `now`. `chance` spreads the waits of many callers: 0 adds
     /// nothing, 255 adds a quarter.
-    pub fn failed(&mut self, error: &PeerError, chance: u8, now: MonotonicTime) -> Decision {
+    pub fn failed(&mut self, error: &PeerError, chance: u8, now: MonotonicTime) -> RetryDecision {
         let told = &error.recovery;
         if self.over || !told.retryable {
-            return Decision::GiveUp(Why::NotRetryable);
+            return RetryDecision::GiveUp(RetryReason::NotRetryable);
         }
         let most = told.max_retries.unwrap_or(RETRIES).min(RETRIES_MAX);
         if self.done >= most {
-            return self.fall_back(error, Why::Exhausted);
+            return self.fall_back(error, RetryReason::Exhausted);
         }
         let strategy = told.retry_strategy.unwrap_or(Strategy::FixedDelay);
         let least = told.retry_after_ms.map(Duration::from_millis);
         let wait = self.wait(strategy, least, chance);
         let at = now + wait;
         if wait > WAIT_MAX || at >= self.deadline {
-            return self.fall_back(error, Why::TooLong);
+            return self.fall_back(error, RetryReason::TooLong);
         }
         self.done += 1;
         self.last = wait;
-        Decision::Retry(Attempt {
+        RetryDecision::Retry(CallAttempt {
             number: self.done,
             at,
             wait,
@@ -158,12 +158,12 @@ impl Retries {
         wait.saturating_add(wait / 4 * u32::from(chance) / 255)
     }
 
-    fn fall_back(&mut self, error: &PeerError, why: Why) -> Decision {
+    fn fall_back(&mut self, error: &PeerError, why: RetryReason) -> RetryDecision {
         let other = error.recovery.fallback_tool.as_ref();
         let other = other.filter(|tool| !tool.is_empty() && **tool != self.tool);
         self.over = true;
-        other.map_or(Decision::GiveUp(why), |tool| {
-            Decision::Fallback(tool.clone())
+        other.map_or(RetryDecision::GiveUp(why), |tool| {
+            RetryDecision::Fallback(tool.clone())
         })
     }
 }
@@ -185,22 +185,24 @@ mod tests {
     }
 
     /// Every wait until it is over, and how it ended.
-    fn run(mgp: &Value, deadline: u64) -> (Vec<u64>, Decision) {
+    fn run(mgp: &Value, deadline: u64) -> (Vec<u64>, RetryDecision) {
         let mut retries = Retries::new("t", at(deadline));
         let (mut waits, mut now) = (Vec::new(), at(0));
         loop {
             match retries.failed(&error(mgp), 0, now) {
-                Decision::Retry(attempt) => {
+                RetryDecision::Retry(attempt) => {
                     waits.push(attempt.wait.as_millis() as u64);
                     assert_eq!(attempt.number, waits.len() as u64);
                     now = attempt.at;
                 }
-                end @ (Decision::Fallback(_) | Decision::GiveUp(_)) => return (waits, end),
+                end @ (RetryDecision::Fallback(_) | RetryDecision::GiveUp(_)) => {
+                    return (waits, end);
+                }
             }
         }
     }
 
-    const GONE: Decision = Decision::GiveUp(Why::Exhausted);
+    const GONE: RetryDecision = RetryDecision::GiveUp(RetryReason::Exhausted);
 
     /// MGP-208, MGP-209, MGP-210: the waits are those of the strategy, and as many as were allowed.
     #[test]
@@ -227,7 +229,7 @@ mod tests {
     /// MGP-213: what is not retryable is tried once, and its fallback not at all.
     #[test]
     fn what_is_not_retryable_is_reported() {
-        let end = Decision::GiveUp(Why::NotRetryable);
+        let end = RetryDecision::GiveUp(RetryReason::NotRetryable);
         assert_eq!(
             run(&json!({"retryable": false, "fallback_tool": "u"}), 9_999),
             (vec![], end.clone())
@@ -242,7 +244,7 @@ mod tests {
             json!({"retryable": true, "retry_after_ms": 1, "max_retries": 2, "fallback_tool": "u"});
         assert_eq!(
             run(&mgp, 9_999),
-            (vec![1, 1], Decision::Fallback("u".into()))
+            (vec![1, 1], RetryDecision::Fallback("u".into()))
         );
         let itself = json!({"retryable": true, "max_retries": 0, "fallback_tool": "t"});
         assert_eq!(run(&itself, 9_999).1, GONE);
@@ -250,19 +252,19 @@ mod tests {
         let mgp = error(&json!({"retryable": true, "max_retries": 0, "fallback_tool": "u"}));
         assert_eq!(
             retries.failed(&mgp, 0, at(0)),
-            Decision::Fallback("u".into())
+            RetryDecision::Fallback("u".into())
         );
         let loops = error(&json!({"retryable": true, "fallback_tool": "v"}));
         assert_eq!(
             retries.failed(&loops, 0, at(0)),
-            Decision::GiveUp(Why::NotRetryable)
+            RetryDecision::GiveUp(RetryReason::NotRetryable)
         );
     }
 
     /// MGP-208: a wait that is too long is not cut short; nothing is tried early.
     #[test]
     fn a_wait_beyond_the_bounds_ends_it() {
-        let too_long = Decision::GiveUp(Why::TooLong);
+        let too_long = RetryDecision::GiveUp(RetryReason::TooLong);
         let hour = json!({"retryable": true, "retry_after_ms": 3_600_000});
         assert_eq!(run(&hour, u64::MAX / 2), (vec![], too_long.clone()));
         let second = json!({"retryable": true, "retry_after_ms": 1_000});
@@ -274,7 +276,7 @@ mod tests {
     fn each_retry_has_its_event() {
         let mut retries = Retries::new("t", at(99_999));
         let mgp = error(&json!({"retryable": true, "retry_after_ms": 70}));
-        let Decision::Retry(attempt) = retries.failed(&mgp, 0, at(0)) else {
+        let RetryDecision::Retry(attempt) = retries.failed(&mgp, 0, at(0)) else {
             panic!("no retry");
         };
         let want = json!({"attempt": 1, "wait_ms": 70, "strategy": "fixed_delay", "code": 3000});
@@ -293,7 +295,7 @@ mod tests {
             if let Some(after) = after { mgp["retry_after_ms"] = after.into(); }
             if let Some(most) = most { mgp["max_retries"] = most.into(); }
             let (mut retries, mut now, mut tries) = (Retries::new("t", at(deadline)), at(0), 0);
-            while let Decision::Retry(attempt) = retries.failed(&error(&mgp), chance, now) {
+            while let RetryDecision::Retry(attempt) = retries.failed(&error(&mgp), chance, now) {
                 tries += 1;
                 prop_assert!(attempt.wait >= Duration::from_millis(after.unwrap_or(0)));
                 prop_assert!(attempt.wait <= WAIT_MAX && attempt.at < at(deadline));

@@ -122,7 +122,7 @@ impl RegisteredAgent {
 
 /// Why a change cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RegistryRefusal {
     /// There is one of that name.
     #[error("{0} is there already; `mgp agents token {0} --rotate` makes a new token for it")]
     Known(AgentId),
@@ -139,7 +139,7 @@ pub enum Refused {
 
 /// Why a token opens nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotGood {
+pub enum BadAgentToken {
     /// Nobody's, or no longer anybody's.
     Unknown,
     /// It was good until then, in milliseconds since 1970.
@@ -157,19 +157,19 @@ impl AgentRegistry {
     /// Whose a token is, and until when.
     ///
     /// # Errors
-    /// [`NotGood`].
+    /// [`BadAgentToken`].
     pub fn judge(
         &self,
         digest: TokenDigest,
         now_ms: u64,
-    ) -> Result<(&AgentId, &RegisteredAgent), NotGood> {
+    ) -> Result<(&AgentId, &RegisteredAgent), BadAgentToken> {
         let found = self
             .tokens
             .get(&digest)
             .and_then(|agent| self.agents.get_key_value(agent));
         match found.filter(|(_, entry)| entry.digest.matches(digest)) {
-            None => Err(NotGood::Unknown),
-            Some((agent, entry)) if entry.is_expired(now_ms) => Err(NotGood::Expired(
+            None => Err(BadAgentToken::Unknown),
+            Some((agent, entry)) if entry.is_expired(now_ms) => Err(BadAgentToken::Expired(
                 agent.clone(),
                 entry.not_after_ms.unwrap_or(now_ms),
             )),
@@ -191,19 +191,21 @@ impl AgentRegistry {
     /// Says whether a change can be; the registry stays as it is.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn check(&self, change: &AgentChange) -> Result<(), Refused> {
+    /// [`RegistryRefusal`].
+    pub fn check(&self, change: &AgentChange) -> Result<(), RegistryRefusal> {
         let known = self.agents.contains_key(change.agent());
         match change {
-            AgentChange::Added { agent, .. } if known => Err(Refused::Known(agent.clone())),
-            AgentChange::Added { .. } if self.agents.len() >= MAX_AGENTS => Err(Refused::Full),
+            AgentChange::Added { agent, .. } if known => Err(RegistryRefusal::Known(agent.clone())),
+            AgentChange::Added { .. } if self.agents.len() >= MAX_AGENTS => {
+                Err(RegistryRefusal::Full)
+            }
             AgentChange::Renewed { agent, .. } | AgentChange::Removed { agent, .. } if !known => {
-                Err(Refused::Unknown(agent.clone()))
+                Err(RegistryRefusal::Unknown(agent.clone()))
             }
             AgentChange::Added { digest, .. } | AgentChange::Renewed { digest, .. }
                 if self.tokens.contains_key(digest) =>
             {
-                Err(Refused::Twice)
+                Err(RegistryRefusal::Twice)
             }
             AgentChange::Added { .. }
             | AgentChange::Renewed { .. }
@@ -214,8 +216,8 @@ impl AgentRegistry {
     /// Takes a change over.
     ///
     /// # Errors
-    /// [`Refused`]; then nothing has changed.
-    pub fn apply(&mut self, change: &AgentChange) -> Result<(), Refused> {
+    /// [`RegistryRefusal`]; then nothing has changed.
+    pub fn apply(&mut self, change: &AgentChange) -> Result<(), RegistryRefusal> {
         self.check(change)?;
         let before = self.agents.remove(change.agent());
         if let Some(before) = &before {
@@ -262,7 +264,7 @@ impl AgentRegistry {
     ///
     /// # Errors
     /// The first name or token that stands twice, or one agent too many.
-    pub fn of(kept: Vec<AgentRecord>) -> Result<Self, Refused> {
+    pub fn of(kept: Vec<AgentRecord>) -> Result<Self, RegistryRefusal> {
         let mut registry = Self::default();
         for AgentRecord { agent, entry } in kept {
             let (digest, not_after_ms) = (entry.digest, entry.not_after_ms);
@@ -318,7 +320,7 @@ mod tests {
                 .map(|(agent, _)| agent.clone())
         };
         assert_eq!(of(&registry, "one"), Ok(alice()));
-        assert_eq!(of(&registry, "two"), Err(NotGood::Unknown));
+        assert_eq!(of(&registry, "two"), Err(BadAgentToken::Unknown));
         let renewed = AgentChange::Renewed {
             agent: alice(),
             digest: TokenDigest::of("two"),
@@ -326,7 +328,7 @@ mod tests {
             not_after_ms: None,
         };
         registry.apply(&renewed).unwrap();
-        assert_eq!(of(&registry, "one"), Err(NotGood::Unknown));
+        assert_eq!(of(&registry, "one"), Err(BadAgentToken::Unknown));
         assert_eq!(of(&registry, "two"), Ok(alice()));
         assert_eq!(registry.get(&alice()).unwrap().added_ms, 5);
         registry
@@ -335,7 +337,7 @@ mod tests {
                 at_ms: 9,
             })
             .unwrap();
-        assert_eq!(of(&registry, "two"), Err(NotGood::Unknown));
+        assert_eq!(of(&registry, "two"), Err(BadAgentToken::Unknown));
         assert_eq!(registry, AgentRegistry::default());
     }
 
@@ -346,7 +348,7 @@ mod tests {
         assert!(registry.judge(TokenDigest::of("one"), 99).is_ok());
         assert_eq!(
             registry.judge(TokenDigest::of("one"), 100),
-            Err(NotGood::Expired(alice(), 100))
+            Err(BadAgentToken::Expired(alice(), 100))
         );
     }
 
@@ -362,7 +364,7 @@ mod tests {
         for n in 0..MAX_AGENTS {
             registry.apply(&nth(n)).unwrap();
         }
-        assert_eq!(registry.apply(&nth(MAX_AGENTS)), Err(Refused::Full));
+        assert_eq!(registry.apply(&nth(MAX_AGENTS)), Err(RegistryRefusal::Full));
     }
 
     proptest! {

@@ -22,7 +22,7 @@ const LEEWAY_MS: u64 = 30_000;
 
 /// What a token must say to be good here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct BearerPolicy {
     /// Who signs.
     pub issuer: String,
     /// The algorithms that count.
@@ -44,7 +44,7 @@ pub struct Good {
 
 /// Why a token opens nothing. The words repeat nothing of the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotGood {
+pub enum BadBearerToken {
     /// It is no signed token.
     #[error("it is no signed JSON Web Token")]
     Malformed,
@@ -95,28 +95,28 @@ struct Header {
 /// Says whether a token is good at `now_ms` for one of these audiences.
 ///
 /// # Errors
-/// [`NotGood`].
+/// [`BadBearerToken`].
 pub fn judge(
     token: &str,
     keys: &Keys,
-    policy: &Policy,
+    policy: &BearerPolicy,
     audiences: &[String],
     now_ms: u64,
-) -> Result<Good, NotGood> {
-    let (signed, signature) = token.rsplit_once('.').ok_or(NotGood::Malformed)?;
-    let (head, body) = signed.split_once('.').ok_or(NotGood::Malformed)?;
+) -> Result<Good, BadBearerToken> {
+    let (signed, signature) = token.rsplit_once('.').ok_or(BadBearerToken::Malformed)?;
+    let (head, body) = signed.split_once('.').ok_or(BadBearerToken::Malformed)?;
     if token.len() > LONGEST || body.contains('.') {
-        return Err(NotGood::Malformed);
+        return Err(BadBearerToken::Malformed);
     }
     let header: Header = part(head)?;
     let typ = header.typ.as_deref().unwrap_or("JWT").to_ascii_lowercase();
     let typ = typ.strip_prefix("application/").unwrap_or(&typ);
     if header.crit.is_some() || !matches!(typ, "jwt" | "at+jwt") {
-        return Err(NotGood::Malformed);
+        return Err(BadBearerToken::Malformed);
     }
     let algorithm = Algorithm::parse(&header.alg)
         .filter(|algorithm| policy.algorithms.contains(algorithm))
-        .ok_or(NotGood::Algorithm)?;
+        .ok_or(BadBearerToken::Algorithm)?;
     let signature = decode(signature)?;
     keys.verify(
         algorithm,
@@ -127,42 +127,47 @@ pub fn judge(
     claims(&part(body)?, policy, audiences, now_ms)
 }
 
-fn decode(text: &str) -> Result<Vec<u8>, NotGood> {
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| NotGood::Malformed)
+fn decode(text: &str) -> Result<Vec<u8>, BadBearerToken> {
+    URL_SAFE_NO_PAD
+        .decode(text)
+        .map_err(|_| BadBearerToken::Malformed)
 }
 
-fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NotGood> {
-    serde_json::from_slice(&decode(text)?).map_err(|_| NotGood::Malformed)
+fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken> {
+    serde_json::from_slice(&decode(text)?).map_err(|_| BadBearerToken::Malformed)
 }
 
 /// What a token whose signature is right says.
 fn claims(
     claims: &Map<String, Value>,
-    policy: &Policy,
+    policy: &BearerPolicy,
     audiences: &[String],
     now_ms: u64,
-) -> Result<Good, NotGood> {
+) -> Result<Good, BadBearerToken> {
     if claims.get("iss").and_then(Value::as_str) != Some(&policy.issuer) {
-        return Err(NotGood::Issuer);
+        return Err(BadBearerToken::Issuer);
     }
     let plain = |text: &str| text.trim_end_matches('/').to_owned();
     let meant = |said: &&str| audiences.iter().any(|own| plain(own) == plain(said));
     if !texts(claims.get("aud")).iter().any(meant) {
-        return Err(NotGood::Audience);
+        return Err(BadBearerToken::Audience);
     }
-    let end = claims.get("exp").and_then(ms).ok_or(NotGood::Times)?;
+    let end = claims
+        .get("exp")
+        .and_then(ms)
+        .ok_or(BadBearerToken::Times)?;
     if end.saturating_add(LEEWAY_MS) <= now_ms {
-        return Err(NotGood::Expired(end));
+        return Err(BadBearerToken::Expired(end));
     }
     if let Some(begin) = claims.get("nbf") {
-        let begin = ms(begin).ok_or(NotGood::Times)?;
+        let begin = ms(begin).ok_or(BadBearerToken::Times)?;
         if begin > now_ms.saturating_add(LEEWAY_MS) {
-            return Err(NotGood::NotYet);
+            return Err(BadBearerToken::NotYet);
         }
     }
     let subject = claims.get(&policy.agent_claim).and_then(Value::as_str);
     let agent = subject.and_then(|subject| AgentId::of_subject(subject).ok());
-    let agent = agent.ok_or(NotGood::Subject)?;
+    let agent = agent.ok_or(BadBearerToken::Subject)?;
     let scopes: Vec<&str> = ["scope", "scp"]
         .iter()
         .flat_map(|name| texts(claims.get(*name)))
@@ -173,7 +178,7 @@ fn claims(
         .iter()
         .all(|wanted| scopes.contains(&wanted.as_str()))
     {
-        return Err(NotGood::Scope);
+        return Err(BadBearerToken::Scope);
     }
     Ok(Good {
         agent,

@@ -7,7 +7,7 @@ pub const URI: &str = "mgp:agent:";
 
 /// The names in a certificate, as they stand there.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Names<'a> {
+pub struct CertificateNames<'a> {
     /// URIs among its alternative names.
     pub uris: &'a [String],
     /// Host names among its alternative names.
@@ -38,7 +38,7 @@ pub enum NoAgent {
 ///
 /// # Errors
 /// [`NoAgent`].
-pub fn agent(names: Names<'_>) -> Result<AgentId, NoAgent> {
+pub fn agent(names: CertificateNames<'_>) -> Result<AgentId, NoAgent> {
     let uris: Vec<&str> = names.uris.iter().filter_map(|uri| of_uri(uri)).collect();
     let lists = [uris, texts(names.hosts), texts(names.common)];
     let first = lists.iter().find(|list| !list.is_empty());
@@ -65,7 +65,7 @@ mod tests {
     fn named(uris: &[&str], hosts: &[&str], common: &[&str]) -> Result<String, NoAgent> {
         let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let (uris, hosts, common) = (own(uris), own(hosts), own(common));
-        let names = Names {
+        let names = CertificateNames {
             uris: &uris,
             hosts: &hosts,
             common: &common,

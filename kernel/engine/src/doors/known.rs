@@ -14,11 +14,11 @@ use crate::doors::nearest::nearest_name;
 use crate::names::{self, Reading, canonical, shown};
 use crate::tools::catalog::NAME_MAX;
 
-pub use unread::{NotRead, Unknown};
+pub use unread::{NotRead, UnknownName};
 
 /// Everything that has a name right now.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct KnownNames {
     /// Agents that can come in or have come in.
     pub agents: BTreeSet<AgentId>,
     /// Servers, and their own names for their tools; `None` of one that has listed none yet.
@@ -51,7 +51,7 @@ pub struct Meant<T> {
     /// What is meant.
     pub it: T,
     /// Why it means nothing yet.
-    pub unknown: Option<Unknown>,
+    pub unknown: Option<UnknownName>,
 }
 
 impl<T> Meant<T> {
@@ -72,7 +72,7 @@ impl<T> Meant<T> {
     }
 }
 
-impl Known {
+impl KnownNames {
     /// Reads an agent's name, with or without `agent.`.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Known {
         let names = self.agents.iter().map(AgentId::as_str);
         let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
         Ok(Meant {
-            unknown: Some(Unknown::Agent(id.clone(), nearest)),
+            unknown: Some(UnknownName::Agent(id.clone(), nearest)),
             it: id,
         })
     }
@@ -105,7 +105,7 @@ impl Known {
         let id = ServerId::parse(typed)?;
         let unknown = match self.servers.contains_key(&id) {
             true => None,
-            false => Some(Unknown::Server(id.clone(), self.near_server(typed))),
+            false => Some(UnknownName::Server(id.clone(), self.near_server(typed))),
         };
         Ok(Meant { it: id, unknown })
     }
@@ -214,14 +214,14 @@ impl Known {
         server: &ServerId,
         listed: Option<&BTreeSet<Arc<str>>>,
         tool: &str,
-    ) -> Unknown {
+    ) -> UnknownName {
         let (server, name) = (server.clone(), tool.to_owned());
         let Some(listed) = listed else {
-            return Unknown::Unlisted(server, name);
+            return UnknownName::Unlisted(server, name);
         };
         let own = listed.iter().map(|tool| &**tool);
         let near = nearest_name(tool, own).map(|tool| canonical(&server, tool));
-        Unknown::Tool(server, name, near.or_else(|| self.elsewhere(tool)))
+        UnknownName::Tool(server, name, near.or_else(|| self.elsewhere(tool)))
     }
 
     fn near_server(&self, typed: &str) -> Option<String> {

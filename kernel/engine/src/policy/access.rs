@@ -1,7 +1,7 @@
 //! Who may call which tool (MGP §5): an entry for the tool, else one for its server, else the
 //! default policy. Where two entries of one level disagree, deny wins.
 //!
-//! Owners build a [`Table`] from the grants and publish it; calls read it. A call that waits keeps a
+//! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps a
 //! [`AccessLease`] and asks again before it leaves, so that a revoke reaches it, too.
 
 mod explain;
@@ -16,8 +16,8 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
 
 pub use self::explain::{explain, list};
-pub use self::requests::{Asked, Refused, grant, may, revoke, vacate};
-use crate::policy::grants::{Authority, Force, GrantId, Granted, Grants, Resource, Subject};
+pub use self::requests::{GrantRefusal, GrantRequest, grant, may, revoke, vacate};
+use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 
 /// Who asks, as the door knows it. Never taken from a body.
@@ -115,12 +115,12 @@ fn shown_author(granted: &Granted) -> &str {
 
 /// Entries of one agent on one server, each list with the deciding one first.
 #[derive(Clone, Debug, Default)]
-struct Rules {
+struct AgentRules {
     whole: Vec<AccessEntry>,
     tools: HashMap<Box<str>, Vec<AccessEntry>>,
 }
 
-impl Rules {
+impl AgentRules {
     fn entries(&self) -> impl Iterator<Item = &AccessEntry> {
         self.tools.values().flatten().chain(&self.whole)
     }
@@ -128,16 +128,16 @@ impl Rules {
 
 /// Everything one agent was given.
 #[derive(Debug, Default)]
-struct Held {
-    servers: HashMap<ServerId, Rules>,
+struct HeldRules {
+    servers: HashMap<ServerId, AgentRules>,
     /// The generation in which it became what it is.
     since: u64,
 }
 
 /// Everything a call is decided by; never changes, is replaced.
 #[derive(Clone, Debug)]
-pub struct Table {
-    agents: HashMap<AgentId, Arc<Held>>,
+pub struct GrantTable {
+    agents: HashMap<AgentId, Arc<HeldRules>>,
     defaults: Defaults,
     as_of_ms: u64,
     generation: u64,
@@ -159,7 +159,7 @@ pub enum Audience {
 
 /// What was decided, and by what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision<'a> {
+pub struct AccessDecision<'a> {
     /// Allow or deny.
     pub permission: Permission,
     /// Which level decided.
@@ -175,7 +175,7 @@ pub struct AccessLease {
     until_ms: Option<u64>,
 }
 
-impl Table {
+impl GrantTable {
     /// Takes what counts at `now_ms` (milliseconds since 1970) out of the grants. `generation` must be
     /// another one for each table that is published.
     #[must_use]
@@ -218,7 +218,7 @@ impl Table {
             let since = generation;
             match servers.is_empty() {
                 true => agents.remove(agent),
-                false => agents.insert(agent.clone(), Arc::new(Held { servers, since })),
+                false => agents.insert(agent.clone(), Arc::new(HeldRules { servers, since })),
             };
         }
         Self {
@@ -317,8 +317,8 @@ impl Table {
     /// Agents who have an entry that ended by `now_ms`, though it was in force when the table was made.
     #[must_use]
     pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
-        let ended = |held: &Held| {
-            let mut entries = held.servers.values().flat_map(Rules::entries);
+        let ended = |held: &HeldRules| {
+            let mut entries = held.servers.values().flat_map(AgentRules::entries);
             entries.any(|entry| !entry.counts(now_ms))
         };
         let agents = self.agents.iter().filter(|(_, held)| ended(held));
@@ -334,9 +334,9 @@ impl Table {
         server: &ServerId,
         tool: Option<&str>,
         now_ms: u64,
-    ) -> Decision<'_> {
+    ) -> AccessDecision<'_> {
         let Principal::Agent(agent) = principal else {
-            return Decision {
+            return AccessDecision {
                 permission: Permission::Allow,
                 source: Source::Operator,
                 entry: None,
@@ -357,14 +357,14 @@ impl Table {
         for (source, entries) in levels {
             let mut entries = entries.into_iter().flatten();
             if let Some(entry) = entries.find(|entry| entry.counts(now_ms)) {
-                return Decision {
+                return AccessDecision {
                     permission: entry.permission,
                     source,
                     entry: Some(entry),
                 };
             }
         }
-        Decision {
+        AccessDecision {
             permission: self.defaults.of(server).permission(),
             source: Source::DefaultPolicy,
             entry: None,
@@ -385,7 +385,7 @@ impl Table {
 
     /// Leave for a call that this table allows; `None` for one that it denies.
     #[must_use]
-    pub fn pass(&self, decision: &Decision<'_>) -> Option<AccessLease> {
+    pub fn pass(&self, decision: &AccessDecision<'_>) -> Option<AccessLease> {
         (decision.permission == Permission::Allow).then(|| AccessLease {
             generation: self.generation,
             until_ms: decision.entry.and_then(|entry| entry.not_after_ms),
@@ -404,7 +404,7 @@ impl Table {
     #[must_use]
     pub fn next_end_ms(&self) -> Option<u64> {
         let rules = self.agents.values().flat_map(|held| held.servers.values());
-        let entries = rules.flat_map(Rules::entries);
+        let entries = rules.flat_map(AgentRules::entries);
         entries.filter_map(|entry| entry.not_after_ms).min()
     }
 }
@@ -415,19 +415,19 @@ fn servers(
     grants: &Grants,
     authority: &Authority,
     now_ms: u64,
-) -> HashMap<ServerId, Rules> {
-    let mut servers: HashMap<ServerId, Rules> = HashMap::new();
+) -> HashMap<ServerId, AgentRules> {
+    let mut servers: HashMap<ServerId, AgentRules> = HashMap::new();
     for granted in grants.of(&Subject::Agent(agent.clone())) {
         if grants.force(granted, authority, now_ms) != Force::InForce {
             continue;
         }
         let list = match &granted.grant.resource {
-            Resource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
-            Resource::Tool(server, tool) => {
+            GrantResource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
+            GrantResource::Tool(server, tool) => {
                 let rules = servers.entry(server.clone()).or_default();
                 rules.tools.entry(tool.as_str().into()).or_default()
             }
-            Resource::Permission(_) => continue,
+            GrantResource::Permission(_) => continue,
         };
         list.push(AccessEntry::of(granted));
     }
@@ -440,7 +440,7 @@ fn servers(
     servers
 }
 
-impl Decision<'_> {
+impl AccessDecision<'_> {
     /// What decided, for the log.
     #[must_use]
     pub fn rule(&self) -> String {

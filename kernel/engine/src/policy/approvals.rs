@@ -36,7 +36,7 @@ pub enum Asker {
 
 /// A question to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ApprovalQuestion {
     /// What kind it is.
     pub subject: Subject,
     /// Who wants to know.
@@ -83,14 +83,14 @@ pub enum NotOpen {
 }
 
 #[derive(Clone, Debug)]
-struct Open {
-    question: Question,
+struct OpenQuestion {
+    question: ApprovalQuestion,
     since_ms: u64,
 }
 
 /// The list. One owner.
 #[derive(Clone, Debug, Default)]
-pub struct Approvals(BTreeMap<String, Open>);
+pub struct Approvals(BTreeMap<String, OpenQuestion>);
 
 impl Approvals {
     /// Takes a question; answers its name. `chance` is random and new.
@@ -99,7 +99,7 @@ impl Approvals {
     /// [`NotTaken`] at a bound.
     pub fn ask(
         &mut self,
-        mut question: Question,
+        mut question: ApprovalQuestion,
         chance: u32,
         now_ms: u64,
     ) -> Result<String, NotTaken> {
@@ -116,7 +116,7 @@ impl Approvals {
         while self.0.contains_key(&name(at)) {
             at = at.wrapping_add(1);
         }
-        let open = Open {
+        let open = OpenQuestion {
             question,
             since_ms: now_ms,
         };
@@ -128,7 +128,7 @@ impl Approvals {
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub fn find(&self, id: &str, only: &[String]) -> Result<&Question, NotOpen> {
+    pub fn find(&self, id: &str, only: &[String]) -> Result<&ApprovalQuestion, NotOpen> {
         let open = self.0.get(&id.trim().to_ascii_lowercase());
         let open = open.ok_or_else(|| NotOpen::Unknown(id.to_owned()))?;
         let parts = &open.question.parts;
@@ -150,13 +150,13 @@ impl Approvals {
     }
 
     /// It needs no answer any more.
-    pub fn close(&mut self, id: &str) -> Option<Question> {
+    pub fn close(&mut self, id: &str) -> Option<ApprovalQuestion> {
         self.0.remove(id).map(|open| open.question)
     }
 
     /// What is over by now.
     pub fn tick(&mut self, now_ms: u64) -> Vec<String> {
-        let over = |open: &Open| open.question.until_ms.is_some_and(|end| end <= now_ms);
+        let over = |open: &OpenQuestion| open.question.until_ms.is_some_and(|end| end <= now_ms);
         let ended = self.0.iter().filter(|(_, open)| over(open));
         let ended: Vec<String> = ended.map(|(id, _)| id.clone()).collect();
         for id in &ended {
@@ -190,8 +190,8 @@ impl Approvals {
     }
 }
 
-fn entry(id: &str, open: &Open) -> Entry {
-    let Open { question, since_ms } = open;
+fn entry(id: &str, open: &OpenQuestion) -> Entry {
+    let OpenQuestion { question, since_ms } = open;
     let (server, agent) = match &question.asker {
         Asker::Server(server) => (Some(server.to_string()), None),
         Asker::Agent(agent) => (
@@ -212,7 +212,7 @@ fn entry(id: &str, open: &Open) -> Entry {
     }
 }
 
-fn bound(question: &mut Question) {
+fn bound(question: &mut ApprovalQuestion) {
     cut(&mut question.text);
     question.details.truncate(LINES_MAX);
     question.parts.truncate(LINES_MAX);
@@ -240,8 +240,8 @@ fn name(chance: u32) -> String {
 mod tests {
     use super::*;
 
-    fn question(server: &str) -> Question {
-        Question {
+    fn question(server: &str) -> ApprovalQuestion {
+        ApprovalQuestion {
             subject: Subject::Permissions,
             asker: Asker::Server(ServerId::new(server)),
             server: None,
@@ -286,7 +286,7 @@ mod tests {
     fn what_is_over_is_gone() {
         let mut all = Approvals::default();
         let until_ms = Some(10);
-        let short = Question {
+        let short = ApprovalQuestion {
             until_ms,
             ..question("a")
         };
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn texts_from_elsewhere_are_cut() {
         let mut all = Approvals::default();
-        let endless = Question {
+        let endless = ApprovalQuestion {
             text: "ä".repeat(TEXT_MAX),
             details: vec![String::new(); 2 * LINES_MAX],
             ..question("a")

@@ -18,10 +18,10 @@ use mgp_protocol::mgp::access::Permission;
 
 use crate::node_key::Issuer;
 
-use self::log::Log;
+use self::log::IssuerLog;
 pub use self::operation::{
-    BadOperation, Change, Grant, GrantId, IDS_MAX, LogPosition, NAME_MAX, Operation, OperationId,
-    Resource, Revoke, Subject, TEXT_MAX,
+    BadOperation, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogPosition, NAME_MAX,
+    Operation, OperationId, Revoke, Subject, TEXT_MAX,
 };
 pub use self::signed::{Signed, Unreadable};
 pub use crate::hex::BadDigits;
@@ -141,7 +141,7 @@ struct Sweep {
 /// [`SEQUENCE_END`] operations.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
-    logs: BTreeMap<Issuer, Log>,
+    logs: BTreeMap<Issuer, IssuerLog>,
     /// By operation as well: a forked log has two for one place.
     granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
     revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
@@ -172,7 +172,7 @@ impl Grants {
         if !self.logs.contains_key(&issuer) && self.logs.len() >= ISSUERS_MAX {
             return Err(NotApplied::TooManyIssuers);
         }
-        let mut new = Log::default();
+        let mut new = IssuerLog::default();
         let log = self.logs.get_mut(&issuer).unwrap_or(&mut new);
         let (applied, appended) = log.take(operation)?;
         self.logs.entry(issuer).or_insert(new);
@@ -192,10 +192,10 @@ impl Grants {
             self.revoked.entry(*id).or_default().insert(place);
         }
         match &operation.change {
-            Change::Grant(grant) if grant.permission == Permission::Deny => {
+            GrantChange::Grant(grant) if grant.permission == Permission::Deny => {
                 self.keep(operation, grant)
             }
-            Change::Revoke(Revoke::UpTo { subject, until }) => {
+            GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
                 let sweeps = self.sweeps.entry(subject.clone()).or_default();
                 let sweep = Sweep {
                     place,
@@ -207,13 +207,13 @@ impl Grants {
                     sweeps.insert(at, sweep);
                 }
             }
-            Change::Grant(_) | Change::Revoke(Revoke::Ids(_)) => {}
+            GrantChange::Grant(_) | GrantChange::Revoke(Revoke::Ids(_)) => {}
         }
     }
 
     /// What counts once its log leads up to it.
     fn allow(&mut self, operation: &Operation) {
-        if let Change::Grant(grant) = &operation.change {
+        if let GrantChange::Grant(grant) = &operation.change {
             self.keep(operation, grant);
         }
     }
@@ -259,11 +259,11 @@ impl Grants {
 
     /// Whom a change concerns.
     #[must_use]
-    pub fn subjects(&self, change: &Change) -> BTreeSet<Subject> {
+    pub fn subjects(&self, change: &GrantChange) -> BTreeSet<Subject> {
         let told = match change {
-            Change::Grant(grant) => Some(&grant.subject),
-            Change::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
-            Change::Revoke(Revoke::Ids(_)) => None,
+            GrantChange::Grant(grant) => Some(&grant.subject),
+            GrantChange::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
+            GrantChange::Revoke(Revoke::Ids(_)) => None,
         };
         let revoked = change.revoked().iter().filter_map(|id| self.named(*id));
         let revoked = revoked.map(|granted| &granted.grant.subject);
@@ -295,7 +295,7 @@ impl Grants {
         let forked = self
             .logs
             .get(&granted.place.issuer)
-            .is_some_and(Log::is_forked);
+            .is_some_and(IssuerLog::is_forked);
         !forked || granted.grant.permission == Permission::Deny
     }
 
@@ -327,7 +327,7 @@ impl Grants {
     pub fn standing(
         &self,
         subject: &Subject,
-        resource: &Resource,
+        resource: &GrantResource,
         authority: &Authority,
     ) -> Vec<&Granted> {
         let stands = |granted: &&Granted| {
@@ -347,7 +347,7 @@ impl Grants {
     pub fn next(&self, issuer: Issuer) -> (u64, OperationId) {
         self.logs
             .get(&issuer)
-            .map_or((0, OperationId::START), Log::next)
+            .map_or((0, OperationId::START), IssuerLog::next)
     }
 
     /// What is known whole of every log: the first sequence number that is missing. For asking others

@@ -12,7 +12,9 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::{Ask, Decision, Given, PermissionType, Policy, Verdict};
 
-use crate::policy::grants::{Authority, Change, Force, Grant, GrantId, Grants, Resource, Subject};
+use crate::policy::grants::{
+    Authority, Force, Grant, GrantChange, GrantId, GrantResource, Grants, Subject,
+};
 use crate::timestamps::rfc3339_ms;
 
 /// Most permissions a server can need. What is beyond is not asked for, and it does not have it.
@@ -23,7 +25,7 @@ const POLICY: &str = "policy";
 
 /// How a server's permissions are decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct PermissionRules {
     /// What happens with what nobody decided on (§3.3).
     pub policy: Policy,
     /// Approved by the configuration, under each policy.
@@ -34,7 +36,7 @@ pub struct Rules {
     pub all_or_nothing: bool,
 }
 
-impl Default for Rules {
+impl Default for PermissionRules {
     /// A person is asked, and no server is turned away.
     fn default() -> Self {
         Self {
@@ -67,7 +69,7 @@ pub fn recorded(
 ) -> BTreeMap<PermissionType, Recorded> {
     let mut out: BTreeMap<PermissionType, Recorded> = BTreeMap::new();
     for granted in grants.of(&Subject::Server(server.clone())) {
-        let Resource::Permission(name) = &granted.grant.resource else {
+        let GrantResource::Permission(name) = &granted.grant.resource else {
             continue;
         };
         if grants.force(granted, authority, now_ms) != Force::InForce {
@@ -94,7 +96,7 @@ pub fn recorded(
     out
 }
 
-/// What is written into the log when the operator decides: to be on disk before [`Gate::decide`].
+/// What is written into the log when the operator decides: to be on disk before [`PermissionGate::decide`].
 /// `None` for a decision put off, which changes nothing. `id` is random and new.
 #[must_use]
 pub fn record(
@@ -105,13 +107,13 @@ pub fn record(
     verdict: Verdict,
     until_ms: Option<u64>,
     id: GrantId,
-) -> Option<Change> {
+) -> Option<GrantChange> {
     let (subject, resource) = (
         Subject::Server(server.clone()),
-        Resource::permission(permission),
+        GrantResource::permission(permission),
     );
     let standing = grants.standing(&subject, &resource, authority);
-    Some(Change::Grant(Grant {
+    Some(GrantChange::Grant(Grant {
         id,
         permission: match verdict {
             Verdict::Approved => Permission::Allow,
@@ -129,7 +131,7 @@ pub fn record(
 
 /// Where one permission stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum PermissionState {
     /// Asked for; the server does not start before it is answered.
     Pending {
         request: String,
@@ -151,7 +153,7 @@ enum State {
 
 /// What follows; to be told, queued and audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum PermissionEffect {
     /// A question for the operator's queue, and for a server that negotiated it.
     Ask(Ask),
     /// The question needs no answer any more.
@@ -184,7 +186,7 @@ pub enum Effect {
 
 /// Where the server stands as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PermissionStanding {
     /// It stays `connecting` until the operator has answered.
     Waiting(Vec<PermissionType>),
     /// It may run, with what it has.
@@ -228,17 +230,17 @@ pub enum NotDecided {
 
 /// The permissions of one server. One owner; a new one for each life of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gate {
-    rules: Rules,
+pub struct PermissionGate {
+    rules: PermissionRules,
     recorded: BTreeMap<PermissionType, Recorded>,
-    needs: BTreeMap<PermissionType, State>,
+    needs: BTreeMap<PermissionType, PermissionState>,
     generation: u64,
 }
 
-impl Gate {
+impl PermissionGate {
     /// Opens with what was decided before.
     #[must_use]
-    pub fn new(rules: Rules, recorded: BTreeMap<PermissionType, Recorded>) -> Self {
+    pub fn new(rules: PermissionRules, recorded: BTreeMap<PermissionType, Recorded>) -> Self {
         Self {
             rules,
             recorded,
@@ -249,12 +251,12 @@ impl Gate {
 
     /// The server said that it, or one of its tools, needs these, in its own spelling. What is new or
     /// has lapsed is decided by the policy; what a person must decide is asked for under `request`.
-    pub fn need(&mut self, words: &[String], request: &str, now_ms: u64) -> Vec<Effect> {
+    pub fn need(&mut self, words: &[String], request: &str, now_ms: u64) -> Vec<PermissionEffect> {
         let mut effects = self.tick(now_ms);
         let mut ask = Vec::new();
         for permission in words.iter().flat_map(|word| PermissionType::read(word)) {
             let settled = self.needs.get(&permission);
-            if settled.is_some_and(|state| *state != State::Lapsed) {
+            if settled.is_some_and(|state| *state != PermissionState::Lapsed) {
                 continue;
             }
             if settled.is_none() && self.needs.len() >= NEEDS_MAX {
@@ -262,22 +264,24 @@ impl Gate {
             }
             let state = self.first(&permission, request, now_ms);
             match &state {
-                State::Pending { .. } => ask.push(permission.to_string()),
-                State::Approved { by, until_ms } => effects.push(Effect::Granted {
+                PermissionState::Pending { .. } => ask.push(permission.to_string()),
+                PermissionState::Approved { by, until_ms } => {
+                    effects.push(PermissionEffect::Granted {
+                        permission: permission.clone(),
+                        by: by.clone(),
+                        until_ms: *until_ms,
+                    })
+                }
+                PermissionState::Denied { by } => effects.push(PermissionEffect::Denied {
                     permission: permission.clone(),
                     by: by.clone(),
-                    until_ms: *until_ms,
                 }),
-                State::Denied { by } => effects.push(Effect::Denied {
-                    permission: permission.clone(),
-                    by: by.clone(),
-                }),
-                State::Deferred { .. } | State::Lapsed => {}
+                PermissionState::Deferred { .. } | PermissionState::Lapsed => {}
             }
             self.set(permission, state);
         }
         if !ask.is_empty() {
-            effects.push(Effect::Ask(Ask {
+            effects.push(PermissionEffect::Ask(Ask {
                 request_id: request.to_owned(),
                 permissions: ask,
                 policy: Some(self.rules.policy),
@@ -288,39 +292,39 @@ impl Gate {
     }
 
     /// What the records, the configuration and the policy say, in this order.
-    fn first(&self, permission: &PermissionType, request: &str, now_ms: u64) -> State {
+    fn first(&self, permission: &PermissionType, request: &str, now_ms: u64) -> PermissionState {
         let recorded = self.recorded.get(permission);
         if let Some(known) = recorded.filter(|r| r.until_ms.is_none_or(|end| now_ms < end)) {
             let by = known.by.clone();
             return match known.permission {
-                Permission::Allow => State::Approved {
+                Permission::Allow => PermissionState::Approved {
                     by,
                     until_ms: known.until_ms,
                 },
-                Permission::Deny => State::Denied { by },
+                Permission::Deny => PermissionState::Denied { by },
             };
         }
-        let approved = |by: &str| State::Approved {
+        let approved = |by: &str| PermissionState::Approved {
             by: by.to_owned(),
             until_ms: None,
         };
         if self.rules.configured.contains(permission) {
             return approved(CONFIGURATION);
         }
-        let pending = State::Pending {
+        let pending = PermissionState::Pending {
             request: request.to_owned(),
         };
         match self.rules.policy {
             Policy::Interactive => pending,
             Policy::AutoApprove if self.rules.exceptions.contains(permission) => pending,
             Policy::AutoApprove => approved(POLICY),
-            Policy::DenyAll | Policy::ConfigOnly => State::Denied {
+            Policy::DenyAll | Policy::ConfigOnly => PermissionState::Denied {
                 by: POLICY.to_owned(),
             },
         }
     }
 
-    fn set(&mut self, permission: PermissionType, state: State) {
+    fn set(&mut self, permission: PermissionType, state: PermissionState) {
         self.generation += 1;
         self.needs.insert(permission, state);
     }
@@ -337,15 +341,21 @@ impl Gate {
         by: &str,
         until_ms: Option<u64>,
         now_ms: u64,
-    ) -> Result<Vec<Effect>, NotDecided> {
+    ) -> Result<Vec<PermissionEffect>, NotDecided> {
         if until_ms.is_some_and(|end| end <= now_ms) {
             return Err(NotDecided::Past);
         }
         let asked = |permission: &PermissionType| match self.needs.get(permission) {
-            Some(State::Pending { request: open } | State::Deferred { request: open }) => {
-                open == request
-            }
-            Some(State::Approved { .. } | State::Denied { .. } | State::Lapsed) | None => false,
+            Some(
+                PermissionState::Pending { request: open }
+                | PermissionState::Deferred { request: open },
+            ) => open == request,
+            Some(
+                PermissionState::Approved { .. }
+                | PermissionState::Denied { .. }
+                | PermissionState::Lapsed,
+            )
+            | None => false,
         };
         if let Some(permission) = verdicts.keys().find(|permission| !asked(permission)) {
             return Err(NotDecided::NotAsked {
@@ -357,135 +367,144 @@ impl Gate {
         for (permission, verdict) in verdicts {
             let (permission, by) = (permission.clone(), by.to_owned());
             let state = match verdict {
-                Verdict::Approved => State::Approved {
+                Verdict::Approved => PermissionState::Approved {
                     by: by.clone(),
                     until_ms,
                 },
-                Verdict::Denied => State::Denied { by: by.clone() },
-                Verdict::Deferred => State::Deferred {
+                Verdict::Denied => PermissionState::Denied { by: by.clone() },
+                Verdict::Deferred => PermissionState::Deferred {
                     request: request.to_owned(),
                 },
             };
             self.set(permission.clone(), state);
             match verdict {
-                Verdict::Approved => effects.push(Effect::Granted {
+                Verdict::Approved => effects.push(PermissionEffect::Granted {
                     permission,
                     by,
                     until_ms,
                 }),
-                Verdict::Denied => effects.push(Effect::Denied { permission, by }),
+                Verdict::Denied => effects.push(PermissionEffect::Denied { permission, by }),
                 Verdict::Deferred => {}
             }
         }
         if !self.questions().contains(request) {
-            effects.push(Effect::Withdraw(request.to_owned()));
+            effects.push(PermissionEffect::Withdraw(request.to_owned()));
         }
         Ok(effects)
     }
 
     /// The operator took a permission back: in the log that is a denial ([`record`]), so that no
     /// policy gives it again to the server's next life. Nothing follows when the server did not have it.
-    pub fn revoke(&mut self, permission: &PermissionType, by: &str) -> Vec<Effect> {
+    pub fn revoke(&mut self, permission: &PermissionType, by: &str) -> Vec<PermissionEffect> {
         self.recorded.remove(permission);
         match self.needs.get(permission) {
-            Some(State::Approved { .. }) => {}
+            Some(PermissionState::Approved { .. }) => {}
             Some(
-                State::Pending { .. }
-                | State::Deferred { .. }
-                | State::Denied { .. }
-                | State::Lapsed,
+                PermissionState::Pending { .. }
+                | PermissionState::Deferred { .. }
+                | PermissionState::Denied { .. }
+                | PermissionState::Lapsed,
             )
             | None => return Vec::new(),
         }
         // Not lapsed: what was taken back by a person is not given again by a policy.
-        let state = State::Denied { by: by.to_owned() };
+        let state = PermissionState::Denied { by: by.to_owned() };
         self.set(permission.clone(), state);
-        vec![Effect::Revoked {
+        vec![PermissionEffect::Revoked {
             permission: permission.clone(),
             by: Some(by.to_owned()),
         }]
     }
 
     /// Time has passed: what ended is told of.
-    pub fn tick(&mut self, now_ms: u64) -> Vec<Effect> {
-        let over = |state: &State| matches!(state, State::Approved { until_ms: Some(end), .. } if *end <= now_ms);
+    pub fn tick(&mut self, now_ms: u64) -> Vec<PermissionEffect> {
+        let over = |state: &PermissionState| matches!(state, PermissionState::Approved { until_ms: Some(end), .. } if *end <= now_ms);
         let ended = self.needs.iter().filter(|(_, state)| over(state));
         let ended: Vec<PermissionType> = ended.map(|(permission, _)| permission.clone()).collect();
         for permission in &ended {
             self.recorded.remove(permission);
-            self.set(permission.clone(), State::Lapsed);
+            self.set(permission.clone(), PermissionState::Lapsed);
         }
-        let revoked = |permission| Effect::Revoked {
+        let revoked = |permission| PermissionEffect::Revoked {
             permission,
             by: None,
         };
         ended.into_iter().map(revoked).collect()
     }
 
-    /// When to call [`Gate::tick`] next, in milliseconds since 1970.
+    /// When to call [`PermissionGate::tick`] next, in milliseconds since 1970.
     #[must_use]
     pub fn next_end_ms(&self) -> Option<u64> {
         let ends = self.needs.values().filter_map(|state| match state {
-            State::Approved { until_ms, .. } => *until_ms,
-            State::Pending { .. }
-            | State::Deferred { .. }
-            | State::Denied { .. }
-            | State::Lapsed => None,
+            PermissionState::Approved { until_ms, .. } => *until_ms,
+            PermissionState::Pending { .. }
+            | PermissionState::Deferred { .. }
+            | PermissionState::Denied { .. }
+            | PermissionState::Lapsed => None,
         });
         ends.min()
     }
 
     /// The server is gone; its open questions go with it.
     #[must_use]
-    pub fn close(self) -> Vec<Effect> {
-        self.questions().into_iter().map(Effect::Withdraw).collect()
+    pub fn close(self) -> Vec<PermissionEffect> {
+        self.questions()
+            .into_iter()
+            .map(PermissionEffect::Withdraw)
+            .collect()
     }
 
     fn questions(&self) -> BTreeSet<String> {
         let open = self.needs.values().filter_map(|state| match state {
-            State::Pending { request } | State::Deferred { request } => Some(request.clone()),
-            State::Approved { .. } | State::Denied { .. } | State::Lapsed => None,
+            PermissionState::Pending { request } | PermissionState::Deferred { request } => {
+                Some(request.clone())
+            }
+            PermissionState::Approved { .. }
+            | PermissionState::Denied { .. }
+            | PermissionState::Lapsed => None,
         });
         open.collect()
     }
 
     /// Whether the server may run.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        let of = |wanted: fn(&State) -> bool| -> Vec<PermissionType> {
+    pub fn standing(&self) -> PermissionStanding {
+        let of = |wanted: fn(&PermissionState) -> bool| -> Vec<PermissionType> {
             let found = self.needs.iter().filter(|(_, state)| wanted(state));
             found.map(|(permission, _)| permission.clone()).collect()
         };
-        let denied = of(|state| matches!(state, State::Denied { .. }));
+        let denied = of(|state| matches!(state, PermissionState::Denied { .. }));
         if self.rules.all_or_nothing && !denied.is_empty() {
-            return Standing::Rejected(denied);
+            return PermissionStanding::Rejected(denied);
         }
-        let pending = of(|state| matches!(state, State::Pending { .. }));
+        let pending = of(|state| matches!(state, PermissionState::Pending { .. }));
         if pending.is_empty() {
-            Standing::Open
+            PermissionStanding::Open
         } else {
-            Standing::Waiting(pending)
+            PermissionStanding::Waiting(pending)
         }
     }
 
     /// Whether a call that needs these may be made now: read again before it leaves when
-    /// [`Gate::generation`] is another one by then, or [`Gate::next_end_ms`] has passed.
+    /// [`PermissionGate::generation`] is another one by then, or [`PermissionGate::next_end_ms`] has passed.
     ///
     /// # Errors
     /// [`Lacking`]: 1000 PERMISSION_DENIED (§14).
     pub fn may(&self, words: &[String], now_ms: u64) -> Result<(), Lacking> {
         let (mut waiting, mut denied) = (false, false);
         let mut lacks = |permission: &PermissionType| match self.needs.get(permission) {
-            Some(State::Approved { until_ms, .. }) => until_ms.is_some_and(|end| end <= now_ms),
-            Some(State::Pending { .. } | State::Deferred { .. }) => {
+            Some(PermissionState::Approved { until_ms, .. }) => {
+                until_ms.is_some_and(|end| end <= now_ms)
+            }
+            Some(PermissionState::Pending { .. } | PermissionState::Deferred { .. }) => {
                 waiting = true;
                 true
             }
-            Some(State::Denied { .. }) => {
+            Some(PermissionState::Denied { .. }) => {
                 denied = true;
                 true
             }
-            Some(State::Lapsed) | None => true,
+            Some(PermissionState::Lapsed) | None => true,
         };
         let needed = words.iter().flat_map(|word| PermissionType::read(word));
         let permissions: Vec<_> = needed.filter(|permission| lacks(permission)).collect();
@@ -513,7 +532,7 @@ impl Gate {
         let has = |permission: &PermissionType| {
             let state = self.needs.get(permission).cloned();
             let state = state.unwrap_or_else(|| self.first(permission, "", now_ms));
-            matches!(state, State::Approved { until_ms, .. } if until_ms.is_none_or(|end| now_ms < end))
+            matches!(state, PermissionState::Approved { until_ms, .. } if until_ms.is_none_or(|end| now_ms < end))
         };
         all.into_iter().filter(has).collect()
     }
@@ -522,8 +541,11 @@ impl Gate {
     #[must_use]
     pub fn open(&self, request: &str) -> Vec<PermissionType> {
         let open = self.needs.iter().filter(|(_, state)| match state {
-            State::Pending { request: of } | State::Deferred { request: of } => of == request,
-            State::Approved { .. } | State::Denied { .. } | State::Lapsed => false,
+            PermissionState::Pending { request: of }
+            | PermissionState::Deferred { request: of } => of == request,
+            PermissionState::Approved { .. }
+            | PermissionState::Denied { .. }
+            | PermissionState::Lapsed => false,
         });
         open.map(|(permission, _)| permission.clone()).collect()
     }
@@ -532,7 +554,10 @@ impl Gate {
     #[must_use]
     pub fn undecided(&self, words: &[String]) -> bool {
         let pending = |permission: &PermissionType| {
-            matches!(self.needs.get(permission), Some(State::Pending { .. }))
+            matches!(
+                self.needs.get(permission),
+                Some(PermissionState::Pending { .. })
+            )
         };
         let mut all = words.iter().flat_map(|word| PermissionType::read(word));
         all.any(|permission| pending(&permission))
@@ -551,17 +576,19 @@ impl Gate {
         let mut end: Option<u64> = None;
         let mut by = None;
         let mut verdict = |permission: &PermissionType| match self.needs.get(permission) {
-            Some(State::Approved { by: who, until_ms }) => {
+            Some(PermissionState::Approved { by: who, until_ms }) => {
                 by = Some(who.clone());
                 end = end.into_iter().chain(*until_ms).min();
                 Verdict::Approved
             }
-            Some(State::Pending { .. } | State::Deferred { .. }) => Verdict::Deferred,
-            Some(State::Denied { by: who }) => {
+            Some(PermissionState::Pending { .. } | PermissionState::Deferred { .. }) => {
+                Verdict::Deferred
+            }
+            Some(PermissionState::Denied { by: who }) => {
                 by.get_or_insert_with(|| who.clone());
                 Verdict::Denied
             }
-            Some(State::Lapsed) | None => Verdict::Denied,
+            Some(PermissionState::Lapsed) | None => Verdict::Denied,
         };
         let grants = words.iter().map(|word| {
             let each = PermissionType::read(word);

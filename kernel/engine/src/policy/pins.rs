@@ -43,7 +43,7 @@ impl PinMode {
 
 /// What is pinned, part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum DefinitionPart {
     /// `title`, `description`: what the model reads.
     Description,
     /// `inputSchema`.
@@ -54,7 +54,7 @@ pub enum Part {
     Security,
 }
 
-impl Part {
+impl DefinitionPart {
     const ALL: [Self; 4] = [Self::Description, Self::Input, Self::Output, Self::Security];
 
     /// Its members of a definition.
@@ -68,7 +68,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for DefinitionPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Description => "description",
@@ -103,7 +103,7 @@ impl Pin {
     #[must_use]
     pub fn of(definition: &str) -> Option<Self> {
         let all = members(definition)?;
-        let hash = |part: Part| {
+        let hash = |part: DefinitionPart| {
             let mut text = Vec::new();
             for name in part.members() {
                 // Each of several by one name, as one reader takes the first and another the last.
@@ -115,14 +115,14 @@ impl Pin {
             }
             *blake3::hash(&text).as_bytes()
         };
-        Some(Self(Part::ALL.map(hash)))
+        Some(Self(DefinitionPart::ALL.map(hash)))
     }
 
     /// The parts in which the two differ.
     #[must_use]
-    pub fn changed(&self, other: &Self) -> Vec<Part> {
+    pub fn changed(&self, other: &Self) -> Vec<DefinitionPart> {
         let pairs = self.0.iter().zip(&other.0);
-        let differ = Part::ALL
+        let differ = DefinitionPart::ALL
             .into_iter()
             .zip(pairs)
             .filter(|(_, (a, b))| a != b);
@@ -166,7 +166,7 @@ fn items(raw: &str) -> Option<Vec<&RawValue>> {
 
 /// What is known of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Pinned {
+struct PinRecord {
     approved: Pin,
     by: Option<String>,
     pending: Option<Pin>,
@@ -177,7 +177,7 @@ struct Pinned {
 
 /// A tool that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingPin {
     /// Whose.
     pub server: ServerId,
     /// The server's own name for it.
@@ -185,7 +185,7 @@ pub struct Pending {
     /// What it is now: what an approval must name.
     pub pin: Pin,
     /// In what it differs from what was approved.
-    pub changed: Vec<Part>,
+    pub changed: Vec<DefinitionPart>,
 }
 
 /// What a definition that was seen comes to.
@@ -200,7 +200,7 @@ pub enum PinCheck {
     /// Not as approved.
     Changed {
         /// In what.
-        changed: Vec<Part>,
+        changed: Vec<DefinitionPart>,
         /// It was not known yet that it changed: to be stored and told of.
         news: bool,
         /// It is neither shown nor called: so the mode says, or a person.
@@ -243,7 +243,7 @@ pub enum NotApproved {
 /// The pins of all servers. A tool that goes away keeps its pin, so that it cannot come back as
 /// another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pins(HashMap<ServerId, BTreeMap<String, Pinned>>);
+pub struct Pins(HashMap<ServerId, BTreeMap<String, PinRecord>>);
 
 impl Pins {
     /// A definition was listed by its server.
@@ -258,7 +258,7 @@ impl Pins {
             if full {
                 return PinCheck::TooMany { blocked };
             }
-            let first = Pinned {
+            let first = PinRecord {
                 approved: pin,
                 by: None,
                 pending: None,
@@ -304,7 +304,7 @@ impl Pins {
                 now: Box::new(pending),
             });
         }
-        *known = Pinned {
+        *known = PinRecord {
             approved: pin,
             by: Some(by.to_owned()),
             pending: None,
@@ -345,11 +345,11 @@ impl Pins {
 
     /// Everything that waits for a person, by server and tool.
     #[must_use]
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<PendingPin> {
         let all = self.0.iter().flat_map(|(server, tools)| {
             tools.iter().filter_map(move |(tool, pinned)| {
                 let pin = pinned.pending.filter(|_| !pinned.denied)?;
-                Some(Pending {
+                Some(PendingPin {
                     server: server.clone(),
                     tool: tool.clone(),
                     pin,
@@ -390,25 +390,28 @@ mod tests {
         let same = r#" {"inputSchema": {"a":1, "type":"object"}, "name":"add", "_meta":{"x":1}, "description":"Add\u0073"}"#;
         assert_eq!(pin(same), pin(TOOL));
         for (other, part) in [
-            (EVIL.to_owned(), Part::Description),
+            (EVIL.to_owned(), DefinitionPart::Description),
             (
                 TOOL.replace(r#""name""#, r#""title":"x","name""#),
-                Part::Description,
+                DefinitionPart::Description,
             ),
-            (TOOL.replace("\"a\":1", "\"a\":2"), Part::Input),
+            (TOOL.replace("\"a\":1", "\"a\":2"), DefinitionPart::Input),
             (
                 TOOL.replace(r#""name""#, r#""outputSchema":{},"name""#),
-                Part::Output,
+                DefinitionPart::Output,
             ),
             (
                 TOOL.replace(r#""name""#, r#""security":{},"name""#),
-                Part::Security,
+                DefinitionPart::Security,
             ),
             (
                 TOOL.replace(r#""name""#, r#""description":"x","name""#),
-                Part::Description,
+                DefinitionPart::Description,
             ),
-            (TOOL.replace("\"a\":1", "\"a\":0,\"a\":1"), Part::Input),
+            (
+                TOOL.replace("\"a\":1", "\"a\":0,\"a\":1"),
+                DefinitionPart::Input,
+            ),
         ] {
             assert_eq!(pin(&other).changed(&pin(TOOL)), [part], "{other}");
         }
@@ -433,7 +436,7 @@ mod tests {
             assert_eq!(pins.see(&server(), "add", pin(TOOL), mode), PinCheck::Same);
             let seen = pins.see(&server(), "add", pin(EVIL), mode);
             let changed = |news| PinCheck::Changed {
-                changed: vec![Part::Description],
+                changed: vec![DefinitionPart::Description],
                 news,
                 blocked: blocks,
             };

@@ -15,8 +15,8 @@ use serde_json::Value;
 pub use self::rules::{ToolRule, ToolRules};
 use crate::policy::risk::{self, Risk};
 use crate::policy::trust::TrustLevel;
-use mgp_screening::code_safety::{Declaration, Floor, Level, Policy};
-use mgp_screening::validators::{self, Call, No, Validator, Validators};
+use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, Level};
+use mgp_screening::validators::{self, No, ScreenedCall, Validator, Validators};
 
 /// What requirements are made from besides a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,12 +55,12 @@ pub struct CallRequirements {
 #[derive(Clone, Debug)]
 pub struct CodeRules {
     /// What it is held against.
-    pub policy: Policy,
+    pub policy: CodePolicy,
     key: [u8; blake3::KEY_LEN],
 }
 
 impl CodeRules {
-    fn new(policy: Policy) -> Self {
+    fn new(policy: CodePolicy) -> Self {
         let key = *blake3::hash(format!("{policy:?}").as_bytes()).as_bytes();
         Self { policy, key }
     }
@@ -98,7 +98,7 @@ impl CallRequirements {
             validators,
             code: code.map(|policy| Arc::new(CodeRules::new(policy))),
             odd,
-            runs: Call::runs_commands(name, &said.side_effects),
+            runs: ScreenedCall::runs_commands(name, &said.side_effects),
             side_effects: said.side_effects,
             read_only_hint: read_only_hint(definition),
             code_arguments: arguments.formatted,
@@ -124,7 +124,7 @@ impl CallRequirements {
         args: &str,
         code: impl Fn(&str) -> Result<(), R>,
     ) -> Result<(), No<R>> {
-        let call = Call {
+        let call = ScreenedCall {
             tool,
             runs: Some(self.runs),
             side_effects: &self.side_effects,
@@ -185,7 +185,11 @@ fn is_unreadable(said: &Security) -> bool {
         .any(|member| said.unreadable.contains(member))
 }
 
-fn policy(declared: &Declaration, operators: Option<Level>, terms: &RequirementTerms) -> Policy {
+fn policy(
+    declared: &Declaration,
+    operators: Option<Level>,
+    terms: &RequirementTerms,
+) -> CodePolicy {
     let trusted = match terms.trust {
         TrustLevel::Sandboxed => Floor::sandboxed(),
         TrustLevel::Standard | TrustLevel::Trusted => Floor::default(),
@@ -195,8 +199,8 @@ fn policy(declared: &Declaration, operators: Option<Level>, terms: &RequirementT
         ..trusted
     };
     match operators {
-        Some(level) => Policy::at(level, declared, &floor),
-        None => Policy::new(declared, &floor),
+        Some(level) => CodePolicy::at(level, declared, &floor),
+        None => CodePolicy::new(declared, &floor),
     }
 }
 

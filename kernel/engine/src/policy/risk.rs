@@ -9,7 +9,8 @@ use mgp_protocol::mgp::permission::PermissionType;
 use mgp_protocol::mgp::security::{RiskLevel, Security};
 
 pub use self::confirm::{
-    Answer, CallDigest, ConfirmationChannel, Confirming, Next, OpenChannels, Settled,
+    CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationStep, Confirming,
+    OpenChannels, Settled,
 };
 use crate::policy::trust::TrustLevel;
 

@@ -43,7 +43,7 @@ pub fn whom(in_flight: impl IntoIterator<Item = Party>) -> Whom {
     }
 }
 
-/// A call that waits; never given twice by the same [`Turns`].
+/// A call that waits; never given twice by the same [`CallTurns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
@@ -60,7 +60,7 @@ pub enum Enter {
 
 /// Lets calls into one server; one client's at a time once the server is known to ask.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct CallTurns {
     asks: bool,
     /// Calls inside, by client. Before the server asks there may be any number.
     inside: HashMap<Party, usize>,
@@ -70,7 +70,7 @@ pub struct Turns {
     tickets: u64,
 }
 
-impl Turns {
+impl CallTurns {
     /// The server has asked something: from now on one client at a time.
     pub fn set_asks(&mut self) {
         self.asks = true;
@@ -121,7 +121,7 @@ impl Turns {
     }
 
     /// A waiting call is taken back. Answers whose turn it is now; `None` when the ticket is not
-    /// waiting: it was called already, and the call must [`Turns::leave`].
+    /// waiting: it was called already, and the call must [`CallTurns::leave`].
     pub fn cancel(&mut self, ticket: Ticket) -> Option<Vec<Ticket>> {
         let at = self.waiting.iter().position(|(t, _)| *t == ticket)?;
         self.waiting.remove(at);
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    fn asking() -> Turns {
-        let mut turns = Turns::default();
+    fn asking() -> CallTurns {
+        let mut turns = CallTurns::default();
         turns.set_asks();
         turns
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_server_that_never_asks_takes_everybody_at_once() {
-        let mut turns = Turns::default();
+        let mut turns = CallTurns::default();
         assert_eq!(turns.enter(A), Enter::Now);
         assert_eq!(turns.enter(B), Enter::Now);
         turns.set_asks();

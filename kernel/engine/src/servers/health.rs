@@ -27,7 +27,7 @@ impl Default for HealthRules {
 
 /// What came of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PingAnswer {
     /// This, or a refusal of the question, which is an answer too.
     Came(Health),
     /// Nothing in time.
@@ -39,7 +39,7 @@ pub enum Answer {
 
 /// What is made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HealthVerdict {
     /// It goes on, and this is how it is.
     Lives(Health),
     /// It is of no use any more; why, for people.
@@ -66,35 +66,35 @@ impl Checkups {
     }
 
     /// Takes the outcome of a question.
-    pub fn heard(&mut self, answer: Answer) -> Verdict {
+    pub fn heard(&mut self, answer: PingAnswer) -> HealthVerdict {
         match answer {
-            Answer::Came(health) => {
+            PingAnswer::Came(health) => {
                 self.missed = 0;
                 self.last = health;
             }
-            Answer::Busy => {}
-            Answer::Missing => {
+            PingAnswer::Busy => {}
+            PingAnswer::Missing => {
                 self.missed += 1;
                 self.last = Health::Unhealthy;
             }
         }
         if self.missed < self.allowed {
-            return Verdict::Lives(self.last);
+            return HealthVerdict::Lives(self.last);
         }
         let times = match self.missed {
             1 => "a health check".to_owned(),
             times => format!("{times} health checks in a row"),
         };
         let seconds = DEADLINE.as_secs();
-        Verdict::Failed(format!("it did not answer {times} within {seconds} s"))
+        HealthVerdict::Failed(format!("it did not answer {times} within {seconds} s"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Answer::{Busy, Came, Missing};
-    use Verdict::{Failed, Lives};
+    use HealthVerdict::{Failed, Lives};
+    use PingAnswer::{Busy, Came, Missing};
 
     fn checkups() -> Checkups {
         Checkups::new(HealthRules::default())

@@ -11,7 +11,7 @@ use crate::clock::MonotonicTime;
 /// Where a server stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum LifecycleState {
     /// Configured, not started.
     Registered,
     /// Its transport is being set up, the handshake is under way.
@@ -28,7 +28,7 @@ pub enum State {
     Restarting,
 }
 
-impl State {
+impl LifecycleState {
     /// All of them, in the order of MGP §11.2.
     pub const ALL: [Self; 7] = [
         Self::Registered,
@@ -72,7 +72,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for LifecycleState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -81,7 +81,7 @@ impl fmt::Display for State {
 /// Why a server is stopped or restarted: the reasons of MGP §11.4, and the two that are not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum TransitionReason {
     /// A person asked.
     OperatorRequest,
     /// Its configuration changed.
@@ -98,7 +98,7 @@ pub enum Why {
     ServerRequest,
 }
 
-impl Why {
+impl TransitionReason {
     /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -127,7 +127,7 @@ impl Why {
     }
 }
 
-impl From<Reason> for Why {
+impl From<Reason> for TransitionReason {
     fn from(reason: Reason) -> Self {
         match reason {
             Reason::OperatorRequest => Self::OperatorRequest,
@@ -139,7 +139,7 @@ impl From<Reason> for Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for TransitionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -147,11 +147,11 @@ impl fmt::Display for Why {
 
 /// What happened to a server.
 ///
-/// An exit is told as what it means in its state: [`Event::Failed`] when it broke something,
-/// [`Event::Drained`] when it ended a drain, and for a clean exit that nobody asked for
-/// [`Event::StopRequested`] with [`Why::ServerRequest`] followed by [`Event::Drained`].
+/// An exit is told as what it means in its state: [`LifecycleEvent::Failed`] when it broke something,
+/// [`LifecycleEvent::Drained`] when it ended a drain, and for a clean exit that nobody asked for
+/// [`LifecycleEvent::StopRequested`] with [`TransitionReason::ServerRequest`] followed by [`LifecycleEvent::Drained`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LifecycleEvent {
     /// Somebody starts it: at the kernel's start or by hand.
     Start,
     /// The handshake is through, the first lists are read.
@@ -159,22 +159,22 @@ pub enum Event {
     /// It could not be started, did not shake hands, died or lost its connection.
     Failed(String),
     /// It is to finish and stop. Also what a server says of itself (MGP-144).
-    StopRequested(Why),
+    StopRequested(TransitionReason),
     /// It is to be stopped and started again; from draining, once the drain is through.
-    RestartRequested(Why),
+    RestartRequested(TransitionReason),
     /// Nothing is under way any more and its transport is closed.
     Drained,
     /// The restart rules grant another try. The wait before it passes in the new state.
     TryAgain,
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for LifecycleEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.clone().into_reason())
     }
 }
 
-impl Event {
+impl LifecycleEvent {
     fn into_reason(self) -> Cow<'static, str> {
         match self {
             Self::Start => "start".into(),
@@ -191,9 +191,9 @@ impl Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// Where it stood.
-    pub from: State,
+    pub from: LifecycleState,
     /// Where it stands now.
-    pub to: State,
+    pub to: LifecycleState,
     /// Why, in words; for a failure the reason itself.
     pub reason: Cow<'static, str>,
 }
@@ -203,16 +203,16 @@ pub struct Transition {
 #[error("a server that is {state} knows no step for: {event}")]
 pub struct IllegalTransition {
     /// Where the server stands.
-    pub state: State,
+    pub state: LifecycleState,
     /// What was told.
-    pub event: Event,
+    pub event: LifecycleEvent,
 }
 
 /// What a server says of itself has no meaning where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it says that it went from {said_from:?} to {said_to:?}, but it is {state}: ignored")]
 pub struct Implausible {
-    state: State,
+    state: LifecycleState,
     said_from: String,
     said_to: String,
 }
@@ -222,18 +222,25 @@ pub struct Implausible {
 ///
 /// # Errors
 /// [`Implausible`] for all that it cannot say in this state.
-pub fn said(state: State, from: &str, to: &str, reason: &str) -> Result<Event, Implausible> {
+pub fn said(
+    state: LifecycleState,
+    from: &str,
+    to: &str,
+    reason: &str,
+) -> Result<LifecycleEvent, Implausible> {
     let fits = from.is_empty() || from == state.as_str();
-    if fits && state == State::Connected && to == State::Draining.as_str() {
-        return Ok(Event::StopRequested(Why::ServerRequest));
+    if fits && state == LifecycleState::Connected && to == LifecycleState::Draining.as_str() {
+        return Ok(LifecycleEvent::StopRequested(
+            TransitionReason::ServerRequest,
+        ));
     }
-    let lives = matches!(state, State::Connected | State::Draining);
-    if fits && lives && to == State::Error.as_str() {
+    let lives = matches!(state, LifecycleState::Connected | LifecycleState::Draining);
+    if fits && lives && to == LifecycleState::Error.as_str() {
         let reason = match reason {
             "" => "it says that it is in error".to_owned(),
             reason => format!("it says that it is in error: {}", shown(reason)),
         };
-        return Ok(Event::Failed(reason));
+        return Ok(LifecycleEvent::Failed(reason));
     }
     Err(Implausible {
         state,
@@ -250,7 +257,7 @@ fn shown(words: &str) -> String {
 /// One server's state, why it is in it and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifecycle {
-    state: State,
+    state: LifecycleState,
     reason: Cow<'static, str>,
     since: MonotonicTime,
 }
@@ -260,7 +267,7 @@ impl Lifecycle {
     #[must_use]
     pub const fn new(now: MonotonicTime) -> Self {
         Self {
-            state: State::Registered,
+            state: LifecycleState::Registered,
             reason: Cow::Borrowed("configured"),
             since: now,
         }
@@ -268,7 +275,7 @@ impl Lifecycle {
 
     /// Where it stands.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> LifecycleState {
         self.state
     }
 
@@ -290,7 +297,7 @@ impl Lifecycle {
     /// [`IllegalTransition`] when MGP §11.2 and A-06 know no such step; the state stays.
     pub fn apply(
         &mut self,
-        event: Event,
+        event: LifecycleEvent,
         now: MonotonicTime,
     ) -> Result<Transition, IllegalTransition> {
         let from = self.state;
@@ -309,21 +316,27 @@ impl Lifecycle {
 }
 
 /// The whole machine.
-fn next(state: State, event: &Event) -> Option<State> {
-    use State::{Connected, Connecting, Disconnected, Draining, Error, Registered, Restarting};
+fn next(state: LifecycleState, event: &LifecycleEvent) -> Option<LifecycleState> {
+    use LifecycleState::{
+        Connected, Connecting, Disconnected, Draining, Error, Registered, Restarting,
+    };
     match (event, state) {
-        (Event::Start, Registered) => Some(Connecting),
-        (Event::Start | Event::TryAgain | Event::RestartRequested(_), Disconnected) => {
-            Some(Connecting)
-        }
-        (Event::Start | Event::TryAgain | Event::RestartRequested(_), Error) => Some(Restarting),
-        (Event::RestartRequested(_), Connected | Draining) => Some(Restarting),
-        (Event::HandshakeDone, Connecting | Restarting) => Some(Connected),
-        (Event::Failed(_), Connecting | Connected | Draining | Restarting) => Some(Error),
-        (Event::StopRequested(_), Connected) => Some(Draining),
+        (LifecycleEvent::Start, Registered) => Some(Connecting),
+        (
+            LifecycleEvent::Start | LifecycleEvent::TryAgain | LifecycleEvent::RestartRequested(_),
+            Disconnected,
+        ) => Some(Connecting),
+        (
+            LifecycleEvent::Start | LifecycleEvent::TryAgain | LifecycleEvent::RestartRequested(_),
+            Error,
+        ) => Some(Restarting),
+        (LifecycleEvent::RestartRequested(_), Connected | Draining) => Some(Restarting),
+        (LifecycleEvent::HandshakeDone, Connecting | Restarting) => Some(Connected),
+        (LifecycleEvent::Failed(_), Connecting | Connected | Draining | Restarting) => Some(Error),
+        (LifecycleEvent::StopRequested(_), Connected) => Some(Draining),
         // MGP knows no way from a start to a stop but a failed start.
-        (Event::StopRequested(_), Connecting | Restarting) => Some(Error),
-        (Event::Drained, Draining) => Some(Disconnected),
+        (LifecycleEvent::StopRequested(_), Connecting | Restarting) => Some(Error),
+        (LifecycleEvent::Drained, Draining) => Some(Disconnected),
         _ => None,
     }
 }
@@ -331,24 +344,24 @@ fn next(state: State, event: &Event) -> Option<State> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use State::*;
+    use LifecycleState::*;
 
-    const WHYS: [Why; 7] = [
-        Why::OperatorRequest,
-        Why::ConfigurationChange,
-        Why::ResourceLimit,
-        Why::IdleTimeout,
-        Why::KernelShutdown,
-        Why::Deregistered,
-        Why::ServerRequest,
+    const WHYS: [TransitionReason; 7] = [
+        TransitionReason::OperatorRequest,
+        TransitionReason::ConfigurationChange,
+        TransitionReason::ResourceLimit,
+        TransitionReason::IdleTimeout,
+        TransitionReason::KernelShutdown,
+        TransitionReason::Deregistered,
+        TransitionReason::ServerRequest,
     ];
 
-    /// Every event in every state (in the order of [`State::ALL`]): the arrows of MGP §11.2 and the extra
+    /// Every event in every state (in the order of [`LifecycleState::ALL`]): the arrows of MGP §11.2 and the extra
     /// ones of A-06. Where nothing stands, the document knows no step.
-    fn table() -> Vec<(Event, [Option<State>; 7])> {
+    fn table() -> Vec<(LifecycleEvent, [Option<LifecycleState>; 7])> {
         let mut table = vec![
             (
-                Event::Start,
+                LifecycleEvent::Start,
                 [
                     Some(Connecting),
                     None,
@@ -360,7 +373,7 @@ mod tests {
                 ],
             ),
             (
-                Event::HandshakeDone,
+                LifecycleEvent::HandshakeDone,
                 [
                     None,
                     Some(Connected),
@@ -372,11 +385,11 @@ mod tests {
                 ],
             ),
             (
-                Event::Drained,
+                LifecycleEvent::Drained,
                 [None, None, None, Some(Disconnected), None, None, None],
             ),
             (
-                Event::TryAgain,
+                LifecycleEvent::TryAgain,
                 [
                     None,
                     None,
@@ -398,7 +411,7 @@ mod tests {
             Some(Error),
         ];
         for reason in ["", "exit status 1", "killed by signal 9"] {
-            table.push((Event::Failed(reason.into()), fails));
+            table.push((LifecycleEvent::Failed(reason.into()), fails));
         }
         let stops = [
             None,
@@ -419,13 +432,13 @@ mod tests {
             None,
         ];
         for why in WHYS {
-            table.push((Event::StopRequested(why), stops));
-            table.push((Event::RestartRequested(why), restarts));
+            table.push((LifecycleEvent::StopRequested(why), stops));
+            table.push((LifecycleEvent::RestartRequested(why), restarts));
         }
         table
     }
 
-    fn at(state: State) -> Lifecycle {
+    fn at(state: LifecycleState) -> Lifecycle {
         Lifecycle {
             state,
             ..Lifecycle::new(MonotonicTime::START)
@@ -438,7 +451,7 @@ mod tests {
     fn no_other_transition_is_possible() {
         let later = MonotonicTime::START + std::time::Duration::from_secs(1);
         for (event, steps) in table() {
-            for (state, to) in State::ALL.into_iter().zip(steps) {
+            for (state, to) in LifecycleState::ALL.into_iter().zip(steps) {
                 let mut lifecycle = at(state);
                 let step = lifecycle.apply(event.clone(), later);
                 match to {
@@ -460,7 +473,7 @@ mod tests {
 
     #[test]
     fn calls_wait_for_a_server_that_comes_and_for_no_other() {
-        for state in State::ALL {
+        for state in LifecycleState::ALL {
             let comes = matches!(state, Connecting | Connected | Restarting);
             assert_eq!(state.comes_up(false), comes, "{state}");
             assert!(state.comes_up(true), "{state}");
@@ -470,29 +483,42 @@ mod tests {
     /// MGP-115..121: the words, on the wire and in print.
     #[test]
     fn states_have_one_word_each() {
-        for state in State::ALL {
+        for state in LifecycleState::ALL {
             let json = serde_json::to_string(&state).unwrap();
             assert_eq!(json, format!("\"{state}\""));
-            assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
+            assert_eq!(
+                serde_json::from_str::<LifecycleState>(&json).unwrap(),
+                state
+            );
             assert_eq!(state.takes_calls(), state == Connected);
         }
-        let why = serde_json::to_string(&Why::KernelShutdown).unwrap();
-        assert_eq!(why, format!("\"{}\"", Why::KernelShutdown));
+        let why = serde_json::to_string(&TransitionReason::KernelShutdown).unwrap();
+        assert_eq!(why, format!("\"{}\"", TransitionReason::KernelShutdown));
     }
 
     /// MGP-144: a server may say that it drains or is broken; it cannot connect itself, undo a drain,
     /// end another way or speak of a past that was not.
     #[test]
     fn a_server_says_of_itself_only_what_can_be() {
-        let drains = Ok(Event::StopRequested(Why::ServerRequest));
+        let drains = Ok(LifecycleEvent::StopRequested(
+            TransitionReason::ServerRequest,
+        ));
         assert_eq!(said(Connected, "connected", "draining", ""), drains);
         assert_eq!(said(Connected, "", "draining", "any"), drains);
         let broken = said(Draining, "draining", "error", "disk full").unwrap();
         let reason = "it says that it is in error: disk full";
-        assert_eq!(broken, Event::Failed(reason.into()));
-        for state in State::ALL {
-            for from in State::ALL.iter().map(|s| s.as_str()).chain(["", "asleep"]) {
-                for to in State::ALL.iter().map(|s| s.as_str()).chain(["", "asleep"]) {
+        assert_eq!(broken, LifecycleEvent::Failed(reason.into()));
+        for state in LifecycleState::ALL {
+            for from in LifecycleState::ALL
+                .iter()
+                .map(|s| s.as_str())
+                .chain(["", "asleep"])
+            {
+                for to in LifecycleState::ALL
+                    .iter()
+                    .map(|s| s.as_str())
+                    .chain(["", "asleep"])
+                {
                     if let Ok(event) = said(state, from, to, "") {
                         let step = at(state).apply(event, MonotonicTime::START).unwrap();
                         assert_eq!(step.to.as_str(), to);
@@ -516,19 +542,22 @@ mod tests {
     #[test]
     fn a_reason_is_told_as_the_document_names_it() {
         for why in [
-            Why::OperatorRequest,
-            Why::ConfigurationChange,
-            Why::ResourceLimit,
-            Why::IdleTimeout,
-            Why::KernelShutdown,
+            TransitionReason::OperatorRequest,
+            TransitionReason::ConfigurationChange,
+            TransitionReason::ResourceLimit,
+            TransitionReason::IdleTimeout,
+            TransitionReason::KernelShutdown,
         ] {
             let told = why.told().unwrap();
-            assert_eq!(Why::from(told), why);
+            assert_eq!(TransitionReason::from(told), why);
             let word = serde_json::to_string(&told).unwrap();
             assert_eq!(word, format!("\"{why}\""));
         }
-        assert_eq!(Why::Deregistered.told(), Some(Reason::ConfigurationChange));
-        assert_eq!(Why::ServerRequest.told(), None);
+        assert_eq!(
+            TransitionReason::Deregistered.told(),
+            Some(Reason::ConfigurationChange)
+        );
+        assert_eq!(TransitionReason::ServerRequest.told(), None);
     }
 
     /// MGP-128, MGP-129: a crash is an error, then a restart, then connected again.
@@ -536,16 +565,19 @@ mod tests {
     fn a_crash_and_its_recovery_are_three_steps() {
         let mut server = at(Connected);
         let second = MonotonicTime::START + std::time::Duration::from_secs(1);
-        let crash = server.apply(Event::Failed("killed by signal 9".into()), second);
+        let crash = server.apply(LifecycleEvent::Failed("killed by signal 9".into()), second);
         assert_eq!(crash.unwrap().reason, "killed by signal 9");
         assert_eq!(server.since(), second);
         assert_eq!(server.reason(), "killed by signal 9");
         assert_eq!(
-            server.apply(Event::TryAgain, second).unwrap().to,
+            server.apply(LifecycleEvent::TryAgain, second).unwrap().to,
             Restarting
         );
         assert_eq!(
-            server.apply(Event::HandshakeDone, second).unwrap().to,
+            server
+                .apply(LifecycleEvent::HandshakeDone, second)
+                .unwrap()
+                .to,
             Connected
         );
     }

@@ -53,10 +53,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::policy::permissions::Rules;
+    use crate::policy::permissions::PermissionRules;
     use crate::policy::pins::PinMode;
     use crate::servers::spec::{
-        Instances, MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerLimits,
+        MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
     };
 
     fn spec(id: &str, url: &str) -> ServerSpec {
@@ -71,12 +71,12 @@ mod tests {
             limits: ServerLimits::default(),
             default_policy: None,
             asking: QuestionAttribution::default(),
-            instances: Instances::default(),
+            instances: ServerInstances::default(),
             mgp: MgpDeclaration::default(),
             tools: Arc::default(),
-            permissions: Rules::default(),
+            permissions: PermissionRules::default(),
             pin: PinMode::default(),
-            sandbox: crate::servers::sandbox::Rules::default(),
+            sandbox: crate::servers::sandbox::SandboxRules::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::servers::spec::{RestartPolicy, RestartRules};
 
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ServerExit {
     /// Without an error: exit status 0, or the far end closed in good order.
     Clean,
     /// With one; the text says which.
@@ -19,7 +19,7 @@ pub enum Exit {
 
 /// What to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RestartVerdict {
     /// Start it again.
     Restart {
         /// How long to wait before.
@@ -39,7 +39,7 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl RestartVerdict {
     /// True of a server that failed more than once within the window.
     #[must_use]
     pub fn keeps_failing(&self) -> bool {
@@ -71,9 +71,9 @@ impl Restarts {
 
     /// Judges an exit. `asked` says that somebody wanted the stop: an operator, a deregistration, an
     /// idle timeout or the kernel's own end.
-    pub fn exited(&mut self, exit: &Exit, asked: bool, now: MonotonicTime) -> Verdict {
+    pub fn exited(&mut self, exit: &ServerExit, asked: bool, now: MonotonicTime) -> RestartVerdict {
         if asked || !self.policy_restarts(exit) {
-            return Verdict::Stay;
+            return RestartVerdict::Stay;
         }
         self.slide(now);
         let done = self.within_window(now);
@@ -82,7 +82,7 @@ impl Restarts {
         }
         let after = self.backoff(done);
         self.history.push_back(now + after);
-        Verdict::Restart {
+        RestartVerdict::Restart {
             after,
             attempt: done + 1,
         }
@@ -100,12 +100,12 @@ impl Restarts {
         self.history.clear();
     }
 
-    fn policy_restarts(&self, exit: &Exit) -> bool {
+    fn policy_restarts(&self, exit: &ServerExit) -> bool {
         match (self.rules.policy, exit) {
             (RestartPolicy::Never, _)
-            | (RestartPolicy::OnFailure, Exit::Clean)
-            | (_, Exit::Rejected(_)) => false,
-            (RestartPolicy::OnFailure, Exit::Failed(_)) | (RestartPolicy::Always, _) => true,
+            | (RestartPolicy::OnFailure, ServerExit::Clean)
+            | (_, ServerExit::Rejected(_)) => false,
+            (RestartPolicy::OnFailure, ServerExit::Failed(_)) | (RestartPolicy::Always, _) => true,
         }
     }
 
@@ -132,17 +132,17 @@ impl Restarts {
             .min(self.rules.backoff_max)
     }
 
-    fn park(&self, exit: &Exit, now: MonotonicTime) -> Verdict {
+    fn park(&self, exit: &ServerExit, now: MonotonicTime) -> RestartVerdict {
         let last = match exit {
-            Exit::Clean => "it ended by itself",
-            Exit::Failed(reason) | Exit::Rejected(reason) => reason,
+            ServerExit::Clean => "it ended by itself",
+            ServerExit::Failed(reason) | ServerExit::Rejected(reason) => reason,
         };
         let RestartRules {
             max_restarts,
             window,
             ..
         } = self.rules;
-        Verdict::Park {
+        RestartVerdict::Park {
             reason: format!(
                 "restart_limit_exceeded: {max_restarts} restarts within {} s; last: {last}",
                 window.as_secs_f64()
@@ -162,12 +162,12 @@ const GAP: Duration = Duration::from_millis(500);
 /// Whose turn it is among those that keep failing: a few at once, then one after the other, however many
 /// there are. What fails for the first time waits for nobody.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct RestartTurns {
     /// When all turns that were given will have been paid for.
     paid: MonotonicTime,
 }
 
-impl Turns {
+impl RestartTurns {
     /// Gives one turn: when it is, which is not before `now`.
     pub fn take(&mut self, now: MonotonicTime) -> MonotonicTime {
         let wait = self.paid.since(now).saturating_sub(GAP * (AT_ONCE - 1));
@@ -185,8 +185,8 @@ mod tests {
         MonotonicTime::START + Duration::from_millis(millis)
     }
 
-    fn failed() -> Exit {
-        Exit::Failed("exit status 1".into())
+    fn failed() -> ServerExit {
+        ServerExit::Failed("exit status 1".into())
     }
 
     fn with(policy: RestartPolicy) -> Restarts {
@@ -204,10 +204,11 @@ mod tests {
         for (attempt, secs) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16)] {
             let after = Duration::from_secs(secs);
             let verdict = restarts.exited(&failed(), false, now);
-            assert_eq!(verdict, Verdict::Restart { after, attempt });
+            assert_eq!(verdict, RestartVerdict::Restart { after, attempt });
             now = now + after;
         }
-        let Verdict::Park { reason, next_try } = restarts.exited(&failed(), false, now) else {
+        let RestartVerdict::Park { reason, next_try } = restarts.exited(&failed(), false, now)
+        else {
             panic!("one restart too many");
         };
         assert!(reason.contains("restart_limit_exceeded"), "{reason}");
@@ -226,21 +227,28 @@ mod tests {
             .map(|_| restarts.exited(&failed(), false, at(0)))
             .last();
         let after = Duration::from_secs(30);
-        assert_eq!(last, Some(Verdict::Restart { after, attempt: 40 }));
+        assert_eq!(last, Some(RestartVerdict::Restart { after, attempt: 40 }));
     }
 
     /// MGP-146, MGP-147, MGP-148, A-07: who is restarted at all.
     #[test]
     fn the_policy_and_the_asker_decide() {
-        let restarts = |policy, exit: &Exit, asked| {
+        let restarts = |policy, exit: &ServerExit, asked| {
             let verdict = with(policy).exited(exit, asked, at(0));
-            matches!(verdict, Verdict::Restart { .. })
+            matches!(verdict, RestartVerdict::Restart { .. })
         };
         for asked in [true, false] {
             assert!(!restarts(RestartPolicy::Never, &failed(), asked));
-            assert!(!restarts(RestartPolicy::OnFailure, &Exit::Clean, asked));
+            assert!(!restarts(
+                RestartPolicy::OnFailure,
+                &ServerExit::Clean,
+                asked
+            ));
             assert_eq!(restarts(RestartPolicy::OnFailure, &failed(), asked), !asked);
-            assert_eq!(restarts(RestartPolicy::Always, &Exit::Clean, asked), !asked);
+            assert_eq!(
+                restarts(RestartPolicy::Always, &ServerExit::Clean, asked),
+                !asked
+            );
         }
     }
 
@@ -253,14 +261,14 @@ mod tests {
         restarts.clear();
         let after = Duration::from_secs(1);
         let verdict = restarts.exited(&failed(), false, at(0));
-        assert_eq!(verdict, Verdict::Restart { after, attempt: 1 });
+        assert_eq!(verdict, RestartVerdict::Restart { after, attempt: 1 });
     }
 
     /// Of fifty that fail together a few start at once, the others each at its turn; after a while without
     /// any a few start at once again.
     #[test]
     fn those_that_keep_failing_take_turns() {
-        let mut turns = Turns::default();
+        let mut turns = RestartTurns::default();
         let given: Vec<_> = (0..50).map(|_| turns.take(at(1000))).collect();
         let at_once = given.iter().filter(|turn| **turn == at(1000)).count();
         assert_eq!(at_once, AT_ONCE as usize);
@@ -278,7 +286,10 @@ mod tests {
             ..RestartRules::default()
         });
         let verdict = restarts.exited(&failed(), false, at(0));
-        assert!(matches!(verdict, Verdict::Park { next_try: None, .. }));
+        assert!(matches!(
+            verdict,
+            RestartVerdict::Park { next_try: None, .. }
+        ));
     }
 
     proptest! {
@@ -305,10 +316,10 @@ mod tests {
                     None
                 };
                 let asked_at = at(want.map_or(now, |(after, _)| now - after.as_millis() as u64));
-                let got = match restarts.exited(&Exit::Clean, false, asked_at) {
-                    Verdict::Restart { after, attempt } => Some((after, attempt)),
-                    Verdict::Park { .. } => None,
-                    Verdict::Stay => panic!("always restarts"),
+                let got = match restarts.exited(&ServerExit::Clean, false, asked_at) {
+                    RestartVerdict::Restart { after, attempt } => Some((after, attempt)),
+                    RestartVerdict::Park { .. } => None,
+                    RestartVerdict::Stay => panic!("always restarts"),
                 };
                 prop_assert_eq!(got, want);
                 prop_assert!(restarts.history.len() <= max as usize);

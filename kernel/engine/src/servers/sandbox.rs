@@ -1,5 +1,5 @@
 //! The walls around a server that is trusted least: from what it was permitted, what its entry says
-//! and what this machine can do, to a [`Policy`] for its process and a report for the operator.
+//! and what this machine can do, to a [`SandboxPolicy`] for its process and a report for the operator.
 //!
 //! What is not opened here is closed. Paths arrive without symbolic links; nothing is looked up.
 
@@ -25,13 +25,13 @@ const SCOPES: u32 = 6;
 
 /// What the operator says of a server's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct SandboxRules {
     /// Opened for reading by `filesystem.read`.
     pub read: Vec<PathBuf>,
     /// Opened for writing by `filesystem.write`.
     pub write: Vec<PathBuf>,
     /// Bounds on its processes.
-    pub limits: Limits,
+    pub limits: SandboxLimits,
     /// It is not started where this machine cannot hold it to all of its policy.
     pub required: bool,
     /// A person wrote the entry: its working folder and the files its arguments name are its own. An
@@ -41,14 +41,14 @@ pub struct Rules {
     /// was installed with is its own.
     pub chosen: bool,
     /// Its program, where that came with its registration.
-    pub program: Option<Program>,
+    pub program: Option<SandboxProgram>,
     /// What it is run from, where a person looked at that: it is started from nothing else.
-    pub pinned: Vec<Pinned>,
+    pub pinned: Vec<PinnedProgram>,
 }
 
 /// A file as a person looked at it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pinned {
+pub struct PinnedProgram {
     /// Where it was found.
     pub path: PathBuf,
     /// BLAKE3 of what is in it, as hexadecimal digits; or why it could not be read.
@@ -58,7 +58,7 @@ pub struct Pinned {
 /// A program that came with its registration. It is written anew before each start, so that what runs
 /// is what was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct SandboxProgram {
     /// The name of its file in a folder that the server may read.
     pub file: String,
     /// All of it.
@@ -67,7 +67,7 @@ pub struct Program {
     pub at: usize,
 }
 
-impl Program {
+impl SandboxProgram {
     /// What its interpreter is told before it, so that it loads nothing the server has written or was
     /// given a variable for: modules come from where the interpreter was installed.
     #[must_use]
@@ -84,7 +84,7 @@ impl Program {
 
 /// Bounds on a sandboxed server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct SandboxLimits {
     /// Private memory of one process, in bytes. What is shared between processes is not in it.
     pub memory: u64,
     /// Processes and threads beyond those its user has when it starts.
@@ -95,7 +95,7 @@ pub struct Limits {
     pub file_size: u64,
 }
 
-impl Default for Limits {
+impl Default for SandboxLimits {
     /// A JavaScript server with a large heap fits twice; a runtime has a dozen threads, a build tool
     /// some dozens of processes; half of a user's usual files; a model's weights do not fit.
     fn default() -> Self {
@@ -149,7 +149,7 @@ pub struct ProgramPaths {
 
 /// What a server's process is held to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Policy {
+pub struct SandboxPolicy {
     /// May be read.
     pub read: Vec<PathBuf>,
     /// May be read and run.
@@ -163,7 +163,7 @@ pub struct Policy {
     /// It may start programs.
     pub programs: bool,
     /// Bounds.
-    pub limits: Limits,
+    pub limits: SandboxLimits,
     /// What the machine is believed to do. A process that finds less is not started.
     pub machine: Machine,
     /// Links that were followed on the way to all of these, which hold none.
@@ -202,12 +202,12 @@ pub fn widening(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
         .collect()
 }
 
-impl Policy {
+impl SandboxPolicy {
     /// What a server with these permissions is held to.
     #[must_use]
     pub fn of(
         granted: &BTreeSet<Standard>,
-        rules: &Rules,
+        rules: &SandboxRules,
         place: &ProgramPaths,
         machine: Machine,
     ) -> Self {
@@ -265,14 +265,14 @@ impl Policy {
     pub fn report(
         &self,
         granted: &BTreeSet<Standard>,
-        rules: &Rules,
+        rules: &SandboxRules,
         place: &ProgramPaths,
     ) -> Sandbox {
         let mut report = Sandbox::default();
         self.report_files(&mut report, place);
         self.report_network(&mut report);
         self.report_processes(&mut report);
-        let Limits {
+        let SandboxLimits {
             memory,
             open_files,
             file_size,
@@ -470,7 +470,7 @@ impl ProgramPaths {
     }
 }
 
-fn notes(granted: &BTreeSet<Standard>, rules: &Rules, place: &ProgramPaths) -> Vec<String> {
+fn notes(granted: &BTreeSet<Standard>, rules: &SandboxRules, place: &ProgramPaths) -> Vec<String> {
     let mut notes = Vec::new();
     let shut = |path: &PathBuf| place.shuts(path);
     if rules.vouched && shut(&place.cwd) {

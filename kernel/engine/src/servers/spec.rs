@@ -11,7 +11,7 @@ use mgp_protocol::address;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 
-use crate::policy::permissions::Rules;
+use crate::policy::permissions::PermissionRules;
 use crate::policy::pins::PinMode;
 use crate::policy::requirements::ToolRules;
 use crate::policy::trust::TrustLevel;
@@ -37,17 +37,17 @@ pub struct ServerSpec {
     /// How it is known whose call a question of its belongs to.
     pub asking: QuestionAttribution,
     /// Who shares a life of its.
-    pub instances: Instances,
+    pub instances: ServerInstances,
     /// `[servers.mgp]`: what it is declared to speak and to need.
     pub mgp: MgpDeclaration,
     /// The operator's word on its tools.
     pub tools: Arc<ToolRules>,
     /// How its permissions are decided.
-    pub permissions: Rules,
+    pub permissions: PermissionRules,
     /// What a tool of its comes to that is not what it was.
     pub pin: PinMode,
     /// What its sandbox opens and bounds, where it is in one.
-    pub sandbox: sandbox::Rules,
+    pub sandbox: sandbox::SandboxRules,
 }
 
 impl ServerSpec {
@@ -171,7 +171,7 @@ pub enum QuestionAttribution {
 
 /// Who shares a life of a server: its process, or its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Instances {
+pub enum ServerInstances {
     /// All who call it.
     #[default]
     Shared,

@@ -21,9 +21,9 @@ const CONTEXT: &str = "mgp 2026-11 journal entry";
 
 /// The hash of an entry, which the next one repeats.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Link([u8; blake3::OUT_LEN]);
+pub struct JournalLink([u8; blake3::OUT_LEN]);
 
-impl Link {
+impl JournalLink {
     /// What the first entry of a journal of this kind has before it: a file of another kind is not
     /// mistaken for this one.
     #[must_use]
@@ -38,7 +38,7 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for JournalLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex = |byte: &u8| write!(f, "{byte:02x}");
         self.0.iter().take(8).try_for_each(hex)
@@ -52,14 +52,14 @@ pub struct TooLong(pub usize);
 
 /// Writes entries, each tied to the one before.
 #[derive(Clone, Copy, Debug)]
-pub struct Writer {
-    last: Link,
+pub struct JournalWriter {
+    last: JournalLink,
 }
 
-impl Writer {
+impl JournalWriter {
     /// Goes on after this entry.
     #[must_use]
-    pub fn after(last: Link) -> Self {
+    pub fn after(last: JournalLink) -> Self {
         Self { last }
     }
 
@@ -93,7 +93,7 @@ fn check(header: &[u8]) -> [u8; CHECK] {
 
 /// What stands where no entry can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum JournalFault {
     /// The file ends within an entry that begins here, or was made longer and never written, in whole or
     /// in part: nothing from here on was acknowledged.
     #[error("from byte {at} on it holds {bytes} bytes of an entry that was never finished")]
@@ -117,14 +117,14 @@ pub enum Fault {
 
 /// Reads a journal from its beginning.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct JournalReader<'a> {
     bytes: &'a [u8],
     at: usize,
     entries: u64,
-    last: Link,
+    last: JournalLink,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JournalReader<'a> {
     /// Reads `bytes` as a journal of this kind.
     #[must_use]
     pub fn new(kind: &str, bytes: &'a [u8]) -> Self {
@@ -132,13 +132,13 @@ impl<'a> Reader<'a> {
             bytes,
             at: 0,
             entries: 0,
-            last: Link::start(kind),
+            last: JournalLink::start(kind),
         }
     }
 
-    /// The last entry that was read, for a [`Writer`] to go on after.
+    /// The last entry that was read, for a [`JournalWriter`] to go on after.
     #[must_use]
-    pub fn head(&self) -> Link {
+    pub fn head(&self) -> JournalLink {
         self.last
     }
 
@@ -148,8 +148,8 @@ impl<'a> Reader<'a> {
         self.at as u64
     }
 
-    fn entry(&self, rest: &'a [u8]) -> Result<(&'a [u8], Link), Fault> {
-        let torn = Fault::Torn {
+    fn entry(&self, rest: &'a [u8]) -> Result<(&'a [u8], JournalLink), JournalFault> {
+        let torn = JournalFault::Torn {
             at: self.position(),
             bytes: rest.len() as u64,
         };
@@ -201,8 +201,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn damaged(&self, what: &'static str) -> Fault {
-        Fault::Damaged {
+    fn damaged(&self, what: &'static str) -> JournalFault {
+        JournalFault::Damaged {
             entry: self.entries + 1,
             at: self.position(),
             what,
@@ -219,8 +219,8 @@ fn has_entry(bytes: &[u8]) -> bool {
     bytes.len() > HEADER + PAYLOAD_MAX || bytes.windows(HEADER).any(begins)
 }
 
-impl<'a> Iterator for Reader<'a> {
-    type Item = Result<&'a [u8], Fault>;
+impl<'a> Iterator for JournalReader<'a> {
+    type Item = Result<&'a [u8], JournalFault>;
 
     /// The next payload; after a fault, the same fault again.
     fn next(&mut self) -> Option<Self::Item> {
@@ -245,7 +245,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn written(payloads: &[Vec<u8>]) -> Vec<u8> {
-        let mut writer = Writer::after(Link::start("test"));
+        let mut writer = JournalWriter::after(JournalLink::start("test"));
         let mut out = Vec::new();
         for payload in payloads {
             writer.write(payload, &mut out).unwrap();
@@ -253,9 +253,9 @@ mod tests {
         out
     }
 
-    fn read(kind: &str, bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Fault>) {
+    fn read(kind: &str, bytes: &[u8]) -> (Vec<Vec<u8>>, Option<JournalFault>) {
         let mut payloads = Vec::new();
-        for entry in Reader::new(kind, bytes) {
+        for entry in JournalReader::new(kind, bytes) {
             match entry {
                 Ok(payload) => payloads.push(payload.to_vec()),
                 Err(fault) => return (payloads, Some(fault)),
@@ -269,14 +269,15 @@ mod tests {
         let bytes = written(&[b"one".to_vec()]);
         assert!(matches!(
             read("other", &bytes).1,
-            Some(Fault::Damaged {
+            Some(JournalFault::Damaged {
                 entry: 1,
                 at: 0,
                 ..
             })
         ));
         let mut out = Vec::new();
-        let refused = Writer::after(Link::start("t")).write(&vec![0; PAYLOAD_MAX + 1], &mut out);
+        let refused = JournalWriter::after(JournalLink::start("t"))
+            .write(&vec![0; PAYLOAD_MAX + 1], &mut out);
         assert_eq!((refused, out.len()), (Err(TooLong(PAYLOAD_MAX + 1)), 0));
     }
 
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(payloads, three[..1]);
         let entry_2_at = size as u64;
         assert!(
-            matches!(fault, Some(Fault::Damaged { entry: 2, at, .. }) if at == entry_2_at),
+            matches!(fault, Some(JournalFault::Damaged { entry: 2, at, .. }) if at == entry_2_at),
             "{fault:?}"
         );
     }
@@ -306,7 +307,7 @@ mod tests {
         let bytes = written(&[payload(1, 300), payload(2, 300), payload(3, 1_500)]);
         let begins = whole.len();
         assert_eq!((begins / SECTOR, begins.is_multiple_of(SECTOR)), (1, false));
-        let torn = Some(Fault::Torn {
+        let torn = Some(JournalFault::Torn {
             at: begins as u64,
             bytes: (bytes.len() - begins) as u64,
         });
@@ -324,7 +325,10 @@ mod tests {
             let mut hurt = bytes.clone();
             hurt[from..to].fill(0);
             let (_, fault) = read("test", &hurt);
-            assert!(matches!(fault, Some(Fault::Damaged { .. })), "{from}..{to}");
+            assert!(
+                matches!(fault, Some(JournalFault::Damaged { .. })),
+                "{from}..{to}"
+            );
         }
         let more = written(&[payload(1, 300), payload(2, 1_500), payload(3, 9)]);
         for (from, to) in [(372, 512), (512, 1_024)] {
@@ -333,7 +337,7 @@ mod tests {
             let (read, fault) = read("test", &hurt);
             assert_eq!(read.len(), 1);
             assert!(
-                matches!(fault, Some(Fault::Damaged { entry: 2, .. })),
+                matches!(fault, Some(JournalFault::Damaged { entry: 2, .. })),
                 "{from}..{to}"
             );
         }
@@ -352,7 +356,7 @@ mod tests {
             let (whole, fault) = read("test", &bytes[..cut]);
             prop_assert!(payloads.starts_with(&whole));
             let end = written(&whole).len();
-            let torn = Fault::Torn { at: end as u64, bytes: (cut - end) as u64 };
+            let torn = JournalFault::Torn { at: end as u64, bytes: (cut - end) as u64 };
             prop_assert_eq!(fault, (cut > end).then_some(torn));
             // A file that was made longer before its bytes were written.
             let mut longer = bytes.clone();
@@ -377,7 +381,7 @@ mod tests {
             let (whole, fault) = read("test", &bytes);
             prop_assert!(payloads.starts_with(&whole));
             let begins = written(&whole).len();
-            let Some(Fault::Damaged { entry, at: named, .. }) = fault else {
+            let Some(JournalFault::Damaged { entry, at: named, .. }) = fault else {
                 return Err(TestCaseError::fail(format!("{fault:?}")));
             };
             prop_assert_eq!((entry, named), (whole.len() as u64 + 1, begins as u64));

@@ -25,14 +25,17 @@ use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::catalog::freshness::Freshness;
 use crate::tools::uris::{self, WRAPPED};
 use front::Front;
-use list::{Edition, List};
+use list::{Edition, PagedList};
 
-pub use claims::{Claim, Named, Outlook, Prospect};
-pub use item::{BadItem, DEFINITION_MAX, NAME_MAX, Prompt, Resource, ResourceTemplate, Tool};
+pub use claims::{NameClaim, NamedItem, Outlook, Prospect};
+pub use item::{
+    BadItem, CatalogPrompt, CatalogResource, CatalogTool, DEFINITION_MAX, NAME_MAX,
+    ResourceTemplate,
+};
 pub use list::Paging;
-pub use offer::{Counts, ITEMS_MAX, LIST_MAX, Offer, Rejected, TEMPLATES_MAX};
+pub use offer::{ITEMS_MAX, LIST_MAX, OfferCounts, RejectedItem, ServerOffer, TEMPLATES_MAX};
 pub use sifted::Sifted;
-pub use view::{Form, Kind, Readers, View};
+pub use view::{CatalogView, Form, ListKind, Readers};
 
 /// Where a URI leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct ResourceRoute<'a> {
 pub struct Catalog {
     generation: u64,
     paging: Paging,
-    offers: BTreeMap<ServerId, Arc<Offer>>,
+    offers: BTreeMap<ServerId, Arc<ServerOffer>>,
     all: Front,
     one: HashMap<ServerId, Arc<Front>>,
 }
@@ -58,7 +61,7 @@ impl Catalog {
     #[must_use]
     pub fn empty(paging: Paging) -> Self {
         let edition = Edition {
-            view: View::All,
+            view: CatalogView::All,
             paging: paging.clone(),
             generation: 0,
             told: false,
@@ -75,37 +78,41 @@ impl Catalog {
     /// The next catalog: of these offers and no others, one for each server; of two of the same
     /// server the later counts. What did not change is taken over from this catalog.
     #[must_use]
-    pub fn next(&self, offers: &[Arc<Offer>]) -> Self {
-        let offers: BTreeMap<ServerId, Arc<Offer>> = offers
+    pub fn next(&self, offers: &[Arc<ServerOffer>]) -> Self {
+        let offers: BTreeMap<ServerId, Arc<ServerOffer>> = offers
             .iter()
             .map(|offer| (offer.server().clone(), Arc::clone(offer)))
             .collect();
         let fronts = offers
             .iter()
             .map(|(server, offer)| (server.clone(), self.next_front(server, offer)));
-        let in_order: Vec<&Offer> = offers.values().map(|offer| &**offer).collect();
+        let in_order: Vec<&ServerOffer> = offers.values().map(|offer| &**offer).collect();
         Self {
             generation: self.generation + 1,
             paging: self.paging.clone(),
-            all: Front::of_all(self.next_edition(View::All), Some(&self.all), &in_order),
+            all: Front::of_all(
+                self.next_edition(CatalogView::All),
+                Some(&self.all),
+                &in_order,
+            ),
             one: fronts.collect(),
             offers,
         }
     }
 
-    fn next_front(&self, server: &ServerId, offer: &Arc<Offer>) -> Arc<Front> {
+    fn next_front(&self, server: &ServerId, offer: &Arc<ServerOffer>) -> Arc<Front> {
         let before = self.offers.get(server).zip(self.one.get(server));
         match before {
             Some((same, front)) if Arc::ptr_eq(same, offer) => Arc::clone(front),
             _ => {
-                let edition = self.next_edition(View::One(server.clone()));
+                let edition = self.next_edition(CatalogView::One(server.clone()));
                 let before = before.map(|(_, front)| &**front);
                 Arc::new(Front::of_one(edition, before, offer))
             }
         }
     }
 
-    fn next_edition(&self, view: View) -> Edition {
+    fn next_edition(&self, view: CatalogView) -> Edition {
         Edition {
             view,
             paging: self.paging.clone(),
@@ -121,26 +128,26 @@ impl Catalog {
     }
 
     /// All offers, ordered by server.
-    pub fn offers(&self) -> impl Iterator<Item = &Arc<Offer>> {
+    pub fn offers(&self) -> impl Iterator<Item = &Arc<ServerOffer>> {
         self.offers.values()
     }
 
     /// How much a server offers; `None` when it offers nothing at all, not even empty lists.
     #[must_use]
-    pub fn counts(&self, server: &ServerId) -> Option<Counts> {
+    pub fn counts(&self, server: &ServerId) -> Option<OfferCounts> {
         self.offers.get(server).map(|offer| offer.counts())
     }
 
     /// The tool of that name. Among all servers that is the shown name, `server:tool`, or the bare
     /// name when only one server has it and no other name has its form.
     #[must_use]
-    pub fn tool(&self, view: &View, name: &str) -> Option<&Arc<Tool>> {
+    pub fn tool(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogTool>> {
         self.front(view)?.tools.get(name)
     }
 
     /// The prompt of that name, as with tools.
     #[must_use]
-    pub fn prompt(&self, view: &View, name: &str) -> Option<&Arc<Prompt>> {
+    pub fn prompt(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogPrompt>> {
         self.front(view)?.prompts.get(name)
     }
 
@@ -148,8 +155,8 @@ impl Catalog {
     /// the most specific template for it. `None` also when several servers list it: those are only
     /// reached by their wrapped forms.
     #[must_use]
-    pub fn resource<'a>(&'a self, view: &View, uri: &'a str) -> Option<ResourceRoute<'a>> {
-        if *view == View::All && uri.starts_with(WRAPPED) {
+    pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
+        if *view == CatalogView::All && uri.starts_with(WRAPPED) {
             let (server, uri) = uris::unwrap(uri)?;
             let (server, _) = self.offers.get_key_value(server)?;
             return Some(ResourceRoute { server, uri });
@@ -159,17 +166,26 @@ impl Catalog {
 
     /// Whose template it is, by its `uriTemplate` as shown in the view; for `completion/complete`.
     #[must_use]
-    pub fn template(&self, view: &View, uri_template: &str) -> Option<&Arc<ResourceTemplate>> {
+    pub fn template(
+        &self,
+        view: &CatalogView,
+        uri_template: &str,
+    ) -> Option<&Arc<ResourceTemplate>> {
         self.front(view)?.template(uri_template)
     }
 
     /// What a server's URI is called in a view, so that reading it leads back to that server. For
     /// URIs in results and notifications.
     #[must_use]
-    pub fn shown_uri<'a>(&self, view: &View, server: &ServerId, uri: &'a str) -> Cow<'a, str> {
+    pub fn shown_uri<'a>(
+        &self,
+        view: &CatalogView,
+        server: &ServerId,
+        uri: &'a str,
+    ) -> Cow<'a, str> {
         match view {
-            View::One(_) => Cow::Borrowed(uri),
-            View::All => match self.resource(view, uri) {
+            CatalogView::One(_) => Cow::Borrowed(uri),
+            CatalogView::All => match self.resource(view, uri) {
                 Some(route) if route.server == server && route.uri == uri => Cow::Borrowed(uri),
                 _ => Cow::Owned(uris::wrap(server, uri)),
             },
@@ -184,8 +200,8 @@ impl Catalog {
     /// of it that the other era reads, or when the last entry the client got is gone.
     pub fn page(
         &self,
-        view: &View,
-        kind: Kind,
+        view: &CatalogView,
+        kind: ListKind,
         cursor: Option<&str>,
         form: impl Into<Form>,
     ) -> Result<Bytes, BadCursor> {
@@ -199,33 +215,33 @@ impl Catalog {
 
     /// How long the list of one server may be kept; `None` when it has none.
     #[must_use]
-    pub fn freshness_of(&self, server: &ServerId, kind: Kind) -> Option<Freshness> {
+    pub fn freshness_of(&self, server: &ServerId, kind: ListKind) -> Option<Freshness> {
         self.offers.get(server)?.freshness(kind)
     }
 
     /// How long the list may be kept: as long as the least fresh part of it, where a part is the list
     /// of one server. A list without parts is stale at once.
     #[must_use]
-    pub fn freshness(&self, view: &View, kind: Kind) -> Freshness {
+    pub fn freshness(&self, view: &CatalogView, kind: ListKind) -> Freshness {
         let shown = |server: &ServerId| match view {
-            View::All => true,
-            View::One(one) => one == server,
+            CatalogView::All => true,
+            CatalogView::One(one) => one == server,
         };
         let offers = self.offers.values().filter(|offer| shown(offer.server()));
         let parts = offers.filter_map(|offer| offer.freshness(kind));
         parts.reduce(Freshness::and).unwrap_or_default()
     }
 
-    fn front(&self, view: &View) -> Option<&Front> {
+    fn front(&self, view: &CatalogView) -> Option<&Front> {
         match view {
-            View::All => Some(&self.all),
-            View::One(server) => self.one.get(server).map(|front| &**front),
+            CatalogView::All => Some(&self.all),
+            CatalogView::One(server) => self.one.get(server).map(|front| &**front),
         }
     }
 
     /// As modern clients read it: definitions as their servers sent them, from which the other form
     /// is made.
-    fn list(&self, view: &View, kind: Kind) -> Option<&List> {
+    fn list(&self, view: &CatalogView, kind: ListKind) -> Option<&PagedList> {
         let list = self.front(view)?.list(kind, Era::Modern.into());
         Some(list)
             .map(|list| &**list)
@@ -236,20 +252,20 @@ impl Catalog {
 /// Which lists of which views differ, for `list_changed`: tools, prompts, and resources, which
 /// include templates.
 #[must_use]
-pub fn changes(old: &Catalog, new: &Catalog) -> Vec<(View, Kind)> {
+pub fn changes(old: &Catalog, new: &Catalog) -> Vec<(CatalogView, ListKind)> {
     let servers: BTreeSet<&ServerId> = old.offers.keys().chain(new.offers.keys()).collect();
-    let views = servers.into_iter().cloned().map(View::One);
-    let differs = |view: &View, kind| match (old.list(view, kind), new.list(view, kind)) {
+    let views = servers.into_iter().cloned().map(CatalogView::One);
+    let differs = |view: &CatalogView, kind| match (old.list(view, kind), new.list(view, kind)) {
         (Some(old), Some(new)) => !old.same_as(new),
         (None, None) => false,
         (Some(_), None) | (None, Some(_)) => true,
     };
     let mut changes = Vec::new();
-    for view in std::iter::once(View::All).chain(views) {
+    for view in std::iter::once(CatalogView::All).chain(views) {
         for kinds in [
-            &[Kind::Tools][..],
-            &[Kind::Prompts],
-            &[Kind::Resources, Kind::Templates],
+            &[ListKind::Tools][..],
+            &[ListKind::Prompts],
+            &[ListKind::Resources, ListKind::Templates],
         ] {
             if kinds.iter().any(|kind| differs(&view, *kind)) {
                 changes.push((view.clone(), kinds[0]));

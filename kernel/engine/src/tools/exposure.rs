@@ -83,7 +83,7 @@ impl Exposure {
 
 /// What decides about an agent's exposure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ExposureTerms {
     /// What the operator set for it, or for all.
     pub set: Option<Exposure>,
     /// It agreed to `tool_discovery`: it means to search.
@@ -97,7 +97,7 @@ pub struct Standing {
 /// The exposure of an agent: the operator's word; else what it agreed to; else by how many tools
 /// there are.
 #[must_use]
-pub fn choose(standing: Standing) -> Exposure {
+pub fn choose(standing: ExposureTerms) -> Exposure {
     let many = standing.tools > standing.all_max.unwrap_or(ALL_MAX);
     let by_itself = if standing.negotiated || many {
         Exposure::Pinned
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn an_agent_is_shown_what_was_set_or_agreed_or_can_be_read() {
         let of = |negotiated, tools, set| {
-            choose(Standing {
+            choose(ExposureTerms {
                 set,
                 negotiated,
                 tools,
@@ -207,10 +207,10 @@ mod tests {
             assert_eq!(of(true, 1000, Some(set)), set);
             assert_eq!(Exposure::parse(set.as_str()), Some(set));
         }
-        let raised = Standing {
+        let raised = ExposureTerms {
             tools: 500,
             all_max: Some(usize::MAX),
-            ..Standing::default()
+            ..ExposureTerms::default()
         };
         assert_eq!(choose(raised), Exposure::All);
     }

@@ -24,7 +24,7 @@ use mgp_protocol::ids::ServerId;
 pub use entry::{Draft, IndexedTool};
 pub use memo::Memo;
 pub use rank::Evidence;
-pub use request::{Filter, REQUEST_MAX, RESULTS_MAX, Request, Search, Strategy};
+pub use request::{Filter, IndexSearch, REQUEST_MAX, RESULTS_MAX, SearchRequest, Strategy};
 pub use server_index::{ServerIndex, Text};
 pub use vectors::{DIMENSIONS_MAX, Vector};
 
@@ -36,7 +36,7 @@ pub struct Index {
 
 /// A tool that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hit<'a> {
+pub struct SearchHit<'a> {
     /// The tool.
     pub entry: &'a IndexedTool,
     /// How well it fits, from 0 to 1. Scores of one search can be held against each other, those of
@@ -50,9 +50,9 @@ pub struct Hit<'a> {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found<'a> {
+pub struct SearchResults<'a> {
     /// The best first; equals in the order of servers and their lists.
-    pub hits: Vec<Hit<'a>>,
+    pub hits: Vec<SearchHit<'a>>,
     /// How many tools there were to choose from: those that are visible and pass the filter.
     pub visible: usize,
     /// How it was searched. Another than was asked for when no meaning was known: then by words.
@@ -101,7 +101,7 @@ impl Index {
 
     /// Searches what is visible.
     #[must_use]
-    pub fn search(&self, search: &Search<'_>) -> Found<'_> {
+    pub fn search(&self, search: &IndexSearch<'_>) -> SearchResults<'_> {
         rank::search(self.servers().map(|server| &**server), search)
     }
 }

@@ -75,7 +75,7 @@ const SERVER_IMPORTS: [&str; 36] = [
 
 /// What a registration is judged by besides itself.
 #[derive(Clone, Debug)]
-pub struct Terms<'a> {
+pub struct RegistrationTerms<'a> {
     /// Who asks, by its connection.
     pub who: &'a Principal,
     /// Agents may register servers at all.
@@ -87,7 +87,7 @@ pub struct Terms<'a> {
     /// Every server there is, and every id that must not be used again.
     pub taken: &'a [ServerId],
     /// How many servers the one who asks has registered already, and how many it may.
-    pub count: Count,
+    pub count: RegistrationCount,
     /// Folders its program and its arguments may name, absolute.
     pub roots: &'a [String],
     /// What code is held against.
@@ -96,7 +96,7 @@ pub struct Terms<'a> {
 
 /// A number with its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct RegistrationCount {
     /// How many there are.
     pub now: usize,
     /// How many there may be.
@@ -151,7 +151,7 @@ impl Accepted {
 
 /// Why a registration is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RegistrationRefusal {
     /// Not by this caller.
     #[error("{0}")]
     Forbidden(String),
@@ -188,7 +188,7 @@ pub struct Broken {
     pub hint: &'static str,
 }
 
-impl Refused {
+impl RegistrationRefusal {
     /// As it is said to the one who asked.
     #[must_use]
     pub fn refusal(self) -> Refusal {
@@ -235,7 +235,7 @@ impl Refused {
     }
 }
 
-impl From<Broken> for Refused {
+impl From<Broken> for RegistrationRefusal {
     fn from(broken: Broken) -> Self {
         Self::Broken(broken)
     }
@@ -271,7 +271,10 @@ impl Finding {
 /// # Errors
 /// The first thing that stands against it: who asks before what is asked, so that who may not learns
 /// nothing of what there is.
-pub fn judge(ask: &Register, terms: &Terms<'_>) -> Result<Accepted, Refused> {
+pub fn judge(
+    ask: &Register,
+    terms: &RegistrationTerms<'_>,
+) -> Result<Accepted, RegistrationRefusal> {
     let created_by = identity::may(ask, terms)?;
     let named = |finding: Finding| Broken {
         server: ask.id.chars().take(ServerId::MAX_LEN).collect(),
@@ -283,7 +286,7 @@ pub fn judge(ask: &Register, terms: &Terms<'_>) -> Result<Accepted, Refused> {
     let id = identity::id(&ask.id, terms.taken).map_err(named)?;
     words(ask).map_err(named)?;
     if terms.count.now >= terms.count.max {
-        return Err(Refused::TooMany {
+        return Err(RegistrationRefusal::TooMany {
             max: terms.count.max,
         });
     }
@@ -304,7 +307,7 @@ pub fn judge(ask: &Register, terms: &Terms<'_>) -> Result<Accepted, Refused> {
         }
     };
     if let Script::Given { language, text } = &script {
-        judge_code(language, text, terms.code).map_err(Refused::Code)?;
+        judge_code(language, text, terms.code).map_err(RegistrationRefusal::Code)?;
     }
     let (trust, remarks) = trust(ask, terms);
     Ok(Accepted {
@@ -321,7 +324,7 @@ pub fn judge(ask: &Register, terms: &Terms<'_>) -> Result<Accepted, Refused> {
 }
 
 /// What the operator allows, or less where less is asked for.
-fn trust(ask: &Register, terms: &Terms<'_>) -> (TrustLevel, Vec<String>) {
+fn trust(ask: &Register, terms: &RegistrationTerms<'_>) -> (TrustLevel, Vec<String>) {
     let said = ask.mgp.trust_level.as_deref();
     let agent = matches!(terms.who, Principal::Agent(_));
     // What an agent does not ask for it does not get.

@@ -12,8 +12,8 @@ use std::fmt::{self, Write};
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-use metered::{Meter, MeteredJson, Over};
-use shape::Shape;
+use metered::{Meter, MeteredJson, OverBudget};
+use shape::SchemaShape;
 
 /// Longest schema, in bytes. The largest of known servers are a tenth of it.
 pub const SCHEMA_MAX: usize = 256 << 10;
@@ -94,7 +94,7 @@ enum Check {
 #[derive(Debug)]
 struct Compiled {
     validator: Validator<MeteredJson>,
-    shape: Shape,
+    shape: SchemaShape,
 }
 
 impl InputSchema {
@@ -156,7 +156,7 @@ impl Check {
         if takes_any_object(schema) {
             return Ok(Self::AnyObject);
         }
-        let shape = Shape::survey(schema)?;
+        let shape = SchemaShape::survey(schema)?;
         let validator =
             build(schema, shape.patterns > 0).map_err(|e| BadSchema::Invalid(told(&e)))?;
         Ok(Self::Whole(Box::new(Compiled { validator, shape })))
@@ -213,11 +213,11 @@ impl Compiled {
     }
 }
 
-impl From<Over> for Mismatch {
-    fn from(over: Over) -> Self {
+impl From<OverBudget> for Mismatch {
+    fn from(over: OverBudget) -> Self {
         let (keyword, message) = match over {
-            Over::Steps => ("steps", "the value takes too many steps to check"),
-            Over::Depth => ("depth", "the value nests too deep for this schema"),
+            OverBudget::Steps => ("steps", "the value takes too many steps to check"),
+            OverBudget::Depth => ("depth", "the value nests too deep for this schema"),
         };
         Self {
             path: String::new(),

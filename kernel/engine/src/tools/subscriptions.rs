@@ -12,7 +12,7 @@ pub const TOTAL_MAX: usize = 10_000;
 
 /// What to ask of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
+pub enum SubscriptionEffect {
     /// `resources/subscribe`: somebody wants to hear of it now.
     SubscribeUpstream {
         /// Whose it is.
@@ -31,7 +31,7 @@ pub enum Effect {
 
 /// A bound is reached; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooMany {
+pub enum TooManySubscriptions {
     /// This connection has [`PER_CONNECTION_MAX`].
     #[error("a connection may have at most {PER_CONNECTION_MAX} resource subscriptions")]
     OnConnection,
@@ -57,23 +57,23 @@ impl Subscriptions {
     /// same changes nothing.
     ///
     /// # Errors
-    /// [`TooMany`] at a bound.
+    /// [`TooManySubscriptions`] at a bound.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
         server: &ServerId,
         uri: &str,
-    ) -> Result<Option<Effect>, TooMany> {
+    ) -> Result<Option<SubscriptionEffect>, TooManySubscriptions> {
         let subject: Subject = (server.clone(), uri.into());
         let own = self.by_connection.get(&connection);
         if own.is_some_and(|own| own.contains(&subject)) {
             return Ok(None);
         }
         if own.map_or(0, BTreeSet::len) >= PER_CONNECTION_MAX {
-            return Err(TooMany::OnConnection);
+            return Err(TooManySubscriptions::OnConnection);
         }
         if self.total >= TOTAL_MAX {
-            return Err(TooMany::InTotal);
+            return Err(TooManySubscriptions::InTotal);
         }
         self.total += 1;
         let own = self.by_connection.entry(connection).or_default();
@@ -82,7 +82,7 @@ impl Subscriptions {
         followers.insert(connection);
         let first = followers.len() == 1 && !self.lost.contains(server);
         let (server, uri) = subject;
-        Ok(first.then_some(Effect::SubscribeUpstream { server, uri }))
+        Ok(first.then_some(SubscriptionEffect::SubscribeUpstream { server, uri }))
     }
 
     /// A connection no longer wants to hear of a resource.
@@ -91,7 +91,7 @@ impl Subscriptions {
         connection: ConnectionId,
         server: &ServerId,
         uri: &str,
-    ) -> Option<Effect> {
+    ) -> Option<SubscriptionEffect> {
         let subject: Subject = (server.clone(), uri.into());
         let own = self.by_connection.get_mut(&connection)?;
         if !own.remove(&subject) {
@@ -104,7 +104,7 @@ impl Subscriptions {
     }
 
     /// A connection is gone.
-    pub fn leave(&mut self, connection: ConnectionId) -> Vec<Effect> {
+    pub fn leave(&mut self, connection: ConnectionId) -> Vec<SubscriptionEffect> {
         let own = self.by_connection.remove(&connection).unwrap_or_default();
         own.into_iter()
             .filter_map(|subject| self.drop_follower(connection, subject))
@@ -112,7 +112,10 @@ impl Subscriptions {
     }
 
     /// Ends what is not kept: whether a connection may still hear of a server.
-    pub fn keep(&mut self, kept: impl Fn(ConnectionId, &ServerId) -> bool) -> Vec<Effect> {
+    pub fn keep(
+        &mut self,
+        kept: impl Fn(ConnectionId, &ServerId) -> bool,
+    ) -> Vec<SubscriptionEffect> {
         let mut ended = Vec::new();
         for (connection, own) in &mut self.by_connection {
             let lost = own.extract_if(.., |(server, _)| !kept(*connection, server));
@@ -125,7 +128,11 @@ impl Subscriptions {
             .collect()
     }
 
-    fn drop_follower(&mut self, connection: ConnectionId, subject: Subject) -> Option<Effect> {
+    fn drop_follower(
+        &mut self,
+        connection: ConnectionId,
+        subject: Subject,
+    ) -> Option<SubscriptionEffect> {
         self.total -= 1;
         let followers = self.by_subject.get_mut(&subject)?;
         followers.remove(&connection);
@@ -135,7 +142,7 @@ impl Subscriptions {
         self.by_subject.remove(&subject);
         let (server, uri) = subject;
         let there = !self.lost.contains(&server);
-        there.then_some(Effect::UnsubscribeUpstream { server, uri })
+        there.then_some(SubscriptionEffect::UnsubscribeUpstream { server, uri })
     }
 
     /// Who is told that a resource changed, each once.
@@ -200,14 +207,14 @@ mod tests {
         ServerId::new("files")
     }
 
-    fn subscribed(uri: &str) -> Option<Effect> {
+    fn subscribed(uri: &str) -> Option<SubscriptionEffect> {
         let (server, uri) = (files(), uri.into());
-        Some(Effect::SubscribeUpstream { server, uri })
+        Some(SubscriptionEffect::SubscribeUpstream { server, uri })
     }
 
-    fn unsubscribed(uri: &str) -> Option<Effect> {
+    fn unsubscribed(uri: &str) -> Option<SubscriptionEffect> {
         let (server, uri) = (files(), uri.into());
-        Some(Effect::UnsubscribeUpstream { server, uri })
+        Some(SubscriptionEffect::UnsubscribeUpstream { server, uri })
     }
 
     #[test]
@@ -265,9 +272,9 @@ mod tests {
             }
         }
         let own = all.subscribe(ConnectionId(0), &files(), "one more");
-        assert_eq!(own, Err(TooMany::OnConnection));
+        assert_eq!(own, Err(TooManySubscriptions::OnConnection));
         let other = all.subscribe(ConnectionId(99), &files(), "one more");
-        assert_eq!(other, Err(TooMany::InTotal));
+        assert_eq!(other, Err(TooManySubscriptions::InTotal));
         assert_eq!(all.len(), TOTAL_MAX);
         all.leave(ConnectionId(0));
         assert!(
@@ -303,8 +310,8 @@ mod tests {
                 };
                 for effect in effects {
                     match effect {
-                        Effect::SubscribeUpstream { uri, .. } => prop_assert!(upstream.insert(uri)),
-                        Effect::UnsubscribeUpstream { uri, .. } => prop_assert!(upstream.remove(&uri)),
+                        SubscriptionEffect::SubscribeUpstream { uri, .. } => prop_assert!(upstream.insert(uri)),
+                        SubscriptionEffect::UnsubscribeUpstream { uri, .. } => prop_assert!(upstream.remove(&uri)),
                     }
                 }
                 let followed: BTreeSet<Arc<str>> = model.iter().map(|(_, u)| u.as_str().into()).collect();

@@ -11,7 +11,7 @@ use tree_sitter::{Node, Query, Tree};
 use super::lists::javascript::{TIMERS, WORLD};
 use super::path::{Import, MAX_CHAIN, Path, Root};
 use super::policy::Level;
-use super::rejection::Rule;
+use super::rejection::CodeRule;
 use super::rules::{Broken, has};
 use super::scan::Scan;
 use super::tree::{bare, children, field, walk};
@@ -122,7 +122,8 @@ impl<'t> JavaScript<'_, '_, 't> {
         if node.kind().contains("identifier") && name() {
             let hint = "write the name without escapes".to_owned();
             let construct = self.scan.text(node).to_owned();
-            self.scan.report(node, (Rule::HiddenText, construct, hint));
+            self.scan
+                .report(node, (CodeRule::HiddenText, construct, hint));
         }
         let blocked = match node.kind() {
             "import_statement" | "export_statement" => {
@@ -169,7 +170,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         if !hint.is_empty() {
             let construct = from_here.lines().next().unwrap_or_default().to_owned();
             self.scan
-                .report(node, (Rule::HiddenText, construct, hint.to_owned()));
+                .report(node, (CodeRule::HiddenText, construct, hint.to_owned()));
         }
         if node.child_count() == 0 && !node.is_extra() {
             self.last = Some(node);
@@ -339,7 +340,7 @@ impl<'t> JavaScript<'_, '_, 't> {
                 let texts = ["string", "template_string", "binary_expression"];
                 let text = first.is_some_and(|f| texts.contains(&bare(f).kind()));
                 let hint = "give the timer a function".to_owned();
-                let broken = (Rule::BlockedPattern, format!("{timer} with text"), hint);
+                let broken = (CodeRule::BlockedPattern, format!("{timer} with text"), hint);
                 self.scan.report_all(node, text.then_some(broken))
             }
             _ => false,
@@ -352,14 +353,15 @@ impl<'t> JavaScript<'_, '_, 't> {
             let hint = "name the module in an import statement".to_owned();
             let construct = "import of a computed name".to_owned();
             self.scan
-                .report(source, (Rule::DynamicImport, construct, hint));
+                .report(source, (CodeRule::DynamicImport, construct, hint));
             return true;
         };
         let lower = name.to_ascii_lowercase();
         let schemes = ["data:", "http:", "https:", "blob:", "file:"];
         if schemes.iter().any(|s| lower.starts_with(s)) {
             let hint = "import by the name of a package".to_owned();
-            self.scan.report(source, (Rule::BlockedImport, name, hint));
+            self.scan
+                .report(source, (CodeRule::BlockedImport, name, hint));
             return true;
         }
         let broken = self
@@ -372,5 +374,5 @@ impl<'t> JavaScript<'_, '_, 't> {
 
 fn made_function() -> Broken {
     let hint = "the constructor of a function makes functions from text; name the class".to_owned();
-    (Rule::BlockedPattern, "constructor".to_owned(), hint)
+    (CodeRule::BlockedPattern, "constructor".to_owned(), hint)
 }

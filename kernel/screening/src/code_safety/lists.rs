@@ -7,7 +7,7 @@ use super::Language;
 
 /// What a language can do that must not be done, and what it can do from `strict` on. Words stand with
 /// spaces between them.
-pub(super) struct Lists {
+pub(super) struct LanguageLists {
     /// Modules that reach what is blocked, with the reason.
     pub(super) modules: &'static [(&'static str, &'static str)],
     /// Paths that are dangerous wherever they end; one name alone is a global.
@@ -28,7 +28,7 @@ pub(super) struct Lists {
     pub(super) listed: &'static [(&'static str, &'static str)],
 }
 
-impl Lists {
+impl LanguageLists {
     pub(super) fn of(language: Language) -> &'static Self {
         match language {
             Language::Python => &python::LISTS,

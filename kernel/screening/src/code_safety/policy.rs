@@ -176,7 +176,7 @@ impl Floor {
 
 /// What code is held against.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct CodePolicy {
     /// How strictly.
     pub level: Level,
     /// As declared; code of a language without a parser is refused above `unrestricted`.
@@ -193,7 +193,7 @@ pub struct Policy {
     pub allowed_imports: Vec<String>,
 }
 
-impl Policy {
+impl CodePolicy {
     /// Puts a declaration on a floor. Defaults and floor are added to what the server blocks; it can
     /// narrow them and never weaken them.
     #[must_use]

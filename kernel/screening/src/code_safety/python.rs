@@ -12,7 +12,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::path::{Import, MAX_CHAIN, Path, Root};
 use super::policy::Level;
-use super::rejection::Rule;
+use super::rejection::CodeRule;
 use super::rules::Broken;
 use super::scan::Scan;
 use super::tree::{bare, children, field, walk};
@@ -311,7 +311,7 @@ impl<'t> Python<'_, '_, 't> {
 fn computed_import() -> Broken {
     let hint = "name the module in an import statement".to_owned();
     let construct = "import of a computed name".to_owned();
-    (Rule::DynamicImport, construct, hint)
+    (CodeRule::DynamicImport, construct, hint)
 }
 
 /// `with x as (a, b)`: is a name below these nodes made?

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::policy::Policy;
+use super::policy::CodePolicy;
 
 /// Findings in one rejection. The first ones are enough to mend the code by; the rest are counted.
 pub const MAX_FINDINGS: usize = 50;
@@ -12,7 +12,7 @@ const MAX_CONSTRUCT: usize = 120;
 
 /// Which rule was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+pub enum CodeRule {
     /// An import that is on the block list, or one that does the same under another name.
     BlockedImport,
     /// From `strict` on: an import that is not on the allow list.
@@ -43,7 +43,7 @@ pub enum Rule {
     TooComplex,
 }
 
-impl Rule {
+impl CodeRule {
     /// The name in `findings[].rule`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -87,9 +87,9 @@ impl Rule {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct CodeFinding {
     /// Which rule it breaks.
-    pub rule: Rule,
+    pub rule: CodeRule,
     /// What breaks it: a module, a pattern, or the code itself.
     pub construct: String,
     /// From 1.
@@ -100,7 +100,7 @@ pub struct Finding {
     pub hint: String,
 }
 
-impl Finding {
+impl CodeFinding {
     /// The line in `violations`, as in MGP §7.4.
     #[must_use]
     pub fn violation(&self) -> String {
@@ -113,7 +113,7 @@ impl Finding {
 #[error("Code validation failed: {}", self.violations().join(", "))]
 pub struct Rejection {
     /// In order of their places, at most [`MAX_FINDINGS`].
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CodeFinding>,
     /// How many more there were.
     pub more: usize,
     blocked_imports: Vec<String>,
@@ -122,7 +122,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(super) fn new(findings: Vec<Finding>, more: usize, policy: &Policy) -> Box<Self> {
+    pub(super) fn new(findings: Vec<CodeFinding>, more: usize, policy: &CodePolicy) -> Box<Self> {
         Box::new(Self {
             findings,
             more,
@@ -136,7 +136,7 @@ impl Rejection {
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
-        for violation in self.findings.iter().map(Finding::violation) {
+        for violation in self.findings.iter().map(CodeFinding::violation) {
             if !out.contains(&violation) {
                 out.push(violation);
             }
@@ -177,7 +177,7 @@ impl Rejection {
 /// Gathers findings: the same thing at the same place once.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    list: Vec<Finding>,
+    list: Vec<CodeFinding>,
     more: usize,
 }
 
@@ -192,7 +192,7 @@ impl Findings {
         self.more += 1;
     }
 
-    pub(super) fn add(&mut self, mut finding: Finding) {
+    pub(super) fn add(&mut self, mut finding: CodeFinding) {
         if finding.construct.len() > MAX_CONSTRUCT {
             let cut = (0..=MAX_CONSTRUCT)
                 .rev()
@@ -210,7 +210,7 @@ impl Findings {
         self.list.push(finding);
     }
 
-    pub(super) fn verdict(mut self, policy: &Policy) -> Result<(), Box<Rejection>> {
+    pub(super) fn verdict(mut self, policy: &CodePolicy) -> Result<(), Box<Rejection>> {
         if self.list.is_empty() {
             return Ok(());
         }

@@ -2,13 +2,13 @@
 //! name is blocked with it.
 
 use super::Language;
-use super::lists::Lists;
+use super::lists::LanguageLists;
 use super::path::{Path, Root};
-use super::policy::{Level, Policy, within};
-use super::rejection::Rule;
+use super::policy::{CodePolicy, Level, within};
+use super::rejection::CodeRule;
 
 /// A rule that was broken: which, by what, and what to do instead.
-pub(super) type Broken = (Rule, String, String);
+pub(super) type Broken = (CodeRule, String, String);
 
 /// Is the word one of these?
 pub(super) fn has(words: &str, wanted: &str) -> bool {
@@ -78,15 +78,15 @@ pub(super) fn squeezed(text: &str) -> String {
 }
 
 /// A policy, made ready for one language.
-pub(super) struct Rules<'p> {
-    policy: &'p Policy,
-    lists: &'static Lists,
+pub(super) struct LanguageRules<'p> {
+    policy: &'p CodePolicy,
+    lists: &'static LanguageLists,
     patterns: Vec<(&'p str, Pattern)>,
 }
 
-impl<'p> Rules<'p> {
-    pub(super) fn new(policy: &'p Policy, language: Language) -> Self {
-        let lists = Lists::of(language);
+impl<'p> LanguageRules<'p> {
+    pub(super) fn new(policy: &'p CodePolicy, language: Language) -> Self {
+        let lists = LanguageLists::of(language);
         let patterns = policy
             .blocked_patterns
             .iter()
@@ -111,13 +111,17 @@ impl<'p> Rules<'p> {
                     "do without {path}, or use one of the allowed imports: {}",
                     self.allowed()
                 );
-                return Some((Rule::BlockedImport, path, hint));
+                return Some((CodeRule::BlockedImport, path, hint));
             }
         }
         let names_it = |names: &str| names.split_whitespace().any(|name| within(module, &[name]));
         let reason = self.lists.modules.iter().find(|(names, _)| names_it(names));
         if let Some((_, why)) = reason {
-            return Some((Rule::BlockedImport, module.to_owned(), (*why).to_owned()));
+            return Some((
+                CodeRule::BlockedImport,
+                module.to_owned(),
+                (*why).to_owned(),
+            ));
         }
         if self.policy.level < Level::Strict {
             return None;
@@ -126,7 +130,7 @@ impl<'p> Rules<'p> {
             return self.within_listed(module);
         }
         let hint = format!("only these may be imported: {}", self.allowed());
-        Some((Rule::ImportNotAllowed, module.to_owned(), hint))
+        Some((CodeRule::ImportNotAllowed, module.to_owned(), hint))
     }
 
     /// A part of a listed module that is not listed itself.
@@ -136,7 +140,7 @@ impl<'p> Rules<'p> {
         let above = above.next().filter(|_| self.words(module).is_none());
         above.map(|(above, words)| {
             let hint = format!("of {above} these may be used: {}", plain(words));
-            (Rule::NotListed, module.to_owned(), hint)
+            (CodeRule::NotListed, module.to_owned(), hint)
         })
     }
 
@@ -163,14 +167,14 @@ impl<'p> Rules<'p> {
             };
             if hit {
                 let hint = format!("{} is not allowed here; do it without", names.join("."));
-                return Some((Rule::BlockedPattern, (*written).to_owned(), hint));
+                return Some((CodeRule::BlockedPattern, (*written).to_owned(), hint));
             }
         }
         let mut paths = self.lists.paths.split_ascii_whitespace();
         if paths.any(|p| ends(root, &names, p.split('.'))) || inner && has(self.lists.members, last)
         {
             let hint = "it runs code, starts processes or reaches what is blocked under another name; do it without";
-            return Some((Rule::BlockedPattern, names.join("."), hint.to_owned()));
+            return Some((CodeRule::BlockedPattern, names.join("."), hint.to_owned()));
         }
         self.within_module(root, &names)
     }
@@ -181,7 +185,7 @@ impl<'p> Rules<'p> {
         let blocked = self.policy.blocked_imports.iter().any(|m| m == last);
         (root == Root::Module && names.len() > 1 && blocked && !last.is_empty()).then(|| {
             let hint = format!("it is the module {last}, which is blocked; do without it");
-            (Rule::BlockedImport, names.join("."), hint)
+            (CodeRule::BlockedImport, names.join("."), hint)
         })
     }
 
@@ -239,7 +243,7 @@ impl<'p> Rules<'p> {
             Some(found) => Ok(found),
             None => {
                 let hint = format!("of {module} these may be used: {}", plain(words));
-                Err((Rule::NotListed, whole, hint))
+                Err((CodeRule::NotListed, whole, hint))
             }
         }
     }
@@ -273,13 +277,13 @@ impl<'p> Rules<'p> {
                 let whole = format!("{name}.{member}");
                 let hint = format!("of {name} these may be used: {}", plain(words));
                 let found = listed_use(words, member);
-                found.ok_or((Rule::NotListed, whole, hint))
+                found.ok_or((CodeRule::NotListed, whole, hint))
             }
             (_, _, Some(found)) => Ok(found),
             (Some(_), [], None) => Ok(Use::Module),
             (None, _, None) => {
                 let hint = "it is neither made here nor one of the names that only compute; define or import what you need";
-                Err((Rule::NotListed, name.to_owned(), hint.to_owned()))
+                Err((CodeRule::NotListed, name.to_owned(), hint.to_owned()))
             }
         }
     }
@@ -293,7 +297,7 @@ impl<'p> Rules<'p> {
     pub(super) fn refused(&self, name: &str) -> Option<Broken> {
         has(self.lists.refused, name).then(|| {
             let hint = "it reaches what is not listed; name what you need, or choose another name";
-            (Rule::NotListed, name.to_owned(), hint.to_owned())
+            (CodeRule::NotListed, name.to_owned(), hint.to_owned())
         })
     }
 
@@ -305,7 +309,7 @@ impl<'p> Rules<'p> {
                 Pattern::Text(text) => {
                     let at = squeezed.find(text.as_str()).filter(|_| !text.is_empty())?;
                     let hint = format!("the text {written:?} is not allowed in the code");
-                    Some(((Rule::BlockedPattern, (*written).to_owned(), hint), at))
+                    Some(((CodeRule::BlockedPattern, (*written).to_owned(), hint), at))
                 }
                 Pattern::Path(_) | Pattern::Member(_) => None,
             })
@@ -314,7 +318,7 @@ impl<'p> Rules<'p> {
 
 fn leads_on(name: &str) -> Broken {
     let hint = "it leads to modules, frames or functions that are not listed; do it without, or choose another name";
-    (Rule::NotListed, name.to_owned(), hint.to_owned())
+    (CodeRule::NotListed, name.to_owned(), hint.to_owned())
 }
 
 /// A list as it is told.
@@ -327,7 +331,7 @@ fn plain(words: &str) -> String {
 /// A write at `readonly`.
 pub(super) fn write(construct: &str) -> Broken {
     let hint = "code at this level may only read".to_owned();
-    (Rule::Write, construct.to_owned(), hint)
+    (CodeRule::Write, construct.to_owned(), hint)
 }
 
 /// Does the path end in this one? A single name only matches a global of that name. Modules such as

@@ -3,14 +3,14 @@
 use tree_sitter::Node;
 
 use super::policy::Level;
-use super::rejection::{Finding, Findings, Rule};
-use super::rules::{Broken, Rules};
+use super::rejection::{CodeFinding, CodeRule, Findings};
+use super::rules::{Broken, LanguageRules};
 use super::tree::Roles;
 
 /// What both languages share.
 pub(super) struct Scan<'s, 't> {
     pub(super) source: &'s str,
-    pub(super) rules: Rules<'s>,
+    pub(super) rules: LanguageRules<'s>,
     pub(super) roles: Roles<'t>,
     pub(super) findings: Findings,
 }
@@ -30,7 +30,7 @@ impl<'s> Scan<'s, '_> {
             return self.findings.count();
         }
         let (line, column) = place(self.source, node.start_byte());
-        self.findings.add(Finding {
+        self.findings.add(CodeFinding {
             rule,
             construct,
             line,
@@ -57,9 +57,9 @@ impl<'s> Scan<'s, '_> {
     pub(super) fn report_refused(&mut self) {
         for refused in std::mem::take(&mut self.roles.refused) {
             let rule = match refused.when {
-                "hidden" => Rule::HiddenText,
-                "always" => Rule::BlockedPattern,
-                _ if self.at_least(Level::Strict) => Rule::Construct,
+                "hidden" => CodeRule::HiddenText,
+                "always" => CodeRule::BlockedPattern,
+                _ if self.at_least(Level::Strict) => CodeRule::Construct,
                 _ => continue,
             };
             let (construct, hint) = (refused.construct.to_owned(), refused.hint.to_owned());

@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::*;
 
-fn policy(declared: &serde_json::Value) -> Policy {
+fn policy(declared: &serde_json::Value) -> CodePolicy {
     let declared = Declaration::read(declared);
     assert_eq!(declared.faults, Vec::<String>::new());
-    Policy::new(&declared, &Floor::default())
+    CodePolicy::new(&declared, &Floor::default())
 }
 
 fn violations(declared: &serde_json::Value, code: &str) -> Vec<String> {
@@ -212,7 +212,7 @@ fn a_declaration_is_read_and_fails_closed() {
         (Some(Level::Readonly), Some(0))
     );
     assert_eq!(wrong.allowed_imports, Some(Vec::new()));
-    assert!(judge(&Policy::new(&wrong, &Floor::default()), "x = 1").is_err());
+    assert!(judge(&CodePolicy::new(&wrong, &Floor::default()), "x = 1").is_err());
     assert_eq!(
         Declaration::read(&json!("strict")).level,
         Some(Level::Readonly)
@@ -273,7 +273,7 @@ fn a_server_cannot_weaken_the_floor() {
         "level": "unrestricted", "max_code_size_bytes": 1_000_000, "blocked_imports": [],
         "allowed_imports": ["subprocess", "xml.sax", "yaml"]
     }));
-    let policy = Policy::new(&declared, &floor);
+    let policy = CodePolicy::new(&declared, &floor);
     assert_eq!(
         (policy.level, policy.max_code_size_bytes),
         (Level::Strict, Some(100))
@@ -292,7 +292,7 @@ fn a_server_cannot_weaken_the_floor() {
 #[test]
 fn sandboxed_servers_are_strict_at_least() {
     let level = |declared: serde_json::Value| {
-        Policy::new(&Declaration::read(&declared), &Floor::sandboxed()).level
+        CodePolicy::new(&Declaration::read(&declared), &Floor::sandboxed()).level
     };
     assert_eq!(level(json!({})), Level::Strict);
     assert_eq!(level(json!({"level": "unrestricted"})), Level::Strict);

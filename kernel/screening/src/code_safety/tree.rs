@@ -19,14 +19,14 @@ const MAX_OPEN: u32 = 4_096;
 
 /// Why there is no tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum UnreadCode {
     TooComplex,
     /// No sentence of the language from here on: byte offset.
     Syntax(usize),
 }
 
 /// Parses the whole code, or says from where it cannot be read.
-pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
+pub(super) fn parse(language: Language, code: &str) -> Result<Tree, UnreadCode> {
     let mut parser = Parser::new();
     let grammar = match language {
         Language::Python => tree_sitter_python::LANGUAGE,
@@ -34,7 +34,7 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
     };
     parser
         .set_language(&grammar.into())
-        .map_err(|_| Unread::TooComplex)?;
+        .map_err(|_| UnreadCode::TooComplex)?;
     let mut steps = 0;
     let mut progress = |_: &_| {
         steps += 1;
@@ -48,7 +48,7 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
     let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
     let tree = parser
         .parse_with_options(&mut read, None, Some(options))
-        .ok_or(Unread::TooComplex)?;
+        .ok_or(UnreadCode::TooComplex)?;
     let mut nodes = 0;
     let mut wrong = None;
     let deep = walk(tree.root_node(), |node, above| {
@@ -59,8 +59,8 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
         nodes <= MAX_NODES && above.len() <= MAX_DEPTH
     });
     match (deep, wrong) {
-        (false, _) => Err(Unread::TooComplex),
-        (true, Some(at)) => Err(Unread::Syntax(at)),
+        (false, _) => Err(UnreadCode::TooComplex),
+        (true, Some(at)) => Err(UnreadCode::Syntax(at)),
         (true, None) => Ok(tree),
     }
 }
@@ -70,12 +70,12 @@ pub(super) fn parse(language: Language, code: &str) -> Result<Tree, Unread> {
 pub(super) struct Roles<'t> {
     by_node: HashMap<usize, &'static str>,
     /// Nodes that are refused as they stand: from which level on, what is said of them.
-    pub(super) refused: Vec<Refused<'t>>,
+    pub(super) refused: Vec<RefusedNode<'t>>,
 }
 
 /// A node that is refused as it stands.
 #[derive(Debug)]
-pub(super) struct Refused<'t> {
+pub(super) struct RefusedNode<'t> {
     pub(super) node: Node<'t>,
     /// `strict`: from that level on; `always`; `hidden`: always, as a text that misleads.
     pub(super) when: &'static str,
@@ -100,7 +100,7 @@ impl<'t> Roles<'t> {
                 let role = query.capture_names()[capture.index as usize];
                 match said("hint") {
                     _ if role.starts_with('_') => {}
-                    Some(hint) => out.refused.push(Refused {
+                    Some(hint) => out.refused.push(RefusedNode {
                         node: capture.node,
                         when: role,
                         construct: said("construct").unwrap_or_default(),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use mgp_protocol::lookalike::are_alike;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
-use super::Finding;
+use super::ArgumentFinding;
 use super::roles::{self, Role};
 
 /// Most texts in one call. Real calls have some tens; more is refused, not passed unseen.
@@ -36,11 +36,11 @@ pub(super) struct Leaf {
     /// As JSON has it, unescaped.
     pub(super) text: String,
     /// What it is besides a text.
-    pub(super) kind: Kind,
+    pub(super) kind: ArgumentKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ArgumentKind {
     Text,
     /// An element of an array of texts.
     Element,
@@ -50,14 +50,14 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Arguments {
+pub(super) struct CallArguments {
     pub(super) leaves: Vec<Leaf>,
 }
 
-impl Arguments {
+impl CallArguments {
     /// The texts in the arguments; `declared` are names from the tool's schema that say what an argument
     /// is. One that is not declared but that some servers take for such a one is judged as that.
-    pub(super) fn read(text: &str, declared: &[String]) -> Result<Self, Finding> {
+    pub(super) fn read(text: &str, declared: &[String]) -> Result<Self, ArgumentFinding> {
         let mut args = Self::default();
         args.open(text, &ArgumentPosition::default(), declared)
             .map_err(|e| unreadable(&e.to_string()))?;
@@ -92,7 +92,7 @@ impl Arguments {
             }
         }
         let commands = args.leaves.iter().filter(|l| l.role == Role::Command);
-        let heads = commands.filter(|l| l.kind != Kind::Element || l.path.ends_with("/0"));
+        let heads = commands.filter(|l| l.kind != ArgumentKind::Element || l.path.ends_with("/0"));
         if heads.count() > COMMANDS_MAX {
             return Err(unreadable("too many commands"));
         }
@@ -120,25 +120,27 @@ impl Arguments {
         let mut out: Vec<(String, String)> = Vec::new();
         for leaf in self.leaves.iter().filter(|l| take(l)) {
             match leaf.kind {
-                Kind::Key | Kind::Number => {}
-                Kind::Text => out.push((leaf.path.to_string(), leaf.text.clone())),
-                Kind::Element => match out.iter_mut().find(|(path, _)| **path == *leaf.parent) {
-                    Some((_, text)) => {
-                        if !text.ends_with('\n') {
-                            text.push('\n');
+                ArgumentKind::Key | ArgumentKind::Number => {}
+                ArgumentKind::Text => out.push((leaf.path.to_string(), leaf.text.clone())),
+                ArgumentKind::Element => {
+                    match out.iter_mut().find(|(path, _)| **path == *leaf.parent) {
+                        Some((_, text)) => {
+                            if !text.ends_with('\n') {
+                                text.push('\n');
+                            }
+                            text.push_str(&leaf.text);
                         }
-                        text.push_str(&leaf.text);
+                        None => out.push((leaf.parent.to_string(), leaf.text.clone())),
                     }
-                    None => out.push((leaf.parent.to_string(), leaf.text.clone())),
-                },
+                }
             }
         }
         out
     }
 }
 
-fn unreadable(what: &str) -> Finding {
-    Finding::new(
+fn unreadable(what: &str) -> ArgumentFinding {
+    ArgumentFinding::new(
         "unreadable",
         format!("the arguments cannot be checked ({what})"),
         "send plain JSON of moderate size",
@@ -152,7 +154,7 @@ struct ArgumentPosition {
     object: Rc<str>,
     key: Rc<str>,
     role: Role,
-    kind: Kind,
+    kind: ArgumentKind,
 }
 
 impl Default for ArgumentPosition {
@@ -163,13 +165,13 @@ impl Default for ArgumentPosition {
             object: "".into(),
             key: "".into(),
             role: Role::Other,
-            kind: Kind::Text,
+            kind: ArgumentKind::Text,
         }
     }
 }
 
 impl ArgumentPosition {
-    fn leaf(&self, text: String, kind: Kind) -> Leaf {
+    fn leaf(&self, text: String, kind: ArgumentKind) -> Leaf {
         Leaf {
             path: self.path.clone(),
             parent: self.parent.clone(),
@@ -188,7 +190,7 @@ impl ArgumentPosition {
             object: self.object.clone(),
             key: self.key.clone(),
             role: self.role,
-            kind: Kind::Element,
+            kind: ArgumentKind::Element,
         }
     }
 
@@ -204,7 +206,7 @@ impl ArgumentPosition {
             object: self.path.clone(),
             key: meant.into(),
             role: roles::of_key(meant),
-            kind: Kind::Text,
+            kind: ArgumentKind::Text,
         }
     }
 }
@@ -251,17 +253,20 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_u64<E>(self, n: u64) -> Result<(), E> {
-        self.out.push(self.place.leaf(n.to_string(), Kind::Number));
+        self.out
+            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
         Ok(())
     }
 
     fn visit_i64<E>(self, n: i64) -> Result<(), E> {
-        self.out.push(self.place.leaf(n.to_string(), Kind::Number));
+        self.out
+            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
         Ok(())
     }
 
     fn visit_f64<E>(self, n: f64) -> Result<(), E> {
-        self.out.push(self.place.leaf(n.to_string(), Kind::Number));
+        self.out
+            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
         Ok(())
     }
 
@@ -290,7 +295,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             let place = self.place.member(&key, self.declared);
-            let mut named = place.leaf(key, Kind::Key);
+            let mut named = place.leaf(key, ArgumentKind::Key);
             named.key = self.place.key.clone();
             named.role = self.place.role;
             self.out.push(named);

@@ -1,6 +1,6 @@
 //! Words of a command line, as a POSIX shell would cut them, and what it would do besides.
 
-use super::Finding;
+use super::ArgumentFinding;
 
 /// Most words of one command that are looked at; a longer one is refused.
 const WORDS_MAX: usize = 4_096;
@@ -13,7 +13,7 @@ const BRACES_MAX: usize = 64;
 /// Refused is every character that would make a shell do more than run one program: they are not
 /// needed for it, and whether the server has a shell is not known. Inside single quotes all is
 /// text; inside double quotes all but substitution.
-pub(super) fn words(line: &str) -> Result<Vec<String>, Finding> {
+pub(super) fn words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
     let mut lexer = Lexer::default();
     let mut chars = line.trim().chars().peekable();
     while let Some(c) = chars.next() {
@@ -76,7 +76,7 @@ impl Lexer {
         self.open = true;
     }
 
-    fn end(&mut self) -> Result<(), Finding> {
+    fn end(&mut self) -> Result<(), ArgumentFinding> {
         if self.open {
             self.words.push(std::mem::take(&mut self.word));
             self.open = false;
@@ -105,8 +105,8 @@ fn braces(rest: impl Iterator<Item = char>) -> bool {
     inner.len() >= BRACES_MAX || inner.contains(',')
 }
 
-fn meta(what: &str, why: &str) -> Finding {
-    Finding::new(
+fn meta(what: &str, why: &str) -> ArgumentFinding {
+    ArgumentFinding::new(
         "metacharacter",
         format!("{what} in a command: {why}"),
         "make one plain command a call, and quote text in single quotes",

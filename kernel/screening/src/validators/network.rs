@@ -8,9 +8,9 @@ use std::net::Ipv6Addr;
 use url::Host;
 
 use super::addresses;
-use super::arguments::{Arguments, Kind, Leaf};
+use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::roles::Role;
-use super::{Blocked, Call, Finding, Validator, quiet, views};
+use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, quiet, views};
 
 /// Schemes that open files, speak to other services in raw bytes, or run something.
 const CLOSED_SCHEMES: [&str; 21] = [
@@ -45,7 +45,7 @@ const AUTHORITY_MAX: usize = 4_096;
 const HINT: &str =
     "use a public address; a redirect to an inner one is refused when it is followed";
 
-pub(super) fn judge(_call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
+pub(super) fn judge(_call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
     for leaf in &args.leaves {
         if let Some(finding) = judge_leaf(leaf) {
             return Err(Blocked::at(Validator::NetworkRestricted, leaf, finding));
@@ -54,12 +54,12 @@ pub(super) fn judge(_call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
     Ok(())
 }
 
-fn judge_leaf(leaf: &Leaf) -> Option<Finding> {
+fn judge_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
     let role = leaf.role;
-    if leaf.kind == Kind::Number {
+    if leaf.kind == ArgumentKind::Number {
         return (role == Role::Host || role == Role::Url).then(|| judge_host(&leaf.text, true))?;
     }
-    let role = if leaf.kind == Kind::Key {
+    let role = if leaf.kind == ArgumentKind::Key {
         Role::Other
     } else {
         role
@@ -77,7 +77,7 @@ fn is_quiet(text: &str) -> bool {
     quiet::to_network(text) || word() || quiet::is_blob(text)
 }
 
-fn judge_closely(leaf: &Leaf, role: Role) -> Option<Finding> {
+fn judge_closely(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
     let mut texts = views::decoded(&leaf.text);
     let last = texts.last().expect("a text has a plain form").clone();
     // Readers of URLs drop tabs and line breaks, and controls before the first letter.
@@ -88,7 +88,7 @@ fn judge_closely(leaf: &Leaf, role: Role) -> Option<Finding> {
     texts.iter().find_map(|text| judge_text(text, role))
 }
 
-fn judge_text(text: &str, role: Role) -> Option<Finding> {
+fn judge_text(text: &str, role: Role) -> Option<ArgumentFinding> {
     let strict = matches!(role, Role::Url | Role::Host);
     judge_urls(text, strict)
         .or_else(|| strict.then(|| judge_address(text, role))?)
@@ -98,7 +98,7 @@ fn judge_text(text: &str, role: Role) -> Option<Finding> {
 }
 
 /// `host=localhost port=5432`, `Server=127.0.0.1;`.
-fn judge_settings(text: &str) -> Option<Finding> {
+fn judge_settings(text: &str) -> Option<ArgumentFinding> {
     let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ','));
     parts
         .filter_map(|p| p.split_once('='))
@@ -115,7 +115,7 @@ fn judge_settings(text: &str) -> Option<Finding> {
 
 /// Hosts in a form that only the words of a command can have: `127.1`, one large number, and the
 /// pieces of `name:80:10.0.0.1`.
-fn judge_numbers(text: &str) -> Option<Finding> {
+fn judge_numbers(text: &str) -> Option<ArgumentFinding> {
     text.split(|c: char| c.is_whitespace() || c == '=')
         .find_map(|word| {
             let large = word.parse::<u64>().is_ok_and(|n| n >= 1 << 24);
@@ -134,7 +134,7 @@ fn judge_numbers(text: &str) -> Option<Finding> {
 }
 
 /// Each `scheme:` with slashes after it.
-fn judge_urls(text: &str, strict: bool) -> Option<Finding> {
+fn judge_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
     let lead = text.len() - text.trim_start().len();
     for (at, _) in text.match_indices(':') {
         let scheme = scheme_before(&text[..at]);
@@ -147,14 +147,14 @@ fn judge_urls(text: &str, strict: bool) -> Option<Finding> {
         let starts = at - scheme.len() == lead;
         let closed = CLOSED_SCHEMES.contains(&scheme.as_str());
         if closed && (slashes >= 1 || strict && starts) {
-            return Some(Finding::new(
+            return Some(ArgumentFinding::new(
                 "scheme",
                 format!("{scheme}: reaches more than the network allows"),
                 "use http or https",
             ));
         }
         if strict && starts && matches!(scheme.as_str(), "javascript" | "vbscript") {
-            return Some(Finding::new(
+            return Some(ArgumentFinding::new(
                 "scheme",
                 "the URL is a program",
                 "use http or https",
@@ -178,7 +178,7 @@ fn scheme_before(text: &str) -> String {
 }
 
 /// All hosts that what stands after the slashes may have.
-fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<Finding> {
+fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding> {
     let quoted = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     let whole = if strict {
         rest
@@ -193,7 +193,7 @@ fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<Finding> {
     let until_slash = whole.split('/').next()?;
     if until_slash.len() > AUTHORITY_MAX {
         let reason = "a URL whose host cannot be found in it";
-        return Some(Finding::new("unreadable", reason, HINT));
+        return Some(ArgumentFinding::new("unreadable", reason, HINT));
     }
     let mut others = until_slash.split(['@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0']);
     others.find_map(|host| judge_host(host, false))
@@ -208,14 +208,14 @@ fn is_host(text: &str) -> bool {
 
 /// One host with or without a port. `alone` says that a single word is a host here too: such names
 /// resolve by the machine's own search list, which is to say inside.
-fn judge_host(text: &str, alone: bool) -> Option<Finding> {
+fn judge_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     let host = without_port(text);
     if host.is_empty() {
         return None;
     }
     let inside = |what: &str| {
-        Some(Finding::new(
+        Some(ArgumentFinding::new(
             "inner_host",
             format!("{host} is {what}"),
             HINT,
@@ -272,7 +272,7 @@ fn bracketed(host: &str) -> Option<Ipv6Addr> {
 }
 
 /// The whole value of an argument that is named as a URL or a host.
-fn judge_address(text: &str, role: Role) -> Option<Finding> {
+fn judge_address(text: &str, role: Role) -> Option<ArgumentFinding> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     if text.contains("://") || text.contains(char::is_whitespace) {
         return None;
@@ -293,7 +293,7 @@ fn judge_address(text: &str, role: Role) -> Option<Finding> {
 
 /// Hosts without a scheme. In running text a bare name is mostly a mention, so it takes a port or a
 /// path to count there; the words of a command and a value that is one word count by themselves.
-fn judge_words(text: &str, role: Role) -> Option<Finding> {
+fn judge_words(text: &str, role: Role) -> Option<ArgumentFinding> {
     let single = !text.trim().contains(char::is_whitespace);
     let plainly = match role {
         // The whole of a URL is judged as one; in its query, a word is a word.
@@ -308,7 +308,7 @@ fn judge_words(text: &str, role: Role) -> Option<Finding> {
         .find_map(|word| judge_word(word, plainly, role))
 }
 
-fn judge_word(word: &str, plainly: bool, role: Role) -> Option<Finding> {
+fn judge_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> {
     let word = word.trim_end_matches(['.', '!', ':', ',']);
     let unc = word.trim_start_matches('\\');
     if word.starts_with("\\\\") && !unc.is_empty() {
@@ -406,7 +406,7 @@ mod tests {
             key: "a".into(),
             role,
             text,
-            kind: Kind::Text,
+            kind: ArgumentKind::Text,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where a path leads, as far as its text tells. Symbolic links are not followed here: who opens
 //! the file must open it below an allowed root.
 
-use super::{Finding, views};
+use super::{ArgumentFinding, views};
 
 const HINT: &str = "name a path inside the allowed folders, without .. at its start";
 
@@ -44,7 +44,7 @@ const SECRET: [&str; 12] = [
 ];
 
 /// The text of an argument that names a file or a folder.
-pub(super) fn judge(text: &str, roots: &[String]) -> Option<Finding> {
+pub(super) fn judge(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     if let Some(finding) = judge_text(text, roots) {
         return Some(finding);
     }
@@ -52,8 +52,8 @@ pub(super) fn judge(text: &str, roots: &[String]) -> Option<Finding> {
     decoded.iter().find_map(|view| judge_text(view, roots))
 }
 
-fn judge_text(text: &str, roots: &[String]) -> Option<Finding> {
-    let out = |rule, reason: &str| Some(Finding::new(rule, reason, HINT));
+fn judge_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let out = |rule, reason: &str| Some(ArgumentFinding::new(rule, reason, HINT));
     if text.contains('\0') {
         return out(
             "null_byte",
@@ -139,17 +139,17 @@ fn is_variable(part: &str) -> bool {
     posix || windows
 }
 
-fn place(path: &str, roots: &[String]) -> Option<Finding> {
+fn place(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let drive = drive_of(path);
     let absolute = path.starts_with('/') || drive.is_some();
     let Some(parts) = resolved(path) else {
         let reason = "the path leads up and out of where it starts";
-        return Some(Finding::new("traversal", reason, HINT));
+        return Some(ArgumentFinding::new("traversal", reason, HINT));
     };
     let secret = |part: &&str| SECRET.contains(&part.to_ascii_lowercase().as_str());
     if let Some(part) = parts.iter().find(|p| secret(p)) {
         let reason = format!("{part} is a place of secrets");
-        return Some(Finding::new("secret_place", reason, HINT));
+        return Some(ArgumentFinding::new("secret_place", reason, HINT));
     }
     if !absolute {
         return None;
@@ -160,13 +160,13 @@ fn place(path: &str, roots: &[String]) -> Option<Finding> {
     }
     if !roots.is_empty() {
         let reason = "the path lies outside of the allowed folders";
-        return Some(Finding::new("outside", reason, HINT));
+        return Some(ArgumentFinding::new("outside", reason, HINT));
     }
     let bare = drive.map_or(whole.clone(), |d| whole[d.len() + 1..].to_owned());
     let lower = bare.to_ascii_lowercase();
     let system = SYSTEM.iter().any(|place| is_below(&lower, place));
     (system || lower.is_empty() || lower == "/").then(|| {
-        Finding::new(
+        ArgumentFinding::new(
             "system_place",
             "the path is a place of the system itself",
             HINT,

@@ -3,7 +3,7 @@
 //! Tools build command lines out of titles, branches and patterns. A text that stays a text has no
 //! need of these shapes.
 
-use super::{Finding, commands, programs};
+use super::{ArgumentFinding, commands, programs};
 
 const HINT: &str = "leave shell syntax out of this argument";
 
@@ -59,19 +59,19 @@ const AFTER_BREAK: [&str; 48] = [
     "calc.exe",
 ];
 
-pub(super) fn judge(text: &str) -> Option<Finding> {
+pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
     substitution(text)
         .or_else(|| broken_out(text))
         .or_else(|| whole_command(text))
         .or_else(|| option(text))
 }
 
-fn found(reason: &str) -> Option<Finding> {
-    Some(Finding::new("injection", reason, HINT))
+fn found(reason: &str) -> Option<ArgumentFinding> {
+    Some(ArgumentFinding::new("injection", reason, HINT))
 }
 
 /// `$(id)`, a command in backticks, `${IFS}`, `<(…)`.
-fn substitution(text: &str) -> Option<Finding> {
+fn substitution(text: &str) -> Option<ArgumentFinding> {
     let inner = text
         .split("$(")
         .skip(1)
@@ -91,7 +91,7 @@ fn substitution(text: &str) -> Option<Finding> {
 }
 
 /// `x; rm …`, `x && curl …`, `x | sh`, a line break before a command.
-fn broken_out(text: &str) -> Option<Finding> {
+fn broken_out(text: &str) -> Option<ArgumentFinding> {
     // Behind all separators of one run stands the same command, looked at once for each kind of them:
     // however long a run is, it is read once.
     let (mut words, mut begins, mut seen) = (Vec::new(), 0, String::new());
@@ -144,7 +144,7 @@ fn is_program(word: &str) -> bool {
 }
 
 /// The text is a dangerous command from its start, or a fork bomb.
-fn whole_command(text: &str) -> Option<Finding> {
+fn whole_command(text: &str) -> Option<ArgumentFinding> {
     let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     if dense.contains(":(){:|:&};:") {
         return found("it is a fork bomb");
@@ -167,7 +167,7 @@ fn whole_command(text: &str) -> Option<Finding> {
 }
 
 /// An option where a value is expected, of those that run something.
-fn option(text: &str) -> Option<Finding> {
+fn option(text: &str) -> Option<ArgumentFinding> {
     let text = text.trim_start().to_lowercase();
     let runs = [
         "-oproxycommand",

@@ -1,6 +1,6 @@
 //! Which programs, with which words, destroy, take over or get out.
 
-use super::Finding;
+use super::ArgumentFinding;
 
 /// Programs that stop, change or take over the machine, or open a line to another one.
 const CLOSED: [&str; 82] = [
@@ -156,7 +156,7 @@ const OPTIONS: [&str; 21] = [
 const HINT: &str = "leave this out; deleting whole folders, starting shells and changing the system are for the operator";
 
 /// The rule that one command breaks.
-pub(super) fn judge(words: &[String]) -> Option<Finding> {
+pub(super) fn judge(words: &[String]) -> Option<ArgumentFinding> {
     let words = bare(words);
     let (first, rest) = words.split_first()?;
     if first.contains('=') && !first.starts_with(['-', '=']) {
@@ -191,19 +191,21 @@ const STARTERS: [&str; 16] = [
 ];
 
 /// A recursive delete behind a program that starts others: `flock x rm -rf a`, `npx rimraf a`.
-fn carried(program: &str, rest: &[String]) -> Option<Finding> {
+fn carried(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     if !STARTERS.contains(&program) {
         return None;
     }
     rest.iter().enumerate().find_map(|(at, word)| {
         let name = name_of(word);
         let deletes = name == "rimraf" || name == "rm" && has(&rest[at + 1..], "--recursive", "rR");
-        deletes.then(|| Finding::new("recursive_delete", format!("{program} starts {name}"), HINT))
+        deletes.then(|| {
+            ArgumentFinding::new("recursive_delete", format!("{program} starts {name}"), HINT)
+        })
     })
 }
 
-fn found(rule: &'static str, reason: &str) -> Option<Finding> {
-    Some(Finding::new(rule, reason, HINT))
+fn found(rule: &'static str, reason: &str) -> Option<ArgumentFinding> {
+    Some(ArgumentFinding::new(rule, reason, HINT))
 }
 
 fn bare(words: &[String]) -> Vec<String> {
@@ -225,7 +227,7 @@ pub(super) fn name_of(word: &str) -> String {
     lower.to_owned()
 }
 
-fn judge_inline(program: &str, rest: &[String]) -> Option<Finding> {
+fn judge_inline(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let (_, options) = INLINE.iter().find(|(name, _)| *name == program)?;
     let given = |word: &String| {
         let lower = word.to_lowercase();
@@ -245,7 +247,7 @@ fn judge_inline(program: &str, rest: &[String]) -> Option<Finding> {
     }
     let shell = program.ends_with("sh") && program != "pwsh";
     (shell && (rest.is_empty() || rest.iter().any(|w| w == "-s")))
-        .then(|| Finding::new("shell", "a shell is opened", HINT))
+        .then(|| ArgumentFinding::new("shell", "a shell is opened", HINT))
 }
 
 /// Whether a word like `-rf` has this letter; `--force` has none.
@@ -265,7 +267,7 @@ fn has(rest: &[String], long: &str, letters: &str) -> bool {
     })
 }
 
-fn destroys(program: &str, rest: &[String]) -> Option<Finding> {
+fn destroys(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let any = |set: &[&str]| {
         rest.iter()
             .any(|w| set.contains(&w.to_lowercase().as_str()))
@@ -319,7 +321,7 @@ fn destroys(program: &str, rest: &[String]) -> Option<Finding> {
         _ => false,
     };
     system.then(|| {
-        Finding::new(
+        ArgumentFinding::new(
             "dangerous",
             format!("{program} is used to harm or to get out"),
             HINT,
@@ -327,11 +329,11 @@ fn destroys(program: &str, rest: &[String]) -> Option<Finding> {
     })
 }
 
-fn judge_options(program: &str, rest: &[String]) -> Option<Finding> {
+fn judge_options(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
     let finds = program == "find" || program == "fd";
     if let Some(word) = rest.iter().find(|w| runs_another(program, w)) {
         let reason = format!("{word} makes {program} run another program");
-        return Some(Finding::new("option", reason, HINT));
+        return Some(ArgumentFinding::new("option", reason, HINT));
     }
     rest.iter().find_map(|word| {
         let lower = word.to_lowercase();
@@ -346,7 +348,7 @@ fn judge_options(program: &str, rest: &[String]) -> Option<Finding> {
             };
         taken.then(|| {
             let reason = format!("{start} makes {program} do more than it seems");
-            Finding::new("option", reason, HINT)
+            ArgumentFinding::new("option", reason, HINT)
         })
     })
 }

@@ -1,9 +1,9 @@
 //! `readonly`: nothing that writes (MGP §4.5). For commands this is a list of what only reads;
 //! a program nobody knows may write.
 
-use super::arguments::{Arguments, Kind, Leaf};
+use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::roles::{self, Role};
-use super::{Blocked, Call, Finding, Validator, commands, programs, sql, views};
+use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, commands, programs, sql, views};
 
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
 
@@ -180,7 +180,7 @@ const READING_WORDS: [(&str, &[&str]); 9] = [
     ("python", &["--version", "-V"]),
 ];
 
-pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
+pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
     if let Some(finding) = judge_tool(call) {
         return Err(Blocked::new(Validator::Readonly, "", call.tool, finding));
     }
@@ -197,7 +197,7 @@ pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
 }
 
 /// What the server itself says, and the name. To reach out is no write; all other effects are.
-fn judge_tool(call: &Call<'_>) -> Option<Finding> {
+fn judge_tool(call: &ScreenedCall<'_>) -> Option<ArgumentFinding> {
     if let Some(effect) = call.side_effects.iter().find(|e| *e != "network") {
         return writes(
             "side_effect",
@@ -212,7 +212,7 @@ fn judge_tool(call: &Call<'_>) -> Option<Finding> {
     }
     let first = roles::words(call.tool).into_iter().next()?;
     WRITING.contains(&first.as_str()).then(|| {
-        Finding::new(
+        ArgumentFinding::new(
             "tool_name",
             format!("by its name the tool is there to {first}"),
             HINT,
@@ -220,12 +220,17 @@ fn judge_tool(call: &Call<'_>) -> Option<Finding> {
     })
 }
 
-fn writes(rule: &'static str, reason: &str) -> Option<Finding> {
-    Some(Finding::new(rule, reason, HINT))
+fn writes(rule: &'static str, reason: &str) -> Option<ArgumentFinding> {
+    Some(ArgumentFinding::new(rule, reason, HINT))
 }
 
-fn judge_leaf(leaf: &Leaf, args: &Arguments, database: bool, runs: bool) -> Option<Finding> {
-    if matches!(leaf.kind, Kind::Number | Kind::Key) {
+fn judge_leaf(
+    leaf: &Leaf,
+    args: &CallArguments,
+    database: bool,
+    runs: bool,
+) -> Option<ArgumentFinding> {
+    if matches!(leaf.kind, ArgumentKind::Number | ArgumentKind::Key) {
         return None;
     }
     let open = leaf.role == Role::Other;
@@ -236,7 +241,7 @@ fn judge_leaf(leaf: &Leaf, args: &Arguments, database: bool, runs: bool) -> Opti
     } else {
         leaf.role
     };
-    let list = leaf.kind == Kind::Element;
+    let list = leaf.kind == ArgumentKind::Element;
     views::both(&leaf.text).iter().find_map(|text| match role {
         Role::Sql => sql::judge(text),
         Role::Command if list => None,
@@ -254,7 +259,7 @@ fn judge_leaf(leaf: &Leaf, args: &Arguments, database: bool, runs: bool) -> Opti
     })
 }
 
-fn judge_other(text: &str, role: Role) -> Option<Finding> {
+fn judge_other(text: &str, role: Role) -> Option<ArgumentFinding> {
     if is_mutation(text) {
         return writes("mutation", "the GraphQL text is a mutation");
     }
@@ -289,7 +294,7 @@ fn is_mutation(text: &str) -> bool {
         })
 }
 
-fn judge_method(text: &str) -> Option<Finding> {
+fn judge_method(text: &str) -> Option<ArgumentFinding> {
     let method = text.trim().to_ascii_uppercase();
     let writing = [
         "POST",
@@ -304,7 +309,7 @@ fn judge_method(text: &str) -> Option<Finding> {
         "UNLINK",
     ];
     writing.contains(&method.as_str()).then(|| {
-        Finding::new(
+        ArgumentFinding::new(
             "method",
             format!("{method} changes what it is sent to"),
             HINT,
@@ -312,7 +317,7 @@ fn judge_method(text: &str) -> Option<Finding> {
     })
 }
 
-fn judge_mode(text: &str) -> Option<Finding> {
+fn judge_mode(text: &str) -> Option<ArgumentFinding> {
     let mode = text.trim().to_ascii_lowercase();
     let short = mode.len() <= 3 && mode.chars().all(|c| "rwaxbt+".contains(c));
     let opens = short && mode.chars().any(|c| "wax+".contains(c));
@@ -327,25 +332,25 @@ fn judge_mode(text: &str) -> Option<Finding> {
         "truncate",
     ];
     (opens || says.contains(&mode.as_str()))
-        .then(|| Finding::new("mode", "the file is opened to be written", HINT))
+        .then(|| ArgumentFinding::new("mode", "the file is opened to be written", HINT))
 }
 
-fn judge_action(text: &str) -> Option<Finding> {
+fn judge_action(text: &str) -> Option<ArgumentFinding> {
     let words = roles::words(text);
     let first = words.first()?;
     WRITING
         .contains(&first.as_str())
-        .then(|| Finding::new("action", format!("{first} changes something"), HINT))
+        .then(|| ArgumentFinding::new("action", format!("{first} changes something"), HINT))
 }
 
-fn judge_command(text: &str) -> Option<Finding> {
+fn judge_command(text: &str) -> Option<ArgumentFinding> {
     match commands::words(text) {
         Ok(words) => judge_argv(&words),
         Err(finding) => Some(finding),
     }
 }
 
-fn judge_argv(words: &[String]) -> Option<Finding> {
+fn judge_argv(words: &[String]) -> Option<ArgumentFinding> {
     let (first, rest) = words.split_first()?;
     let program = programs::name_of(first);
     if let Some(finding) = programs::judge(words) {
@@ -373,7 +378,7 @@ fn judge_argv(words: &[String]) -> Option<Finding> {
             _ => known,
         };
     (!ok).then(|| {
-        Finding::new(
+        ArgumentFinding::new(
             "command",
             format!("{program} is not known only to read, used like this"),
             HINT,
@@ -432,16 +437,17 @@ fn sed_writes(script: &str) -> bool {
 
 /// Whether a text is among the words that go with this program.
 fn belongs(other: &Leaf, head: &Leaf) -> bool {
-    let both = other.kind == Kind::Element && head.kind == Kind::Element;
+    let both = other.kind == ArgumentKind::Element && head.kind == ArgumentKind::Element;
     let listed = both && other.parent == head.parent && other.path != head.path;
     let role = other.role;
-    listed || role == Role::Args && other.object == head.object && other.kind != Kind::Key
+    listed || role == Role::Args && other.object == head.object && other.kind != ArgumentKind::Key
 }
 
 /// Commands given as a list of words, or as a program and its arguments.
-fn judge_lists(args: &Arguments) -> Result<(), Blocked> {
+fn judge_lists(args: &CallArguments) -> Result<(), Blocked> {
     let heads = args.leaves.iter().filter(|l| {
-        let first = l.kind == Kind::Text || l.kind == Kind::Element && l.path.ends_with("/0");
+        let first = l.kind == ArgumentKind::Text
+            || l.kind == ArgumentKind::Element && l.path.ends_with("/0");
         first && l.role == Role::Command
     });
     for head in heads {
@@ -450,11 +456,11 @@ fn judge_lists(args: &Arguments) -> Result<(), Blocked> {
         words.extend(rest.flat_map(|l| {
             let plain = views::plain(&l.text);
             match l.kind {
-                Kind::Text => commands::words(&plain).unwrap_or_else(|_| vec![plain]),
-                Kind::Element | Kind::Number | Kind::Key => vec![plain],
+                ArgumentKind::Text => commands::words(&plain).unwrap_or_else(|_| vec![plain]),
+                ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => vec![plain],
             }
         }));
-        if sql::is_statement(&head.text) || words.len() < 2 && head.kind == Kind::Text {
+        if sql::is_statement(&head.text) || words.len() < 2 && head.kind == ArgumentKind::Text {
             continue;
         }
         if let Some(finding) = judge_argv(&words) {

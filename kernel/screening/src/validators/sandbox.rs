@@ -1,8 +1,11 @@
 //! `sandbox`: shell tricks, recursive delete, and paths that lead out (MGP §4.5).
 
-use super::arguments::{Arguments, Kind, Leaf};
+use super::arguments::{ArgumentKind, CallArguments, Leaf};
 use super::roles::Role;
-use super::{Blocked, Call, Finding, Validator, commands, paths, patterns, programs, quiet, views};
+use super::{
+    ArgumentFinding, Blocked, ScreenedCall, Validator, commands, paths, patterns, programs, quiet,
+    views,
+};
 
 /// Variables that decide which code a program runs.
 pub(super) const ENVIRONMENT: [&str; 15] = [
@@ -33,7 +36,7 @@ const PROGRAMS: [&str; 6] = [
     "/opt/homebrew/bin/",
 ];
 
-pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
+pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
     let runs = call.runs();
     for leaf in &args.leaves {
         if let Some(finding) = judge_leaf(leaf, runs, call.roots) {
@@ -44,33 +47,33 @@ pub(super) fn judge(call: &Call<'_>, args: &Arguments) -> Result<(), Blocked> {
 }
 
 /// What the text is taken for: in a tool that runs commands, a text of no known kind is a command.
-fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<Finding> {
-    if leaf.kind == Kind::Number {
+fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFinding> {
+    if leaf.kind == ArgumentKind::Number {
         return None;
     }
     if leaf.text.contains('\0') {
         let hint = "send text without null bytes";
-        return Some(Finding::new(
+        return Some(ArgumentFinding::new(
             "null_byte",
             "the text holds a null byte",
             hint,
         ));
     }
-    if leaf.kind == Kind::Key && ENVIRONMENT.contains(&leaf.text.as_str()) {
+    if leaf.kind == ArgumentKind::Key && ENVIRONMENT.contains(&leaf.text.as_str()) {
         let reason = format!("{} changes which program is run", leaf.text);
-        return Some(Finding::new(
+        return Some(ArgumentFinding::new(
             "environment",
             reason,
             "leave this variable out",
         ));
     }
     let role = match (leaf.kind, leaf.role) {
-        (Kind::Key, _) => Role::Other,
+        (ArgumentKind::Key, _) => Role::Other,
         (_, Role::Other) if runs => Role::Command,
         (_, role) => role,
     };
     match (role, leaf.kind) {
-        (Role::Command, Kind::Element) | (Role::Args, _) => judge_word(&leaf.text, roots),
+        (Role::Command, ArgumentKind::Element) | (Role::Args, _) => judge_word(&leaf.text, roots),
         (Role::Command, _) => judge_command(&leaf.text, roots),
         (Role::Path, _) => judge_path(&leaf.text, roots),
         (Role::Url, _) => judge_url(&leaf.text, roots),
@@ -82,7 +85,7 @@ fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<Finding> {
     }
 }
 
-fn judge_command(text: &str, roots: &[String]) -> Option<Finding> {
+fn judge_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     for view in views::both(text) {
         let words = match commands::words(&view) {
             Ok(words) => words,
@@ -98,26 +101,26 @@ fn judge_command(text: &str, roots: &[String]) -> Option<Finding> {
 }
 
 /// A text of a tool that runs things: several lines are its nature, destruction is not.
-fn judge_script(text: &str) -> Option<Finding> {
+fn judge_script(text: &str) -> Option<ArgumentFinding> {
     views::both(text)
         .iter()
         .find_map(|view| commands::parts(view).find_map(|part| deletes(&part)))
 }
 
 /// Within quotes only the plainest destruction counts: text may speak of commands.
-fn deletes(words: &[String]) -> Option<Finding> {
+fn deletes(words: &[String]) -> Option<ArgumentFinding> {
     programs::judge(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
 }
 
 /// `%COMSPEC%` and the like.
-fn windows_variable(text: &str) -> Option<Finding> {
+fn windows_variable(text: &str) -> Option<ArgumentFinding> {
     let name =
         |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let pieces: Vec<&str> = text.split('%').collect();
     let inner = pieces.get(1..pieces.len().saturating_sub(1))?;
     inner.iter().any(|p| name(p)).then(|| {
         let hint = "write the value itself";
-        Finding::new(
+        ArgumentFinding::new(
             "metacharacter",
             "% in a command: a variable is put in",
             hint,
@@ -126,7 +129,7 @@ fn windows_variable(text: &str) -> Option<Finding> {
 }
 
 /// A program and its words.
-pub(super) fn judge_argv(words: &[String], roots: &[String]) -> Option<Finding> {
+pub(super) fn judge_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
     programs::judge(words).or_else(|| {
         let known = |w: &String| PROGRAMS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
         let skipped = usize::from(words.first().is_some_and(known));
@@ -136,7 +139,7 @@ pub(super) fn judge_argv(words: &[String], roots: &[String]) -> Option<Finding> 
 }
 
 /// A word that may be a path, or an option with one: `--file=/etc/passwd`.
-fn judge_operand(word: &str, roots: &[String]) -> Option<Finding> {
+fn judge_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let value = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => word,
@@ -170,17 +173,17 @@ fn judge_operand(word: &str, roots: &[String]) -> Option<Finding> {
 }
 
 /// One word of a list of words: no shell cuts it, but one may still be started for it.
-fn judge_word(text: &str, roots: &[String]) -> Option<Finding> {
+fn judge_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     views::both(text)
         .iter()
         .find_map(|view| patterns::judge(view).or_else(|| judge_operand(view, roots)))
 }
 
-fn judge_path(text: &str, roots: &[String]) -> Option<Finding> {
+fn judge_path(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     paths::judge(text, roots).or_else(|| judge_other(text))
 }
 
-fn judge_url(text: &str, roots: &[String]) -> Option<Finding> {
+fn judge_url(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
     let plain = views::plain(text);
     let scheme = plain.trim_start().get(..5).unwrap_or_default();
     if scheme.eq_ignore_ascii_case("file:") {
@@ -191,7 +194,7 @@ fn judge_url(text: &str, roots: &[String]) -> Option<Finding> {
         .find_map(|view| patterns::judge(&view.replace('&', "\u{b7}")))
 }
 
-fn judge_other(text: &str) -> Option<Finding> {
+fn judge_other(text: &str) -> Option<ArgumentFinding> {
     if quiet::to_sandbox(text) {
         return None;
     }
@@ -207,7 +210,7 @@ fn judge_other(text: &str) -> Option<Finding> {
         let climbs = view.replace('\\', "/");
         (climbs.starts_with("../") || climbs.contains("/../../")).then(|| {
             let hint = "name things inside the allowed folders";
-            Finding::new(
+            ArgumentFinding::new(
                 "traversal",
                 "the text leads up and out of where it starts",
                 hint,
@@ -220,26 +223,28 @@ fn judge_other(text: &str) -> Option<Finding> {
 }
 
 /// A command whose program and words stand in several arguments, or in a list.
-fn judge_split(args: &Arguments, roots: &[String]) -> Result<(), Blocked> {
+fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
     let role = |leaf: &Leaf| leaf.role;
-    let given = |leaf: &&Leaf| leaf.kind != Kind::Key;
+    let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
     let programs = args.leaves.iter().filter(given);
     for head in programs.filter(|l| role(l) == Role::Command) {
-        let first_of_list = head.kind != Kind::Element || head.path.ends_with("/0");
+        let first_of_list = head.kind != ArgumentKind::Element || head.path.ends_with("/0");
         if !first_of_list {
             continue;
         }
         let mut words = match head.kind {
-            Kind::Text => commands::words(&views::plain(&head.text)).unwrap_or_default(),
-            Kind::Element | Kind::Number | Kind::Key => vec![views::plain(&head.text)],
+            ArgumentKind::Text => commands::words(&views::plain(&head.text)).unwrap_or_default(),
+            ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => {
+                vec![views::plain(&head.text)]
+            }
         };
         for other in args.leaves.iter().filter(given) {
-            let listed = other.kind == Kind::Element
+            let listed = other.kind == ArgumentKind::Element
                 && other.parent == head.parent
                 && other.path != head.path
-                && head.kind == Kind::Element;
+                && head.kind == ArgumentKind::Element;
             let argument = role(other) == Role::Args && other.object == head.object;
-            if listed || argument && other.kind == Kind::Element {
+            if listed || argument && other.kind == ArgumentKind::Element {
                 words.push(views::plain(&other.text));
             } else if argument {
                 let plain = views::plain(&other.text);

@@ -1,7 +1,7 @@
 //! Whether SQL writes. Databases differ in what ends a string or a comment, so a text is read as
 //! each of them would, and one reading that writes is enough to refuse.
 
-use super::Finding;
+use super::ArgumentFinding;
 
 const HINT: &str =
     "send one statement that only reads: SELECT, WITH … SELECT, SHOW, DESCRIBE, EXPLAIN";
@@ -99,7 +99,7 @@ const AFTER_NAMES: [&str; 15] = [
 
 /// What one kind of database does differently.
 #[derive(Clone, Copy, Default)]
-struct Dialect {
+struct SqlDialect {
     backslash: bool,
     hash: bool,
     nested: bool,
@@ -108,7 +108,7 @@ struct Dialect {
     spaced_dashes: bool,
 }
 
-const PLAIN: Dialect = Dialect {
+const PLAIN: SqlDialect = SqlDialect {
     backslash: false,
     hash: false,
     nested: false,
@@ -117,25 +117,25 @@ const PLAIN: Dialect = Dialect {
     spaced_dashes: false,
 };
 
-const DIALECTS: [Dialect; 5] = [
+const DIALECTS: [SqlDialect; 5] = [
     PLAIN,
-    Dialect {
+    SqlDialect {
         backslash: true,
         hash: true,
         spaced_dashes: true,
         ..PLAIN
     },
-    Dialect {
+    SqlDialect {
         nested: true,
         dollar: true,
         ..PLAIN
     },
-    Dialect {
+    SqlDialect {
         nested: true,
         brackets: true,
         ..PLAIN
     },
-    Dialect {
+    SqlDialect {
         hash: true,
         backslash: true,
         ..PLAIN
@@ -188,7 +188,7 @@ pub(super) fn is_statement(text: &str) -> bool {
 }
 
 /// The first thing in a text of SQL that does not only read.
-pub(super) fn judge(text: &str) -> Option<Finding> {
+pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
     DIALECTS.iter().find_map(|dialect| {
         let tokens = read(text, *dialect);
         let mut statements = tokens.split(|t| *t == Token::Sign(';'));
@@ -196,15 +196,15 @@ pub(super) fn judge(text: &str) -> Option<Finding> {
     })
 }
 
-fn writes(what: &str) -> Option<Finding> {
-    Some(Finding::new(
+fn writes(what: &str) -> Option<ArgumentFinding> {
+    Some(ArgumentFinding::new(
         "sql",
         format!("{what} does not only read"),
         HINT,
     ))
 }
 
-fn judge_statement(tokens: &[Token]) -> Option<Finding> {
+fn judge_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
     let mut rest = tokens.iter().skip_while(|t| **t == Token::Sign('('));
     let first = match rest.next()? {
         Token::Word(word) => word.as_str(),
@@ -222,7 +222,7 @@ fn judge_statement(tokens: &[Token]) -> Option<Finding> {
     inside(tokens)
 }
 
-fn judge_pragma(tokens: &[Token]) -> Option<Finding> {
+fn judge_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
     let named = tokens.iter().rev().any(|t| match t {
         Token::Word(w) => PRAGMAS.contains(&w.rsplit('.').next().unwrap_or_default()),
         Token::Quoted(_) | Token::Sign(_) => false,
@@ -236,7 +236,7 @@ fn judge_pragma(tokens: &[Token]) -> Option<Finding> {
 }
 
 /// Writes within a statement that begins like a reading one.
-fn inside(tokens: &[Token]) -> Option<Finding> {
+fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
     let word = |at: usize| match tokens.get(at) {
         Some(Token::Word(w)) => w.as_str(),
         Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
@@ -302,7 +302,7 @@ fn inside(tokens: &[Token]) -> Option<Finding> {
 }
 
 /// Cuts a text into tokens; comments are left out, except those that a database runs.
-fn read(text: &str, dialect: Dialect) -> Vec<Token> {
+fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let mut out = Vec::new();
     let mut at = 0;

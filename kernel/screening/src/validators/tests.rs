@@ -1,10 +1,10 @@
 use super::*;
 
-fn call<'a>(tool: &'a str, args: &'a str) -> Call<'a> {
-    Call {
+fn call<'a>(tool: &'a str, args: &'a str) -> ScreenedCall<'a> {
+    ScreenedCall {
         tool,
         args,
-        ..Call::default()
+        ..ScreenedCall::default()
     }
 }
 
@@ -12,7 +12,7 @@ fn never(_: &str) -> Result<(), String> {
     panic!("code is judged by its own validator only")
 }
 
-fn rule(validators: &Validators, call: &Call<'_>) -> Option<&'static str> {
+fn rule(validators: &Validators, call: &ScreenedCall<'_>) -> Option<&'static str> {
     match validators.judge(call, never) {
         Ok(()) => None,
         Err(No::Blocked(blocked)) => Some(blocked.rule),
@@ -94,11 +94,11 @@ fn code_is_asked_about_by_its_argument() {
     };
     let safety = Validators::of(["code_safety"]);
     let ask = |args: &str, marked: &[String]| {
-        let call = Call {
+        let call = ScreenedCall {
             tool: "run_python",
             code_arguments: marked,
             args,
-            ..Call::default()
+            ..ScreenedCall::default()
         };
         safety.judge(&call, judge)
     };
@@ -162,19 +162,19 @@ fn a_tool_that_declares_effects_is_not_readonly() {
         ("network", false),
     ] {
         let effects = [effect.to_owned()];
-        let call = Call {
+        let call = ScreenedCall {
             tool: "look",
             side_effects: &effects,
             args: "{}",
-            ..Call::default()
+            ..ScreenedCall::default()
         };
         assert_eq!(rule(&readonly, &call).is_some(), refused, "{effect}");
     }
-    let call = Call {
+    let call = ScreenedCall {
         tool: "look",
         read_only_hint: Some(false),
         args: "{}",
-        ..Call::default()
+        ..ScreenedCall::default()
     };
     assert_eq!(rule(&readonly, &call), Some("annotation"));
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use mgp_protocol::splice::{member, members, quoted};
 use serde_json::value::RawValue;
 
-use super::Status;
+use super::TaskStatus;
 
 /// What a task of 2025-11-25 keeps apart and the extension writes into it, as JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,10 @@ pub enum Payload<'a> {
 pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String> {
     let members = members(task)?;
     let status = match (status(&members)?, payload) {
-        (Status::InputRequired, Payload::InputRequests(_)) => Status::InputRequired,
-        (Status::InputRequired, _) => Status::Working,
-        (Status::Failed, Payload::Result(_)) => Status::Completed,
-        (Status::Completed, Payload::Error(_)) => Status::Failed,
+        (TaskStatus::InputRequired, Payload::InputRequests(_)) => TaskStatus::InputRequired,
+        (TaskStatus::InputRequired, _) => TaskStatus::Working,
+        (TaskStatus::Failed, Payload::Result(_)) => TaskStatus::Completed,
+        (TaskStatus::Completed, Payload::Error(_)) => TaskStatus::Failed,
         (status, _) => status,
     };
     let mut out = Object::of(id, status);
@@ -49,11 +49,17 @@ pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String
     }
     out.put("ttlMs", ttl);
     match (status, payload) {
-        (Status::InputRequired, Payload::InputRequests(json)) => out.put("inputRequests", json),
-        (Status::Completed, Payload::Result(json)) => out.put("result", json),
-        (Status::Failed, Payload::Error(json)) => out.put("error", json),
-        (Status::Failed, _) => out.put("error", &failure(&members)),
-        (Status::Working | Status::InputRequired | Status::Completed | Status::Cancelled, _) => {}
+        (TaskStatus::InputRequired, Payload::InputRequests(json)) => out.put("inputRequests", json),
+        (TaskStatus::Completed, Payload::Result(json)) => out.put("result", json),
+        (TaskStatus::Failed, Payload::Error(json)) => out.put("error", json),
+        (TaskStatus::Failed, _) => out.put("error", &failure(&members)),
+        (
+            TaskStatus::Working
+            | TaskStatus::InputRequired
+            | TaskStatus::Completed
+            | TaskStatus::Cancelled,
+            _,
+        ) => {}
     }
     Some(out.finish())
 }
@@ -66,8 +72,8 @@ pub fn to_legacy(task: &str, id: &str) -> Option<String> {
     let result = find(&members, "result");
     let is_error = result.and_then(|result| member(result, "isError")) == Some("true");
     let mut status = status(&members)?;
-    if status == Status::Completed && is_error {
-        status = Status::Failed;
+    if status == TaskStatus::Completed && is_error {
+        status = TaskStatus::Failed;
     }
     let mut out = Object::of(id, status);
     let mut ttl = "null";
@@ -105,9 +111,9 @@ fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.get())
 }
 
-fn status(members: &Members<'_>) -> Option<Status> {
+fn status(members: &Members<'_>) -> Option<TaskStatus> {
     let word: Cow<'_, str> = serde_json::from_str(find(members, "status")?).ok()?;
-    Status::parse(&word)
+    TaskStatus::parse(&word)
 }
 
 fn failure(members: &Members<'_>) -> String {
@@ -120,7 +126,7 @@ fn failure(members: &Members<'_>) -> String {
 struct Object(String);
 
 impl Object {
-    fn of(id: &str, status: Status) -> Self {
+    fn of(id: &str, status: TaskStatus) -> Self {
         let (id, status) = (quoted(id), status.as_str());
         Self(format!(r#"{{"taskId":{id},"status":"{status}""#))
     }

@@ -35,20 +35,20 @@ fn a_task_shows_what_its_status_has() {
     };
     let later = CREATED + 1_000;
     let asks = r#"{"roots-1":{"method":"roots/list"}}"#;
-    task.step(later, Step::Ask(asks.into())).unwrap();
+    task.step(later, TaskStep::Ask(asks.into())).unwrap();
     task.say(later, "asks \"you\"");
     let more = json!({"statusMessage": "asks \"you\"", "inputRequests": value(asks)});
     assert_eq!(value(&task.render("mgp1.x")), with(&task, more));
-    task.step(later, Step::GoOn).unwrap();
+    task.step(later, TaskStep::GoOn).unwrap();
     assert_eq!(value(&task.render("mgp1.x")), with(&task, json!({})));
     let mut failed = task.clone();
     let error = r#"{"code":-32603,"message":"gone"}"#;
-    failed.step(later, Step::Fail(error.into())).unwrap();
+    failed.step(later, TaskStep::Fail(error.into())).unwrap();
     let more = json!({"error": value(error)});
     assert_eq!(value(&failed.render("mgp1.x")), with(&failed, more));
     let result = r#"{"content":[],"isError":true,"n":12345678901234567890123}"#;
-    task.step(later, Step::Complete(result.into())).unwrap();
-    assert_eq!(task.status(), Status::Completed);
+    task.step(later, TaskStep::Complete(result.into())).unwrap();
+    assert_eq!(task.status(), TaskStatus::Completed);
     let got = task.render_got("mgp1.x");
     assert!(got.contains(result), "{got}");
     assert_eq!(value(&got)["resultType"], "complete");
@@ -61,11 +61,11 @@ fn a_task_shows_what_its_status_has() {
 fn nothing_comes_after_the_end() {
     let steps = || {
         [
-            Step::Complete("{}".into()),
-            Step::Fail("{}".into()),
-            Step::Cancel,
-            Step::GoOn,
-            Step::Ask("{}".into()),
+            TaskStep::Complete("{}".into()),
+            TaskStep::Fail("{}".into()),
+            TaskStep::Cancel,
+            TaskStep::GoOn,
+            TaskStep::Ask("{}".into()),
         ]
     };
     for end in steps().into_iter().take(3) {
@@ -74,20 +74,20 @@ fn nothing_comes_after_the_end() {
         assert!(task.status().is_final());
         let before = task.clone();
         for more in steps() {
-            assert_eq!(task.step(CREATED + 1, more), Err(Over(task.status())));
+            assert_eq!(task.step(CREATED + 1, more), Err(TaskOver(task.status())));
         }
         assert_eq!(task, before);
     }
     let mut asking = task();
-    asking.step(CREATED, Step::Ask("{}".into())).unwrap();
-    asking.step(CREATED, Step::Cancel).unwrap();
-    assert_eq!(asking.status(), Status::Cancelled);
+    asking.step(CREATED, TaskStep::Ask("{}".into())).unwrap();
+    asking.step(CREATED, TaskStep::Cancel).unwrap();
+    assert_eq!(asking.status(), TaskStatus::Cancelled);
 }
 
 #[test]
 fn time_does_not_go_back_in_a_task() {
     let mut task = task();
-    task.step(CREATED - 1, Step::Ask("{}".into())).unwrap();
+    task.step(CREATED - 1, TaskStep::Ask("{}".into())).unwrap();
     let seen = value(&task.render("x"));
     assert_eq!(seen["lastUpdatedAt"], seen["createdAt"]);
     assert_eq!(task.expires_ms(), CREATED + 60_000);
@@ -96,7 +96,7 @@ fn time_does_not_go_back_in_a_task() {
     assert_eq!(told.chars().count(), MESSAGE_MAX + 2);
     // Nothing new is no update.
     let before = task.clone();
-    task.step(CREATED + 5, Step::Ask("{}".into())).unwrap();
+    task.step(CREATED + 5, TaskStep::Ask("{}".into())).unwrap();
     assert_eq!(task, before);
 }
 

@@ -8,7 +8,7 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-use super::NotGood;
+use super::BadBearerToken;
 
 /// Keys of one issuer that are kept; it has a handful, and what comes behind them is passed over.
 pub const MAX_KEYS: usize = 64;
@@ -62,7 +62,7 @@ enum Public {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+struct IssuerKey {
     kid: Option<String>,
     /// The one algorithm it is for, when it says so.
     only: Option<Algorithm>,
@@ -71,10 +71,10 @@ struct Key {
 
 /// The keys of an issuer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys(Vec<Key>);
+pub struct Keys(Vec<IssuerKey>);
 
 #[derive(Deserialize)]
-struct Set {
+struct KeySet {
     keys: Vec<serde_json::Value>,
 }
 
@@ -106,9 +106,9 @@ impl Keys {
     /// # Errors
     /// In words, why it is no key set.
     pub fn read(json: &[u8]) -> Result<Self, String> {
-        let set: Set = serde_json::from_slice(json).map_err(|e| format!("no key set: {e}"))?;
+        let set: KeySet = serde_json::from_slice(json).map_err(|e| format!("no key set: {e}"))?;
         let jwks = set.keys.into_iter();
-        let keys = jwks.filter_map(|jwk| Key::of(serde_json::from_value(jwk).ok()?));
+        let keys = jwks.filter_map(|jwk| IssuerKey::of(serde_json::from_value(jwk).ok()?));
         Ok(Self(keys.take(MAX_KEYS).collect()))
     }
 
@@ -132,20 +132,20 @@ impl Keys {
         kid: Option<&str>,
         signed: &[u8],
         signature: &[u8],
-    ) -> Result<(), NotGood> {
-        let named = |key: &&Key| kid.is_none() || key.kid.as_deref() == kid;
+    ) -> Result<(), BadBearerToken> {
+        let named = |key: &&IssuerKey| kid.is_none() || key.kid.as_deref() == kid;
         let mut keys = self.0.iter().filter(named).peekable();
         if keys.peek().is_none() {
-            return Err(NotGood::UnknownKey);
+            return Err(BadBearerToken::UnknownKey);
         }
         match keys.any(|key| key.verifies(algorithm, signed, signature)) {
             true => Ok(()),
-            false => Err(NotGood::Signature),
+            false => Err(BadBearerToken::Signature),
         }
     }
 }
 
-impl Key {
+impl IssuerKey {
     fn of(jwk: Jwk) -> Option<Self> {
         if jwk
             .purpose

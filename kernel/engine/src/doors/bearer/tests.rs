@@ -22,8 +22,8 @@ fn keys() -> Keys {
     Keys::read(json!({"keys": [jwk()]}).to_string().as_bytes()).unwrap()
 }
 
-fn policy() -> Policy {
-    Policy {
+fn policy() -> BearerPolicy {
+    BearerPolicy {
         issuer: "https://issuer.example".into(),
         algorithms: vec![Algorithm::EdDsa, Algorithm::Es256, Algorithm::Rs256],
         agent_claim: "sub".into(),
@@ -52,7 +52,7 @@ fn header() -> Value {
     json!({"alg": "EdDSA", "kid": "one", "typ": "at+jwt"})
 }
 
-fn said(token: &str) -> Result<Good, NotGood> {
+fn said(token: &str) -> Result<Good, BadBearerToken> {
     let audiences = ["https://door.example/mcp".to_owned()];
     judge(token, &keys(), &policy(), &audiences, NOW)
 }
@@ -74,11 +74,11 @@ fn each_claim_counts() {
     };
     assert_eq!(
         with("iss", json!("https://issuer.example/")),
-        NotGood::Issuer
+        BadBearerToken::Issuer
     );
     assert_eq!(
         with("iss", json!(["https://issuer.example"])),
-        NotGood::Issuer
+        BadBearerToken::Issuer
     );
     for other in [
         json!("https://other.example/mcp"),
@@ -86,17 +86,17 @@ fn each_claim_counts() {
         json!(null),
         json!("https://door.example"),
     ] {
-        assert_eq!(with("aud", other), NotGood::Audience);
+        assert_eq!(with("aud", other), BadBearerToken::Audience);
     }
     assert_eq!(
         with("exp", json!(NOW / 1000 - 31)),
-        NotGood::Expired(NOW - 31_000)
+        BadBearerToken::Expired(NOW - 31_000)
     );
     for odd in [json!(null), json!("2099"), json!(-1), json!({})] {
-        assert_eq!(with("exp", odd), NotGood::Times);
+        assert_eq!(with("exp", odd), BadBearerToken::Times);
     }
-    assert_eq!(with("nbf", json!(NOW / 1000 + 31)), NotGood::NotYet);
-    assert_eq!(with("nbf", json!("soon")), NotGood::Times);
+    assert_eq!(with("nbf", json!(NOW / 1000 + 31)), BadBearerToken::NotYet);
+    assert_eq!(with("nbf", json!("soon")), BadBearerToken::Times);
     for odd in [
         json!(null),
         json!(""),
@@ -104,10 +104,10 @@ fn each_claim_counts() {
         json!("operator"),
         json!("local"),
     ] {
-        assert_eq!(with("sub", odd), NotGood::Subject);
+        assert_eq!(with("sub", odd), BadBearerToken::Subject);
     }
     for odd in [json!(null), json!("mcpx openid"), json!(["x"])] {
-        assert_eq!(with("scope", odd), NotGood::Scope);
+        assert_eq!(with("scope", odd), BadBearerToken::Scope);
     }
     let mut listed = good();
     listed["aud"] = json!(["https://x.example", "https://door.example/mcp/"]);
@@ -125,18 +125,18 @@ fn the_header_chooses_nothing() {
         said(&token(&header, &good())).unwrap_err()
     };
     for alg in ["none", "None", "HS256", "HS512", "eddsa", "RS384", ""] {
-        assert_eq!(with("alg", json!(alg)), NotGood::Algorithm, "{alg}");
+        assert_eq!(with("alg", json!(alg)), BadBearerToken::Algorithm, "{alg}");
     }
-    assert_eq!(with("alg", json!("RS256")), NotGood::Signature);
-    assert_eq!(with("alg", json!("ES256")), NotGood::Signature);
-    assert_eq!(with("kid", json!("two")), NotGood::UnknownKey);
-    assert_eq!(with("crit", json!(["exp"])), NotGood::Malformed);
-    assert_eq!(with("typ", json!("logout+jwt")), NotGood::Malformed);
+    assert_eq!(with("alg", json!("RS256")), BadBearerToken::Signature);
+    assert_eq!(with("alg", json!("ES256")), BadBearerToken::Signature);
+    assert_eq!(with("kid", json!("two")), BadBearerToken::UnknownKey);
+    assert_eq!(with("crit", json!(["exp"])), BadBearerToken::Malformed);
+    assert_eq!(with("typ", json!("logout+jwt")), BadBearerToken::Malformed);
     let whole = token(&header(), &good());
     let (signed, _) = whole.rsplit_once('.').unwrap();
-    assert_eq!(said(&format!("{signed}.")), Err(NotGood::Signature));
-    assert_eq!(said(signed), Err(NotGood::Malformed));
-    assert_eq!(said(&format!("{whole}.x")), Err(NotGood::Malformed));
+    assert_eq!(said(&format!("{signed}.")), Err(BadBearerToken::Signature));
+    assert_eq!(said(signed), Err(BadBearerToken::Malformed));
+    assert_eq!(said(&format!("{whole}.x")), Err(BadBearerToken::Malformed));
 }
 
 /// Whatever character of a token is changed, it is none any more.
@@ -184,6 +184,6 @@ fn an_elliptic_key_verifies_what_it_signed() {
     let verify = |kid, text: &[u8]| keys.verify(Algorithm::Es256, kid, text, signature.as_ref());
     assert_eq!(verify(Some("ec"), b"text"), Ok(()));
     assert_eq!(verify(None, b"text"), Ok(()));
-    assert_eq!(verify(Some("ec"), b"other"), Err(NotGood::Signature));
-    assert_eq!(verify(Some("no"), b"text"), Err(NotGood::UnknownKey));
+    assert_eq!(verify(Some("ec"), b"other"), Err(BadBearerToken::Signature));
+    assert_eq!(verify(Some("no"), b"text"), Err(BadBearerToken::UnknownKey));
 }

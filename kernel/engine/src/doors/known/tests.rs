@@ -2,7 +2,7 @@ use super::*;
 
 /// `agent.claude` with a token; a server that lists two tools, one that lists what agents are shown
 /// with a hash, and one that has listed nothing.
-fn known() -> Known {
+fn known() -> KnownNames {
     let agents = ["agent.local", "agent.claude", "agent.auth0%7C7"];
     let lists = |tools: &[&str]| Some(tools.iter().map(|tool| Arc::from(*tool)).collect());
     let servers = [
@@ -11,7 +11,7 @@ fn known() -> Known {
         ("slow", None),
         ("fetch", lists(&["fetch"])),
     ];
-    Known {
+    KnownNames {
         agents: agents.map(AgentId::new).into(),
         servers: servers.map(|(id, tools)| (ServerId::new(id), tools)).into(),
     }
@@ -43,7 +43,8 @@ fn every_spelling_of_a_tool_is_read() {
 #[test]
 fn a_bare_name_is_a_tool_where_only_one_server_has_it() {
     let mut known = known();
-    let tool = |known: &Known, typed: &str| known.tool(typed).map(|meant| meant.it.canonical());
+    let tool =
+        |known: &KnownNames, typed: &str| known.tool(typed).map(|meant| meant.it.canonical());
     for typed in ["write_file", "files/write_file", "files__write_file"] {
         assert_eq!(tool(&known, typed).as_deref(), Ok("files:write_file"));
     }

@@ -4,7 +4,7 @@ use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, told};
 
 /// A name that means nothing yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
+pub enum UnknownName {
     /// No token is for it, and nobody of this name has come in; with the nearest agent.
     #[error("there is no agent {}{}; `mgp agents list` shows those with a token", .0, meant(.1))]
     Agent(AgentId, Option<String>),
@@ -19,7 +19,7 @@ pub enum Unknown {
     Unlisted(ServerId, String),
 }
 
-impl Unknown {
+impl UnknownName {
     /// It may be there.
     #[must_use]
     pub fn is_doubt(&self) -> bool {
@@ -32,7 +32,7 @@ impl Unknown {
 pub enum NotRead {
     /// It is not there.
     #[error(transparent)]
-    Unknown(#[from] Unknown),
+    Unknown(#[from] UnknownName),
     /// No agent can be called so.
     #[error(transparent)]
     Agent(#[from] BadAgentName),
@@ -66,9 +66,9 @@ impl NotRead {
     #[must_use]
     pub fn is_near(&self) -> bool {
         let nearest = match self {
-            Self::Unknown(Unknown::Agent(_, near) | Unknown::Server(_, near)) => near,
-            Self::Unknown(Unknown::Tool(_, _, near)) | Self::Nobodys(_, near) => near,
-            Self::Unknown(Unknown::Unlisted(..))
+            Self::Unknown(UnknownName::Agent(_, near) | UnknownName::Server(_, near)) => near,
+            Self::Unknown(UnknownName::Tool(_, _, near)) | Self::Nobodys(_, near) => near,
+            Self::Unknown(UnknownName::Unlisted(..))
             | Self::Agent(_)
             | Self::Server(_)
             | Self::NoTool

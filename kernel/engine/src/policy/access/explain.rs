@@ -5,7 +5,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
 use super::{Defaults, Principal, shown_author};
-use crate::policy::grants::{Authority, Force, Granted, Grants, Resource, Subject};
+use crate::policy::grants::{Authority, Force, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 
 /// Most entries told of in one explanation; the rest are counted.
@@ -35,10 +35,13 @@ pub fn explain(
         };
     };
     let subject = Subject::Agent(agent.clone());
-    let of_tool = tool.map(|tool| Resource::Tool(server.clone(), tool.to_owned()));
+    let of_tool = tool.map(|tool| GrantResource::Tool(server.clone(), tool.to_owned()));
     let levels = [
         (Source::ToolGrant, of_tool),
-        (Source::ServerGrant, Some(Resource::Server(server.clone()))),
+        (
+            Source::ServerGrant,
+            Some(GrantResource::Server(server.clone())),
+        ),
     ];
     let mut considered = Vec::new();
     let mut decided: Option<(Permission, Source, String)> = None;
@@ -108,11 +111,11 @@ fn policy(defaults: &Defaults, server: &ServerId) -> (DefaultPolicy, String) {
     (policy, format!("the default policy of {whose} is {words}"))
 }
 
-fn named(resource: &Resource) -> String {
+fn named(resource: &GrantResource) -> String {
     match resource {
-        Resource::Server(server) => format!("all of server {server}"),
-        Resource::Tool(server, tool) => format!("tool {server}:{tool}"),
-        Resource::Permission(permission) => format!("permission {permission}"),
+        GrantResource::Server(server) => format!("all of server {server}"),
+        GrantResource::Tool(server, tool) => format!("tool {server}:{tool}"),
+        GrantResource::Permission(permission) => format!("permission {permission}"),
     }
 }
 
@@ -179,9 +182,9 @@ fn shown(granted: &Granted) -> Option<access::Entry> {
         return None;
     };
     let (entry_type, server, tool) = match &granted.grant.resource {
-        Resource::Server(server) => (EntryType::ServerGrant, server, None),
-        Resource::Tool(server, tool) => (EntryType::ToolGrant, server, Some(tool.clone())),
-        Resource::Permission(_) => return None,
+        GrantResource::Server(server) => (EntryType::ServerGrant, server, None),
+        GrantResource::Tool(server, tool) => (EntryType::ToolGrant, server, Some(tool.clone())),
+        GrantResource::Permission(_) => return None,
     };
     Some(access::Entry {
         grant_id: granted.grant.id.to_string(),

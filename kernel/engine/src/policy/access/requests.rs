@@ -5,13 +5,14 @@ use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 
 use super::Principal;
 use crate::policy::grants::{
-    Authority, BadOperation, Change, Grant, GrantId, Grants, IDS_MAX, Resource, Revoke, Subject,
+    Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Grants, IDS_MAX, Revoke,
+    Subject,
 };
 use crate::timestamps::parse_rfc3339;
 
 /// A request, as far as it matters for whether it may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum GrantRequest<'a> {
     /// `mgp/access/query` about this agent.
     Query(&'a str),
     /// `mgp/access/grant`, `revoke`, `list`, `explain`.
@@ -20,7 +21,7 @@ pub enum Asked<'a> {
 
 /// Why a request was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum GrantRefusal {
     /// The caller may not ask this.
     #[error("{who} may not do this; only the operator grants, revokes, lists and explains")]
     NotOperator {
@@ -52,7 +53,7 @@ pub enum Refused {
     TooMany,
 }
 
-impl Refused {
+impl GrantRefusal {
     /// The code of §14: 1000 PERMISSION_DENIED for who may not ask, -32602 for what is not asked
     /// right.
     #[must_use]
@@ -69,19 +70,19 @@ impl Refused {
 /// Whether the caller may ask this. Agents never administer, whatever they claim.
 ///
 /// # Errors
-/// [`Refused::NotOperator`], [`Refused::NotOneself`].
-pub fn may(principal: &Principal, asked: Asked<'_>) -> Result<(), Refused> {
+/// [`GrantRefusal::NotOperator`], [`GrantRefusal::NotOneself`].
+pub fn may(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), GrantRefusal> {
     let Principal::Agent(agent) = principal else {
         return Ok(());
     };
     let who = agent.to_string();
     match asked {
-        Asked::Query(about) if about == agent.as_str() => Ok(()),
-        Asked::Query(about) => Err(Refused::NotOneself {
+        GrantRequest::Query(about) if about == agent.as_str() => Ok(()),
+        GrantRequest::Query(about) => Err(GrantRefusal::NotOneself {
             who,
             about: about.to_owned(),
         }),
-        Asked::Administer => Err(Refused::NotOperator { who }),
+        GrantRequest::Administer => Err(GrantRefusal::NotOperator { who }),
     }
 }
 
@@ -89,7 +90,7 @@ pub fn may(principal: &Principal, asked: Asked<'_>) -> Result<(), Refused> {
 /// the same agent and the same server or tool. `id` is random and new.
 ///
 /// # Errors
-/// [`Refused`] says what is wrong; nothing is to be written then.
+/// [`GrantRefusal`] says what is wrong; nothing is to be written then.
 pub fn grant(
     request: &access::Grant,
     principal: &Principal,
@@ -97,8 +98,8 @@ pub fn grant(
     authority: &Authority,
     id: GrantId,
     now_ms: u64,
-) -> Result<Change, Refused> {
-    may(principal, Asked::Administer)?;
+) -> Result<GrantChange, GrantRefusal> {
+    may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
         request.entry_type,
         &request.agent_id,
@@ -108,7 +109,7 @@ pub fn grant(
     let not_after_ms = request.expires_at.as_deref().map(|text| end(text, now_ms));
     let standing = grants.standing(&subject, &resource, authority);
     if standing.len() > IDS_MAX {
-        return Err(Refused::TooMany);
+        return Err(GrantRefusal::TooMany);
     }
     let grant = Grant {
         id,
@@ -121,21 +122,21 @@ pub fn grant(
         justification: request.justification.clone(),
     };
     grant.check()?;
-    Ok(Change::Grant(grant))
+    Ok(GrantChange::Grant(grant))
 }
 
 /// What `mgp/access/revoke` writes into the log, one operation each; nothing when there is no such
 /// entry.
 ///
 /// # Errors
-/// [`Refused`] says what is wrong; nothing is to be written then.
+/// [`GrantRefusal`] says what is wrong; nothing is to be written then.
 pub fn revoke(
     request: &access::Revoke,
     principal: &Principal,
     grants: &Grants,
     authority: &Authority,
-) -> Result<Vec<Change>, Refused> {
-    may(principal, Asked::Administer)?;
+) -> Result<Vec<GrantChange>, GrantRefusal> {
+    may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
         request.entry_type,
         &request.agent_id,
@@ -145,17 +146,19 @@ pub fn revoke(
     let standing = grants.standing(&subject, &resource, authority);
     let ids: Vec<GrantId> = standing.iter().map(|granted| granted.grant.id).collect();
     let parts = ids.chunks(IDS_MAX).map(<[GrantId]>::to_vec);
-    Ok(parts.map(|ids| Change::Revoke(Revoke::Ids(ids))).collect())
+    Ok(parts
+        .map(|ids| GrantChange::Revoke(Revoke::Ids(ids)))
+        .collect())
 }
 
 /// What is taken back when a server is gone for good: all that was allowed on it, and all that it was
 /// permitted, so that another one of its name begins with nothing. What was denied stays denied.
 #[must_use]
-pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<Change> {
+pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<GrantChange> {
     let about = |grant: &Grant| {
         let on = match &grant.resource {
-            Resource::Server(on) | Resource::Tool(on, _) => on == server,
-            Resource::Permission(_) => false,
+            GrantResource::Server(on) | GrantResource::Tool(on, _) => on == server,
+            GrantResource::Permission(_) => false,
         };
         on || matches!(&grant.subject, Subject::Server(its) if its == server)
     };
@@ -167,7 +170,9 @@ pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<
     });
     let ids: Vec<GrantId> = allowed.map(|granted| granted.grant.id).collect();
     let parts = ids.chunks(IDS_MAX).map(<[GrantId]>::to_vec);
-    parts.map(|ids| Change::Revoke(Revoke::Ids(ids))).collect()
+    parts
+        .map(|ids| GrantChange::Revoke(Revoke::Ids(ids)))
+        .collect()
 }
 
 fn entry(
@@ -175,19 +180,19 @@ fn entry(
     agent: &str,
     server: &str,
     tool: Option<&str>,
-) -> Result<(Subject, Resource), Refused> {
+) -> Result<(Subject, GrantResource), GrantRefusal> {
     let server = ServerId::new(server);
     let resource = match target(entry_type, tool)? {
-        Some(tool) => Resource::Tool(server, tool.to_owned()),
-        None => Resource::Server(server),
+        Some(tool) => GrantResource::Tool(server, tool.to_owned()),
+        None => GrantResource::Server(server),
     };
     Ok((Subject::Agent(AgentId::new(agent)), resource))
 }
 
-fn end(text: &str, now_ms: u64) -> Result<u64, Refused> {
-    let end = parse_rfc3339(text).ok_or_else(|| Refused::NoTime(text.to_owned()))?;
+fn end(text: &str, now_ms: u64) -> Result<u64, GrantRefusal> {
+    let end = parse_rfc3339(text).ok_or_else(|| GrantRefusal::NoTime(text.to_owned()))?;
     if end <= now_ms {
-        return Err(Refused::Past(text.to_owned()));
+        return Err(GrantRefusal::Past(text.to_owned()));
     }
     Ok(end)
 }

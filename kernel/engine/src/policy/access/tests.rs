@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::node_key::Issuer;
-use crate::policy::grants::{Change, Grant, LogPosition, Operation, OperationId, Revoke};
+use crate::policy::grants::{Grant, GrantChange, LogPosition, Operation, OperationId, Revoke};
 
 const NOW: u64 = 10_000;
 
@@ -40,7 +40,7 @@ fn defaults(kernel: DefaultPolicy) -> Defaults {
     }
 }
 
-fn write(grants: &mut Grants, by: u8, change: Change) {
+fn write(grants: &mut Grants, by: u8, change: GrantChange) {
     let (sequence, previous) = grants.next(issuer(by));
     let place = LogPosition {
         issuer: issuer(by),
@@ -91,8 +91,8 @@ fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
     ids
 }
 
-fn table(grants: &Grants, policy: DefaultPolicy) -> Table {
-    Table::build(grants, &authority(), defaults(policy), NOW, 1)
+fn table(grants: &Grants, policy: DefaultPolicy) -> GrantTable {
+    GrantTable::build(grants, &authority(), defaults(policy), NOW, 1)
 }
 
 fn decided(grants: &Grants, policy: DefaultPolicy, tool: &str) -> (Permission, Source) {
@@ -138,7 +138,7 @@ fn the_default_policy_decides_for_who_has_no_entry() {
     policies
         .servers
         .insert(server("open"), DefaultPolicy::OptOut);
-    let table = Table::build(&Grants::default(), &authority(), policies, NOW, 1);
+    let table = GrantTable::build(&Grants::default(), &authority(), policies, NOW, 1);
     let may = |at: &str| {
         table
             .decide(&agent("new"), &server(at), Some("t"), NOW)
@@ -153,12 +153,12 @@ fn the_default_policy_decides_for_who_has_no_entry() {
 fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
     let (here, there) = (server("files"), server("others"));
     let mut grants = Grants::default();
-    let tool = |server: &ServerId| Resource::Tool(server.clone(), "read".into());
-    let camera = || Resource::Permission("camera".into());
+    let tool = |server: &ServerId| GrantResource::Tool(server.clone(), "read".into());
+    let camera = || GrantResource::Permission("camera".into());
     let entries = [
         (
             Subject::Agent(AgentId::new("a")),
-            Resource::Server(here.clone()),
+            GrantResource::Server(here.clone()),
             Permission::Allow,
         ),
         (
@@ -169,12 +169,12 @@ fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
         (Subject::Server(here.clone()), camera(), Permission::Allow),
         (
             Subject::Agent(AgentId::new("c")),
-            Resource::Server(here.clone()),
+            GrantResource::Server(here.clone()),
             Permission::Deny,
         ),
         (
             Subject::Agent(AgentId::new("a")),
-            Resource::Server(there.clone()),
+            GrantResource::Server(there.clone()),
             Permission::Allow,
         ),
         (
@@ -195,7 +195,7 @@ fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
             justification: None,
             replaces: Vec::new(),
         };
-        write(&mut grants, 1, Change::Grant(grant));
+        write(&mut grants, 1, GrantChange::Grant(grant));
     }
     let gone = vacate(&here, &grants, &authority());
     let ids: Vec<GrantId> = gone
@@ -265,25 +265,28 @@ fn a_grant_that_does_not_fit_is_refused() {
     };
     let mut no_tool = request(None, Permission::Allow);
     no_tool.entry_type = EntryType::ToolGrant;
-    assert!(matches!(refused(no_tool), (-32602, Refused::Target(_))));
+    assert!(matches!(
+        refused(no_tool),
+        (-32602, GrantRefusal::Target(_))
+    ));
     for (when, past) in [("tomorrow", false), ("1970-01-01T00:00:10Z", true)] {
         let mut ends = request(None, Permission::Allow);
         ends.expires_at = Some(when.into());
         let (code, why) = refused(ends);
-        assert_eq!((code, matches!(why, Refused::Past(_))), (-32602, past));
+        assert_eq!((code, matches!(why, GrantRefusal::Past(_))), (-32602, past));
     }
     let mut nobody = request(None, Permission::Allow);
     nobody.agent_id = String::new();
-    assert!(matches!(refused(nobody), (-32602, Refused::Form(_))));
+    assert!(matches!(refused(nobody), (-32602, GrantRefusal::Form(_))));
 }
 
 /// agents never administer, and ask about themselves only.
 #[test]
 fn only_the_operator_grants_and_an_agent_asks_about_itself() {
-    assert_eq!(may(&operator(), Asked::Administer), Ok(()));
-    assert_eq!(may(&operator(), Asked::Query("b")), Ok(()));
-    assert_eq!(may(&agent("a"), Asked::Query("a")), Ok(()));
-    let other = may(&agent("a"), Asked::Query("b")).unwrap_err();
+    assert_eq!(may(&operator(), GrantRequest::Administer), Ok(()));
+    assert_eq!(may(&operator(), GrantRequest::Query("b")), Ok(()));
+    assert_eq!(may(&agent("a"), GrantRequest::Query("a")), Ok(()));
+    let other = may(&agent("a"), GrantRequest::Query("b")).unwrap_err();
     assert_eq!(other.code(), 1000);
     // An agent that takes the operator's name is an agent.
     let grants = Grants::default();
@@ -308,7 +311,7 @@ fn an_entry_ends_within_the_table() {
     let mut asked = request(None, Permission::Allow);
     asked.expires_at = Some("1970-01-01T00:00:20Z".into());
     give(&mut grants, 1, &asked);
-    let table = Table::build(
+    let table = GrantTable::build(
         &grants,
         &authority(),
         defaults(DefaultPolicy::OptIn),
@@ -323,7 +326,7 @@ fn an_entry_ends_within_the_table() {
     assert_eq!(at(19_999), Permission::Allow);
     assert_eq!(at(20_000), Permission::Deny);
     assert_eq!(table.next_end_ms(), Some(20_000));
-    let late = Table::build(
+    let late = GrantTable::build(
         &grants,
         &authority(),
         defaults(DefaultPolicy::OptIn),
@@ -348,7 +351,7 @@ fn a_pass_is_good_until_something_changes_or_it_ends() {
     assert!(before.honours(pass, 19_999));
     assert!(!before.honours(pass, 20_000));
     take(&mut grants, &revoking(None));
-    let after = Table::build(
+    let after = GrantTable::build(
         &grants,
         &authority(),
         defaults(DefaultPolicy::OptIn),
@@ -404,18 +407,18 @@ fn an_explanation_names_what_decides_and_what_does_not() {
     );
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = GrantChange> {
     let resource = prop_oneof![
-        Just(Resource::Server(server("s"))),
-        Just(Resource::Server(server("t"))),
-        Just(Resource::Tool(server("s"), "x".into())),
-        Just(Resource::Tool(server("s"), "y".into())),
+        Just(GrantResource::Server(server("s"))),
+        Just(GrantResource::Server(server("t"))),
+        Just(GrantResource::Tool(server("s"), "x".into())),
+        Just(GrantResource::Tool(server("s"), "y".into())),
     ];
     let who = prop_oneof![Just("a"), Just("b")];
     let end = proptest::option::of(0_u64..30);
     let given = (0_u8..20, who, resource, any::<bool>(), end);
     let given = given.prop_map(|(n, who, resource, allows, not_after_ms)| {
-        Change::Grant(Grant {
+        GrantChange::Grant(Grant {
             id: id(n),
             subject: Subject::Agent(AgentId::new(who)),
             resource,
@@ -432,12 +435,12 @@ fn change() -> impl Strategy<Value = Change> {
     });
     let swept = (0_u64..4).prop_map(|until| {
         let subject = Subject::Agent(AgentId::new("a"));
-        Change::Revoke(Revoke::UpTo {
+        GrantChange::Revoke(Revoke::UpTo {
             subject,
             until: BTreeMap::from([(issuer(1), until)]),
         })
     });
-    let taken = (0_u8..20).prop_map(|n| Change::Revoke(Revoke::Ids(vec![id(n)])));
+    let taken = (0_u8..20).prop_map(|n| GrantChange::Revoke(Revoke::Ids(vec![id(n)])));
     prop_oneof![6 => given, 2 => taken, 1 => swept]
 }
 
@@ -463,7 +466,7 @@ proptest! {
     ) {
         let policy = if opt_in { DefaultPolicy::OptIn } else { DefaultPolicy::OptOut };
         let now = built + later;
-        let table = Table::build(&grants, &authority(), defaults(policy), built, 1);
+        let table = GrantTable::build(&grants, &authority(), defaults(policy), built, 1);
         for (who, at, tool) in ["a", "b", "c"].into_iter().flat_map(|who| {
             let calls = [("s", Some("x")), ("s", Some("y")), ("s", Some("z")), ("t", Some("x")), ("s", None)];
             calls.map(|(at, tool)| (agent(who), server(at), tool))
@@ -485,7 +488,7 @@ proptest! {
         later in 0_u64..10,
     ) {
         let now = built + later;
-        let table = Table::build(&grants, &authority(), defaults(DefaultPolicy::OptIn), built, 1);
+        let table = GrantTable::build(&grants, &authority(), defaults(DefaultPolicy::OptIn), built, 1);
         for tool in ["x", "y", "z"] {
             let found = table.decide(&agent("a"), &server("s"), Some(tool), now);
             if found.permission == Permission::Allow {

@@ -12,14 +12,14 @@ pub(super) const AHEAD_MAX: u64 = 1024;
 const ASIDE_MAX: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
+pub(super) struct IssuerLog {
     /// Hashes by sequence number, for telling a fork and for what comes twice.
     appended: Vec<OperationId>,
     held: BTreeMap<u64, Operation>,
     fork: Option<BTreeSet<OperationId>>,
 }
 
-impl PartialEq for Log {
+impl PartialEq for IssuerLog {
     /// Two forked logs are equal: which branch was seen first decides nothing.
     fn eq(&self, other: &Self) -> bool {
         match (&self.fork, &other.fork) {
@@ -30,7 +30,7 @@ impl PartialEq for Log {
     }
 }
 
-impl Log {
+impl IssuerLog {
     pub(super) fn is_forked(&self) -> bool {
         self.fork.is_some()
     }

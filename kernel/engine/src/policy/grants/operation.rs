@@ -57,7 +57,7 @@ pub enum Subject {
 /// What it is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Resource {
+pub enum GrantResource {
     /// All tools of a server, those to come as well.
     Server(ServerId),
     /// One tool, by the server's own name for it.
@@ -66,7 +66,7 @@ pub enum Resource {
     Permission(String),
 }
 
-impl Resource {
+impl GrantResource {
     /// A permission type as a resource.
     #[must_use]
     pub fn permission(permission: &PermissionType) -> Self {
@@ -82,7 +82,7 @@ pub struct Grant {
     /// Who.
     pub subject: Subject,
     /// What.
-    pub resource: Resource,
+    pub resource: GrantResource,
     /// Allow or deny.
     pub permission: Permission,
     /// From then on it does not count, in milliseconds since 1970.
@@ -113,14 +113,14 @@ pub enum Revoke {
 /// What an operation does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum GrantChange {
     /// Gives, or denies.
     Grant(Grant),
     /// Takes back.
     Revoke(Revoke),
 }
 
-impl Change {
+impl GrantChange {
     /// The grants it takes back by name.
     #[must_use]
     pub fn revoked(&self) -> &[GrantId] {
@@ -144,7 +144,7 @@ pub struct Operation {
     /// When, in milliseconds since 1970, by the issuer's clock.
     pub told_at_ms: u64,
     /// What it does.
-    pub change: Change,
+    pub change: GrantChange,
 }
 
 /// An operation that no node takes.
@@ -181,19 +181,19 @@ impl Operation {
     pub fn check(&self) -> Result<(), BadOperation> {
         name("an author", &self.author)?;
         let end = match &self.change {
-            Change::Grant(_) => GRANTS_END,
-            Change::Revoke(_) => SEQUENCE_END,
+            GrantChange::Grant(_) => GRANTS_END,
+            GrantChange::Revoke(_) => SEQUENCE_END,
         };
         if self.place.sequence >= end {
             return Err(BadOperation::Full);
         }
         match &self.change {
-            Change::Grant(grant) => grant.check(),
-            Change::Revoke(Revoke::Ids(ids)) => match ids.len() {
+            GrantChange::Grant(grant) => grant.check(),
+            GrantChange::Revoke(Revoke::Ids(ids)) => match ids.len() {
                 1..=IDS_MAX => Ok(()),
                 _ => Err(BadOperation::Ids),
             },
-            Change::Revoke(Revoke::UpTo { subject, until }) => {
+            GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
                 subject.check()?;
                 match until.len() {
                     1..=ISSUERS_MAX => Ok(()),
@@ -207,22 +207,22 @@ impl Operation {
     /// that differ. Numbers are little-endian, texts and lists carry their length in front.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        let mut out = Bytes(CONTEXT.to_vec());
+        let mut out = CanonicalBytes(CONTEXT.to_vec());
         out.put(&self.place.issuer.0);
         out.number(self.place.sequence);
         out.put(&self.previous.0);
         out.text(&self.author);
         out.number(self.told_at_ms);
         match &self.change {
-            Change::Grant(grant) => {
+            GrantChange::Grant(grant) => {
                 out.tag(0);
                 out.grant(grant);
             }
-            Change::Revoke(Revoke::Ids(ids)) => {
+            GrantChange::Revoke(Revoke::Ids(ids)) => {
                 out.tag(1);
                 out.ids(ids);
             }
-            Change::Revoke(Revoke::UpTo { subject, until }) => {
+            GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
                 out.tag(2);
                 out.subject(subject);
                 out.number(until.len() as u64);
@@ -266,16 +266,18 @@ impl Grant {
     pub fn check(&self) -> Result<(), BadOperation> {
         self.subject.check()?;
         match (&self.subject, &self.resource) {
-            (Subject::Agent(_), Resource::Server(server)) => name("a server's id", server.as_str()),
-            (Subject::Agent(_), Resource::Tool(server, tool)) => {
+            (Subject::Agent(_), GrantResource::Server(server)) => {
+                name("a server's id", server.as_str())
+            }
+            (Subject::Agent(_), GrantResource::Tool(server, tool)) => {
                 name("a server's id", server.as_str())?;
                 name("a tool's name", tool)
             }
-            (Subject::Server(_), Resource::Permission(permission)) => {
+            (Subject::Server(_), GrantResource::Permission(permission)) => {
                 name("a permission's name", permission)
             }
-            (Subject::Agent(_), Resource::Permission(_))
-            | (Subject::Server(_), Resource::Server(_) | Resource::Tool(..)) => {
+            (Subject::Agent(_), GrantResource::Permission(_))
+            | (Subject::Server(_), GrantResource::Server(_) | GrantResource::Tool(..)) => {
                 Err(BadOperation::WrongResource)
             }
         }?;
@@ -300,9 +302,9 @@ impl Grant {
 }
 
 /// Writes the canonical form.
-struct Bytes(Vec<u8>);
+struct CanonicalBytes(Vec<u8>);
 
-impl Bytes {
+impl CanonicalBytes {
     fn put(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -347,18 +349,18 @@ impl Bytes {
         }
     }
 
-    fn resource(&mut self, resource: &Resource) {
+    fn resource(&mut self, resource: &GrantResource) {
         match resource {
-            Resource::Server(server) => {
+            GrantResource::Server(server) => {
                 self.tag(0);
                 self.text(server.as_str());
             }
-            Resource::Tool(server, tool) => {
+            GrantResource::Tool(server, tool) => {
                 self.tag(1);
                 self.text(server.as_str());
                 self.text(tool);
             }
-            Resource::Permission(permission) => {
+            GrantResource::Permission(permission) => {
                 self.tag(2);
                 self.text(permission);
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Operation;
-use crate::node_key::{Claim, NodeKey, PublicKey, Signature};
+use crate::node_key::{NodeKey, PublicKey, Signature, SignatureClaim};
 
 /// An operation and who signed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +35,8 @@ impl Signed {
     /// What to judge its signature by; `None` when the operation names another issuer than the one
     /// whose key this is.
     #[must_use]
-    pub fn claim(&self) -> Option<Claim> {
-        (self.key.issuer() == self.operation.place.issuer).then(|| Claim {
+    pub fn claim(&self) -> Option<SignatureClaim> {
+        (self.key.issuer() == self.operation.place.issuer).then(|| SignatureClaim {
             key: self.key,
             bytes: self.operation.bytes(),
             signature: self.signature,
@@ -70,10 +70,10 @@ mod tests {
     use crate::node_key::Issuer;
     use crate::node_key::first_bad;
     use crate::policy::grants::{
-        Change, Grant, GrantId, LogPosition, OperationId, Resource, Revoke, Subject,
+        Grant, GrantChange, GrantId, GrantResource, LogPosition, OperationId, Revoke, Subject,
     };
 
-    fn operation(issuer: Issuer, change: Change) -> Operation {
+    fn operation(issuer: Issuer, change: GrantChange) -> Operation {
         Operation {
             place: LogPosition {
                 issuer,
@@ -92,7 +92,7 @@ mod tests {
         let grant = Grant {
             id: GrantId([9; 16]),
             subject: Subject::Agent(AgentId::new("a")),
-            resource: Resource::Tool(ServerId::new("files"), "read".into()),
+            resource: GrantResource::Tool(ServerId::new("files"), "read".into()),
             permission: Permission::Deny,
             not_after_ms: Some(u64::MAX),
             told_by: None,
@@ -104,7 +104,7 @@ mod tests {
             subject: Subject::Server(ServerId::new("s")),
             until,
         };
-        for change in [Change::Grant(grant), Change::Revoke(sweep)] {
+        for change in [GrantChange::Grant(grant), GrantChange::Revoke(sweep)] {
             let signed = Signed::new(operation(key.issuer(), change.clone()), &key);
             let back = Signed::from_bytes(&signed.to_bytes()).unwrap();
             assert_eq!(back, signed);

@@ -15,7 +15,7 @@ fn grant(id: u8, permission: Permission, not_after_ms: Option<u64>) -> Grant {
     Grant {
         id: GrantId([id; 16]),
         subject: agent("a"),
-        resource: Resource::Server(ServerId::new("files")),
+        resource: GrantResource::Server(ServerId::new("files")),
         permission,
         not_after_ms,
         told_by: None,
@@ -24,20 +24,20 @@ fn grant(id: u8, permission: Permission, not_after_ms: Option<u64>) -> Grant {
     }
 }
 
-fn allow(id: u8) -> Change {
-    Change::Grant(grant(id, Permission::Allow, None))
+fn allow(id: u8) -> GrantChange {
+    GrantChange::Grant(grant(id, Permission::Allow, None))
 }
 
-fn deny(id: u8) -> Change {
-    Change::Grant(grant(id, Permission::Deny, None))
+fn deny(id: u8) -> GrantChange {
+    GrantChange::Grant(grant(id, Permission::Deny, None))
 }
 
-fn revoke(id: u8) -> Change {
-    Change::Revoke(Revoke::Ids(vec![GrantId([id; 16])]))
+fn revoke(id: u8) -> GrantChange {
+    GrantChange::Revoke(Revoke::Ids(vec![GrantId([id; 16])]))
 }
 
 /// A log of these changes, chained.
-fn log(by: u8, changes: Vec<Change>) -> Vec<Operation> {
+fn log(by: u8, changes: Vec<GrantChange>) -> Vec<Operation> {
     let mut previous = OperationId::START;
     let mut out = Vec::new();
     for (sequence, change) in (0..).zip(changes) {
@@ -95,7 +95,7 @@ fn a_revoke_wins_in_either_order_and_for_good() {
 fn a_grant_ends_at_its_end() {
     let grants = applied(&log(
         1,
-        vec![Change::Grant(grant(1, Permission::Allow, Some(5000)))],
+        vec![GrantChange::Grant(grant(1, Permission::Allow, Some(5000)))],
     ));
     assert_eq!(in_force(&grants, &everyone(), 4999), [1]);
     assert!(in_force(&grants, &everyone(), 5000).is_empty());
@@ -124,7 +124,7 @@ fn only_what_an_authorised_issuer_wrote_counts() {
 fn a_revoke_up_to_a_place_spares_what_came_after() {
     let until = BTreeMap::from([(issuer(1), 1)]);
     let subject = agent("a");
-    let sweep = Change::Revoke(Revoke::UpTo { subject, until });
+    let sweep = GrantChange::Revoke(Revoke::UpTo { subject, until });
     let one = log(1, vec![allow(1), allow(2), allow(3)]);
     let two = log(2, vec![sweep, allow(4)]);
     let grants = applied(two.iter().chain(&one));
@@ -135,9 +135,9 @@ fn a_revoke_up_to_a_place_spares_what_came_after() {
 fn a_grant_takes_the_place_of_others_in_one_step() {
     let mut new = grant(2, Permission::Deny, None);
     new.replaces = vec![GrantId([1; 16])];
-    let grants = applied(&log(1, vec![allow(1), Change::Grant(new)]));
+    let grants = applied(&log(1, vec![allow(1), GrantChange::Grant(new)]));
     assert_eq!(in_force(&grants, &everyone(), 0), [2]);
-    let server = Resource::Server(ServerId::new("files"));
+    let server = GrantResource::Server(ServerId::new("files"));
     let standing = grants.standing(&agent("a"), &server, &everyone());
     assert_eq!(standing.len(), 1);
 }
@@ -204,16 +204,16 @@ fn a_refused_operation_leaves_no_trace() {
     assert_eq!(grants, Grants::default());
     assert!(grants.known().is_empty());
     for bad in [
-        Change::Revoke(Revoke::Ids(Vec::new())),
-        Change::Grant(Grant {
+        GrantChange::Revoke(Revoke::Ids(Vec::new())),
+        GrantChange::Grant(Grant {
             replaces: vec![GrantId([1; 16])],
             ..grant(1, Permission::Allow, None)
         }),
-        Change::Grant(Grant {
-            resource: Resource::Permission("camera".into()),
+        GrantChange::Grant(Grant {
+            resource: GrantResource::Permission("camera".into()),
             ..grant(1, Permission::Allow, None)
         }),
-        Change::Grant(Grant {
+        GrantChange::Grant(Grant {
             subject: agent(""),
             ..grant(1, Permission::Allow, None)
         }),
@@ -241,7 +241,7 @@ fn the_signed_bytes_stay_as_they_are() {
     assert_eq!(GrantId::parse(&"+f".repeat(16)), None);
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = GrantChange> {
     let end = proptest::option::of(0_u64..20);
     let given = (
         0_u8..12,
@@ -256,14 +256,14 @@ fn change() -> impl Strategy<Value = Change> {
             Permission::Deny
         };
         let others = replaces.into_iter().filter(|other| *other != id);
-        Change::Grant(Grant {
+        GrantChange::Grant(Grant {
             replaces: others.map(|id| GrantId([id; 16])).collect(),
             ..grant(id, permission, end)
         })
     });
     let sweep = (0_u8..4, 0_u64..6).prop_map(|(by, until)| {
         let subject = agent("a");
-        Change::Revoke(Revoke::UpTo {
+        GrantChange::Revoke(Revoke::UpTo {
             subject,
             until: BTreeMap::from([(issuer(by), until)]),
         })

@@ -15,8 +15,8 @@ fn permission(name: &str) -> PermissionType {
     PermissionType::read(name).remove(0)
 }
 
-fn rules(policy: Policy) -> Rules {
-    Rules {
+fn rules(policy: Policy) -> PermissionRules {
+    PermissionRules {
         policy,
         configured: BTreeSet::new(),
         exceptions: BTreeSet::new(),
@@ -24,8 +24,8 @@ fn rules(policy: Policy) -> Rules {
     }
 }
 
-fn gate(policy: Policy) -> Gate {
-    Gate::new(rules(policy), BTreeMap::new())
+fn gate(policy: Policy) -> PermissionGate {
+    PermissionGate::new(rules(policy), BTreeMap::new())
 }
 
 fn answers(pairs: &[(&str, Verdict)]) -> BTreeMap<PermissionType, Verdict> {
@@ -35,7 +35,7 @@ fn answers(pairs: &[(&str, Verdict)]) -> BTreeMap<PermissionType, Verdict> {
         .collect()
 }
 
-fn may(gate: &Gate, name: &str) -> bool {
+fn may(gate: &PermissionGate, name: &str) -> bool {
     gate.may(&words(&[name]), NOW).is_ok()
 }
 
@@ -50,8 +50,8 @@ fn interactive_waits_for_the_operator() {
         policy: Some(Policy::Interactive),
         message: Some("Waiting for operator approval".into()),
     };
-    assert_eq!(effects, [Effect::Ask(ask)]);
-    assert!(matches!(gate.standing(), Standing::Waiting(open) if open.len() == 2));
+    assert_eq!(effects, [PermissionEffect::Ask(ask)]);
+    assert!(matches!(gate.standing(), PermissionStanding::Waiting(open) if open.len() == 2));
     let lacking = gate.may(&words(&["shell"]), NOW).unwrap_err();
     assert!(lacking.waiting, "{lacking}");
     assert!(
@@ -62,8 +62,8 @@ fn interactive_waits_for_the_operator() {
     let decided = answers(&[("shell", Verdict::Approved), ("camera", Verdict::Denied)]);
     let effects = gate.decide("perm-1", &decided, "op", None, NOW).unwrap();
     assert_eq!(effects.len(), 3);
-    assert_eq!(effects[2], Effect::Withdraw("perm-1".into()));
-    assert_eq!(gate.standing(), Standing::Open);
+    assert_eq!(effects[2], PermissionEffect::Withdraw("perm-1".into()));
+    assert_eq!(gate.standing(), PermissionStanding::Open);
     assert!(may(&gate, "shell") && !may(&gate, "camera"));
 }
 
@@ -72,16 +72,16 @@ fn interactive_waits_for_the_operator() {
 fn auto_approve_approves_all_but_its_exceptions() {
     let mut all = gate(Policy::AutoApprove);
     assert_eq!(all.need(&words(&["shell", "com.x.y"]), "p", NOW).len(), 2);
-    assert_eq!(all.standing(), Standing::Open);
+    assert_eq!(all.standing(), PermissionStanding::Open);
     assert!(may(&all, "shell") && may(&all, "com.x.y"));
     assert!(!may(&all, "camera"), "never asked for");
     let mut rules = rules(Policy::AutoApprove);
     rules.exceptions.insert(permission("shell"));
-    let mut some = Gate::new(rules, BTreeMap::new());
+    let mut some = PermissionGate::new(rules, BTreeMap::new());
     some.need(&words(&["shell", "camera"]), "p", NOW);
     assert_eq!(
         some.standing(),
-        Standing::Waiting(vec![permission("shell")])
+        PermissionStanding::Waiting(vec![permission("shell")])
     );
     assert!(may(&some, "camera"));
 }
@@ -92,15 +92,15 @@ fn the_configuration_decides_alone_where_it_shall() {
     for policy in [Policy::DenyAll, Policy::ConfigOnly] {
         let mut rules = rules(policy);
         rules.configured.insert(permission("camera"));
-        let mut gate = Gate::new(rules, BTreeMap::new());
+        let mut gate = PermissionGate::new(rules, BTreeMap::new());
         let effects = gate.need(&words(&["camera", "shell"]), "p", NOW);
         assert!(
             !effects
                 .iter()
-                .any(|effect| matches!(effect, Effect::Ask(_)))
+                .any(|effect| matches!(effect, PermissionEffect::Ask(_)))
         );
         assert!(may(&gate, "camera") && !may(&gate, "shell"));
-        assert_eq!(gate.standing(), Standing::Open);
+        assert_eq!(gate.standing(), PermissionStanding::Open);
     }
 }
 
@@ -109,11 +109,11 @@ fn the_configuration_decides_alone_where_it_shall() {
 fn a_server_that_is_denied_runs_without_or_not_at_all() {
     let mut strict = rules(Policy::ConfigOnly);
     strict.all_or_nothing = true;
-    let mut gate = Gate::new(strict, BTreeMap::new());
+    let mut gate = PermissionGate::new(strict, BTreeMap::new());
     gate.need(&words(&["shell"]), "p", NOW);
     assert_eq!(
         gate.standing(),
-        Standing::Rejected(vec![permission("shell")])
+        PermissionStanding::Rejected(vec![permission("shell")])
     );
 }
 
@@ -128,7 +128,7 @@ fn what_is_deferred_can_be_approved_later() {
             .unwrap()
             .is_empty()
     );
-    assert_eq!(gate.standing(), Standing::Open);
+    assert_eq!(gate.standing(), PermissionStanding::Open);
     assert!(!may(&gate, "shell"));
     let told = gate.decision("p", &words(&["shell"]));
     assert_eq!(told.grants["shell"].verdict(), Verdict::Deferred);
@@ -153,7 +153,7 @@ fn an_approval_ends_at_its_end() {
     assert!(gate.may(&needs, 1999).is_ok());
     assert!(gate.may(&needs, 2000).is_err(), "before any tick");
     assert!(gate.tick(1999).is_empty());
-    let ended = Effect::Revoked {
+    let ended = PermissionEffect::Revoked {
         permission: permission("shell"),
         by: None,
     };
@@ -162,7 +162,10 @@ fn an_approval_ends_at_its_end() {
         gate.may(&needs, 0).is_err(),
         "a clock that goes back brings nothing back"
     );
-    assert!(matches!(gate.need(&needs, "q", 2001)[..], [Effect::Ask(_)]));
+    assert!(matches!(
+        gate.need(&needs, "q", 2001)[..],
+        [PermissionEffect::Ask(_)]
+    ));
 }
 
 /// MGP-046: taken back by a person, it is not given again by a policy; calls that wait see that
@@ -173,7 +176,7 @@ fn what_is_revoked_stays_so() {
     gate.need(&words(&["shell"]), "p", NOW);
     let before = gate.generation();
     let effects = gate.revoke(&permission("shell"), "op");
-    assert!(matches!(&effects[..], [Effect::Revoked { by: Some(by), .. }] if by == "op"));
+    assert!(matches!(&effects[..], [PermissionEffect::Revoked { by: Some(by), .. }] if by == "op"));
     assert_ne!(gate.generation(), before);
     assert!(gate.need(&words(&["shell"]), "q", NOW).is_empty());
     assert!(!may(&gate, "shell"));
@@ -198,7 +201,7 @@ fn an_answer_to_another_question_changes_nothing() {
 fn a_server_that_goes_away_withdraws_its_questions() {
     let mut gate = gate(Policy::Interactive);
     gate.need(&words(&["shell"]), "p", NOW);
-    assert_eq!(gate.close(), [Effect::Withdraw("p".into())]);
+    assert_eq!(gate.close(), [PermissionEffect::Withdraw("p".into())]);
 }
 
 /// MGP-034, MGP-041: the server is told in its own words; a short form stands for all it means.
@@ -255,7 +258,7 @@ fn decisions_outlive_the_server() {
         (2, Verdict::Denied, false),
         (3, Verdict::Deferred, false),
     ] {
-        let mut gate = Gate::new(rules(Policy::AutoApprove), write(verdict, None, n));
+        let mut gate = PermissionGate::new(rules(Policy::AutoApprove), write(verdict, None, n));
         gate.need(&words(&["shell"]), "p", NOW);
         assert_eq!(may(&gate, "shell"), allowed);
     }
@@ -297,13 +300,13 @@ proptest! {
             };
             for effect in effects {
                 match effect {
-                    Effect::Granted { permission, until_ms, .. } => {
+                    PermissionEffect::Granted { permission, until_ms, .. } => {
                         has.insert(permission, until_ms);
                     }
-                    Effect::Revoked { permission, .. } | Effect::Denied { permission, .. } => {
+                    PermissionEffect::Revoked { permission, .. } | PermissionEffect::Denied { permission, .. } => {
                         has.remove(&permission);
                     }
-                    Effect::Ask(_) | Effect::Withdraw(_) => {}
+                    PermissionEffect::Ask(_) | PermissionEffect::Withdraw(_) => {}
                 }
             }
             for standard in Standard::ALL {

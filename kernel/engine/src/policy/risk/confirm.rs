@@ -60,7 +60,7 @@ impl CallDigest {
 
 /// What came back on a way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub enum ConfirmationAnswer {
     /// Yes.
     Accepted,
     /// No, or the question was closed without an answer.
@@ -71,7 +71,7 @@ pub enum Answer {
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ConfirmationStep {
     /// Ask this way.
     Ask(ConfirmationChannel),
     /// It is decided.
@@ -111,7 +111,7 @@ impl Confirming {
         reach: OpenChannels,
         now: MonotonicTime,
         patience: Duration,
-    ) -> (Self, Next) {
+    ) -> (Self, ConfirmationStep) {
         let mut this = Self {
             call,
             reach,
@@ -134,44 +134,44 @@ impl Confirming {
         &mut self,
         way: ConfirmationChannel,
         call: CallDigest,
-        answer: Answer,
+        answer: ConfirmationAnswer,
         now: MonotonicTime,
-    ) -> Next {
+    ) -> ConfirmationStep {
         if self.settled.is_some() || self.asked != Some(way) || call != self.call {
-            return Next::Ignored;
+            return ConfirmationStep::Ignored;
         }
         if now >= self.until {
             return self.settle(Settled::TooLate);
         }
         match answer {
-            Answer::Accepted => self.settle(Settled::Yes(way)),
-            Answer::Declined => self.settle(Settled::No(way)),
-            Answer::NoWay => self.go_on(),
+            ConfirmationAnswer::Accepted => self.settle(Settled::Yes(way)),
+            ConfirmationAnswer::Declined => self.settle(Settled::No(way)),
+            ConfirmationAnswer::NoWay => self.go_on(),
         }
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: MonotonicTime) -> Next {
+    pub fn tick(&mut self, now: MonotonicTime) -> ConfirmationStep {
         if self.settled.is_some() || now < self.until {
-            return Next::Ignored;
+            return ConfirmationStep::Ignored;
         }
         self.settle(Settled::TooLate)
     }
 
-    fn go_on(&mut self) -> Next {
+    fn go_on(&mut self) -> ConfirmationStep {
         let open = |way: &ConfirmationChannel| self.asked < Some(*way) && self.reach.has(*way);
         match ConfirmationChannel::IN_ORDER.into_iter().find(open) {
             Some(way) => {
                 self.asked = Some(way);
-                Next::Ask(way)
+                ConfirmationStep::Ask(way)
             }
             None => self.settle(Settled::Nobody),
         }
     }
 
-    fn settle(&mut self, settled: Settled) -> Next {
+    fn settle(&mut self, settled: Settled) -> ConfirmationStep {
         self.settled = Some(settled);
-        Next::Settled(settled)
+        ConfirmationStep::Settled(settled)
     }
 }
 
@@ -195,20 +195,21 @@ mod tests {
     #[test]
     fn the_ways_are_tried_in_their_order() {
         let (mut it, next) = Confirming::begin(call(), ALL, MonotonicTime::START, PATIENCE);
-        assert_eq!(next, Next::Ask(ConfirmationChannel::Callback));
-        let no_way =
-            |it: &mut Confirming, way| it.answer(way, call(), Answer::NoWay, MonotonicTime::START);
+        assert_eq!(next, ConfirmationStep::Ask(ConfirmationChannel::Callback));
+        let no_way = |it: &mut Confirming, way| {
+            it.answer(way, call(), ConfirmationAnswer::NoWay, MonotonicTime::START)
+        };
         assert_eq!(
             no_way(&mut it, ConfirmationChannel::Callback),
-            Next::Ask(ConfirmationChannel::Elicitation)
+            ConfirmationStep::Ask(ConfirmationChannel::Elicitation)
         );
         assert_eq!(
             no_way(&mut it, ConfirmationChannel::Elicitation),
-            Next::Ask(ConfirmationChannel::Queue)
+            ConfirmationStep::Ask(ConfirmationChannel::Queue)
         );
         assert_eq!(
             no_way(&mut it, ConfirmationChannel::Queue),
-            Next::Settled(Settled::Nobody)
+            ConfirmationStep::Settled(Settled::Nobody)
         );
         let (_, next) = Confirming::begin(
             call(),
@@ -216,13 +217,13 @@ mod tests {
             MonotonicTime::START,
             PATIENCE,
         );
-        assert_eq!(next, Next::Settled(Settled::Nobody));
+        assert_eq!(next, ConfirmationStep::Settled(Settled::Nobody));
         let queue = OpenChannels {
             queue: true,
             ..OpenChannels::default()
         };
         let (_, next) = Confirming::begin(call(), queue, MonotonicTime::START, PATIENCE);
-        assert_eq!(next, Next::Ask(ConfirmationChannel::Queue));
+        assert_eq!(next, ConfirmationStep::Ask(ConfirmationChannel::Queue));
     }
 
     /// A no is a no: it is not asked again by another way.
@@ -232,20 +233,20 @@ mod tests {
         let next = it.answer(
             ConfirmationChannel::Callback,
             call(),
-            Answer::Declined,
+            ConfirmationAnswer::Declined,
             MonotonicTime::START,
         );
         assert_eq!(
             next,
-            Next::Settled(Settled::No(ConfirmationChannel::Callback))
+            ConfirmationStep::Settled(Settled::No(ConfirmationChannel::Callback))
         );
         let next = it.answer(
             ConfirmationChannel::Callback,
             call(),
-            Answer::Accepted,
+            ConfirmationAnswer::Accepted,
             MonotonicTime::START,
         );
-        assert_eq!(next, Next::Ignored);
+        assert_eq!(next, ConfirmationStep::Ignored);
     }
 
     /// A yes to other arguments, by a way that was not asked, or too late, is none.
@@ -253,7 +254,7 @@ mod tests {
     fn a_yes_is_for_one_call_one_way_and_in_time() {
         let (mut it, _) = Confirming::begin(call(), ALL, MonotonicTime::START, PATIENCE);
         let other = CallDigest::of("a", "files:write", r#"{"path":"/"}"#);
-        let yes = Answer::Accepted;
+        let yes = ConfirmationAnswer::Accepted;
         assert_eq!(
             it.answer(
                 ConfirmationChannel::Callback,
@@ -261,7 +262,7 @@ mod tests {
                 yes,
                 MonotonicTime::START
             ),
-            Next::Ignored
+            ConfirmationStep::Ignored
         );
         assert_eq!(
             it.answer(
@@ -270,11 +271,11 @@ mod tests {
                 yes,
                 MonotonicTime::START
             ),
-            Next::Ignored
+            ConfirmationStep::Ignored
         );
-        assert_eq!(it.tick(MonotonicTime::START), Next::Ignored);
+        assert_eq!(it.tick(MonotonicTime::START), ConfirmationStep::Ignored);
         let late = it.answer(ConfirmationChannel::Callback, call(), yes, it.until());
-        assert_eq!(late, Next::Settled(Settled::TooLate));
+        assert_eq!(late, ConfirmationStep::Settled(Settled::TooLate));
         assert_ne!(CallDigest::of("a", "bc", ""), CallDigest::of("ab", "c", ""));
     }
 
@@ -288,17 +289,17 @@ mod tests {
             let [callback, elicitation, queue] = reach;
             let reach = OpenChannels { callback, elicitation, queue };
             let (mut it, first) = Confirming::begin(call(), reach, MonotonicTime::START, PATIENCE);
-            let mut settled = usize::from(matches!(first, Next::Settled(_)));
+            let mut settled = usize::from(matches!(first, ConfirmationStep::Settled(_)));
             for (way, answer, fits, seconds) in events {
                 let way = ConfirmationChannel::IN_ORDER[way];
-                let answer = [Answer::Accepted, Answer::Declined, Answer::NoWay][usize::from(answer)];
+                let answer = [ConfirmationAnswer::Accepted, ConfirmationAnswer::Declined, ConfirmationAnswer::NoWay][usize::from(answer)];
                 let about = if fits { call() } else { CallDigest::of("b", "x", "") };
                 let now = MonotonicTime::START + Duration::from_secs(seconds);
                 let next = it.answer(way, about, answer, now);
-                if next == Next::Settled(Settled::Yes(way)) {
-                    prop_assert!(fits && answer == Answer::Accepted && now < it.until());
+                if next == ConfirmationStep::Settled(Settled::Yes(way)) {
+                    prop_assert!(fits && answer == ConfirmationAnswer::Accepted && now < it.until());
                 }
-                settled += usize::from(matches!(next, Next::Settled(_)));
+                settled += usize::from(matches!(next, ConfirmationStep::Settled(_)));
             }
             prop_assert!(settled <= 1);
         }

@@ -26,14 +26,14 @@ fn place() -> ProgramPaths {
     }
 }
 
-fn vouched() -> Rules {
-    Rules {
+fn vouched() -> SandboxRules {
+    SandboxRules {
         vouched: true,
-        ..Rules::default()
+        ..SandboxRules::default()
     }
 }
 
-fn all(policy: &Policy) -> Vec<&PathBuf> {
+fn all(policy: &SandboxPolicy) -> Vec<&PathBuf> {
     let paths = policy.read.iter().chain(&policy.execute);
     paths.chain(&policy.write).collect()
 }
@@ -42,8 +42,8 @@ fn opens(paths: &[PathBuf], path: &str) -> bool {
     paths.iter().any(|open| Path::new(path).starts_with(open))
 }
 
-fn of(granted: &[Standard], rules: &Rules, place: &ProgramPaths) -> Policy {
-    Policy::of(&granted.iter().copied().collect(), rules, place, WHOLE)
+fn of(granted: &[Standard], rules: &SandboxRules, place: &ProgramPaths) -> SandboxPolicy {
+    SandboxPolicy::of(&granted.iter().copied().collect(), rules, place, WHOLE)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn without_permissions_a_server_has_its_own_folder_and_nothing_else_to_write() {
 /// Whatever is permitted and however the entry is written, the kernel's own files stay shut.
 #[test]
 fn nothing_opens_keys_homes_or_the_kernels_own_files() {
-    let rules = Rules {
+    let rules = SandboxRules {
         read: [
             "/",
             "/home",
@@ -130,27 +130,27 @@ fn an_entry_nobody_vouches_for_opens_neither_its_folder_nor_its_arguments() {
         named: vec!["/home/me/.ssh/id_ed25519".into()],
         ..place()
     };
-    let policy = of(&[], &Rules::default(), &named);
+    let policy = of(&[], &SandboxRules::default(), &named);
     assert!(!opens(&policy.read, "/home/me/.ssh/id_ed25519"));
     let forged = ProgramPaths {
         program: "/home/me/.ssh/bin/x".into(),
         programs: vec!["/home/me/.ssh".into()],
         ..place()
     };
-    let policy = of(&Standard::ALL, &Rules::default(), &forged);
+    let policy = of(&Standard::ALL, &SandboxRules::default(), &forged);
     let key = Path::new("/home/me/.ssh/id_ed25519");
     assert!(!all(&policy).iter().any(|open| key.starts_with(open)));
     let usual = ProgramPaths {
         usual: true,
         ..place()
     };
-    let policy = of(&[], &Rules::default(), &usual);
+    let policy = of(&[], &SandboxRules::default(), &usual);
     assert!(opens(&policy.read, "/home/me/tools/lib/serve.so"));
 }
 
 #[test]
 fn each_permission_opens_what_it_names() {
-    let rules = Rules {
+    let rules = SandboxRules {
         read: vec!["/srv/books".into()],
         write: vec!["/srv/notes".into()],
         ..vouched()
@@ -178,7 +178,7 @@ fn each_permission_opens_what_it_names() {
 fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
     let granted = BTreeSet::new();
     let report = |machine| {
-        let policy = Policy::of(&granted, &vouched(), &place(), machine);
+        let policy = SandboxPolicy::of(&granted, &vouched(), &place(), machine);
         policy.report(&granted, &vouched(), &place())
     };
     assert!(report(WHOLE).missing.is_empty(), "{:#?}", report(WHOLE));

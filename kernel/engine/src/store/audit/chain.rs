@@ -3,7 +3,7 @@
 use mgp_protocol::mgp::audit::Event;
 use serde_json::{Map, Value};
 
-use super::record::{self, Digest, EVENT_MAX};
+use super::record::{self, EVENT_MAX, RecordDigest};
 
 /// The last record of a log, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,20 +11,20 @@ pub struct Head {
     /// Its number; 0 before the first.
     pub sequence: u64,
     /// Its hash.
-    pub hash: Digest,
+    pub hash: RecordDigest,
 }
 
 impl Head {
     /// Of a log without a record.
     pub const START: Self = Self {
         sequence: 0,
-        hash: Digest::START,
+        hash: RecordDigest::START,
     };
 }
 
 /// A line to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct AuditLine {
     /// Its record.
     pub head: Head,
     /// The bytes, newline included.
@@ -55,7 +55,7 @@ impl Chain {
     ///
     /// # Panics
     /// When an event is nothing JSON can say; it is a plain struct.
-    pub fn append(&mut self, mut event: Event) -> Line {
+    pub fn append(&mut self, mut event: Event) -> AuditLine {
         in_order(&mut event.details);
         let sequence = self.head.sequence + 1;
         let (text, hash) = record::write(sequence, self.head.hash, |line| {
@@ -71,7 +71,7 @@ impl Chain {
             }
         });
         self.head = Head { sequence, hash };
-        Line {
+        AuditLine {
             head: self.head,
             text,
         }
@@ -92,7 +92,7 @@ fn put(line: &mut Vec<u8>, event: &Event) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::store::audit::record::Record;
+    use crate::store::audit::record::AuditRecord;
     use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
     use serde_json::json;
 
@@ -114,8 +114,8 @@ pub(super) mod tests {
     #[test]
     fn the_same_event_is_the_same_text() {
         let line = |details| Chain::new(Head::START).append(event(details));
-        let event = |line: &Line| {
-            let record = Record::parse(line.text.trim_ascii_end()).unwrap();
+        let event = |line: &AuditLine| {
+            let record = AuditRecord::parse(line.text.trim_ascii_end()).unwrap();
             record.event.to_owned()
         };
         let one = line(json!({"b": {"y": 1, "x": [{"d": 1, "c": 2}]}, "a": 1}));

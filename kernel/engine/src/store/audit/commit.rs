@@ -17,7 +17,7 @@ pub const WINDOW: Duration = Duration::from_millis(50);
 
 /// `audit.calls` of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calls {
+pub enum CallAuditing {
     /// A call is answered once its record is on disk.
     BeforeReply,
     /// A call is answered at once. Once its record is written, a sync that takes it along begins this
@@ -25,7 +25,7 @@ pub enum Calls {
     Window(Duration),
 }
 
-impl Default for Calls {
+impl Default for CallAuditing {
     fn default() -> Self {
         Self::Window(WINDOW)
     }
@@ -33,7 +33,7 @@ impl Default for Calls {
 
 /// What a record is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// A grant, a permission, a registration, a pairing: on disk before it is acknowledged.
     Decision,
     /// A call, or anything that cannot be taken back by not answering.
@@ -42,7 +42,7 @@ pub enum Kind {
 
 /// What becomes of the one who had a record written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CommitAnswer {
     /// Go on.
     Now,
     /// Wait until this record is said to be on disk.
@@ -51,7 +51,7 @@ pub enum Answer {
 
 /// Why a record is not taken. Then what it is of is refused too: nothing is done that is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum CommitRefusal {
     /// Too many wait.
     #[error("the audit log does not keep up; try again later")]
     Full,
@@ -69,7 +69,7 @@ pub enum Refused {
 /// The schedule of one log. Records are told in the order of their numbers.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    calls: Calls,
+    calls: CallAuditing,
     /// The last record written.
     written: u64,
     /// The last record on disk.
@@ -86,7 +86,7 @@ pub struct Commit {
 impl Commit {
     /// A log of which everything up to this record is on disk.
     #[must_use]
-    pub fn new(calls: Calls, synced: u64) -> Self {
+    pub fn new(calls: CallAuditing, synced: u64) -> Self {
         Self {
             calls,
             written: synced,
@@ -101,30 +101,32 @@ impl Commit {
     /// Whether one more record would be taken. Asked before it is written.
     ///
     /// # Errors
-    /// [`Refused`] when too many wait or the disk failed.
-    pub fn room(&self) -> Result<(), Refused> {
+    /// [`CommitRefusal`] when too many wait or the disk failed.
+    pub fn room(&self) -> Result<(), CommitRefusal> {
         match () {
-            () if self.broken => Err(Refused::Broken),
-            () if self.waiting.len() >= WAITING_MAX => Err(Refused::Full),
+            () if self.broken => Err(CommitRefusal::Broken),
+            () if self.waiting.len() >= WAITING_MAX => Err(CommitRefusal::Full),
             () => Ok(()),
         }
     }
 
     /// A record was written at `now`.
-    pub fn written(&mut self, sequence: u64, kind: Kind, now: MonotonicTime) -> Answer {
+    pub fn written(&mut self, sequence: u64, kind: RecordKind, now: MonotonicTime) -> CommitAnswer {
         self.written = sequence;
         let within = match (kind, self.calls) {
-            (Kind::Decision, _) | (Kind::Call, Calls::BeforeReply) => Duration::ZERO,
-            (Kind::Call, Calls::Window(window)) => window,
+            (RecordKind::Decision, _) | (RecordKind::Call, CallAuditing::BeforeReply) => {
+                Duration::ZERO
+            }
+            (RecordKind::Call, CallAuditing::Window(window)) => window,
         };
         let due = now + within;
         self.due = Some(self.due.map_or(due, |d| d.min(due)));
         // A window of nothing is a promise too.
         if within.is_zero() {
             self.waiting.push_back(sequence);
-            Answer::Wait
+            CommitAnswer::Wait
         } else {
-            Answer::Now
+            CommitAnswer::Now
         }
     }
 
@@ -187,14 +189,26 @@ mod tests {
 
     #[test]
     fn calls_share_a_sync_within_the_window_and_decisions_wait() {
-        let mut commit = Commit::new(Calls::default(), 0);
-        assert_eq!(commit.written(1, Kind::Call, at(0)), Answer::Now);
-        assert_eq!(commit.written(2, Kind::Call, at(30)), Answer::Now);
+        let mut commit = Commit::new(CallAuditing::default(), 0);
+        assert_eq!(
+            commit.written(1, RecordKind::Call, at(0)),
+            CommitAnswer::Now
+        );
+        assert_eq!(
+            commit.written(2, RecordKind::Call, at(30)),
+            CommitAnswer::Now
+        );
         assert_eq!(commit.wake(), Some(at(50)));
         assert!(!commit.begin(at(49)));
-        assert_eq!(commit.written(3, Kind::Decision, at(49)), Answer::Wait);
+        assert_eq!(
+            commit.written(3, RecordKind::Decision, at(49)),
+            CommitAnswer::Wait
+        );
         assert!(commit.begin(at(49)));
-        assert_eq!(commit.written(4, Kind::Decision, at(49)), Answer::Wait);
+        assert_eq!(
+            commit.written(4, RecordKind::Decision, at(49)),
+            CommitAnswer::Wait
+        );
         assert!(!commit.begin(at(200)), "one at a time");
         assert_eq!(commit.synced(), [3]);
         assert_eq!(commit.durable(), 3);
@@ -205,36 +219,39 @@ mod tests {
 
     #[test]
     fn before_reply_lets_every_call_wait() {
-        let mut commit = Commit::new(Calls::BeforeReply, 10);
-        assert_eq!(commit.written(11, Kind::Call, at(0)), Answer::Wait);
+        let mut commit = Commit::new(CallAuditing::BeforeReply, 10);
+        assert_eq!(
+            commit.written(11, RecordKind::Call, at(0)),
+            CommitAnswer::Wait
+        );
         assert!(commit.begin(at(0)));
         assert_eq!(commit.synced(), [11]);
     }
 
     #[test]
     fn a_failing_disk_acknowledges_nothing_more() {
-        let mut commit = Commit::new(Calls::BeforeReply, 0);
-        let _ = commit.written(1, Kind::Decision, at(0));
+        let mut commit = Commit::new(CallAuditing::BeforeReply, 0);
+        let _ = commit.written(1, RecordKind::Decision, at(0));
         assert!(commit.begin(at(0)));
         assert_eq!(commit.failed(), [1]);
-        assert_eq!(commit.room(), Err(Refused::Broken));
+        assert_eq!(commit.room(), Err(CommitRefusal::Broken));
         assert!(!commit.begin(at(99)));
         assert_eq!((commit.synced(), commit.durable()), (vec![], 0));
         commit.recovered(2);
         assert_eq!((commit.room(), commit.durable()), (Ok(()), 2));
-        let _ = commit.written(3, Kind::Decision, at(100));
+        let _ = commit.written(3, RecordKind::Decision, at(100));
         assert!(commit.begin(at(100)));
         assert_eq!(commit.synced(), [3]);
     }
 
     #[test]
     fn a_slow_disk_is_said_to_be_one() {
-        let mut commit = Commit::new(Calls::BeforeReply, 0);
+        let mut commit = Commit::new(CallAuditing::BeforeReply, 0);
         for n in 1..=WAITING_MAX as u64 {
             commit.room().unwrap();
-            let _ = commit.written(n, Kind::Call, at(0));
+            let _ = commit.written(n, RecordKind::Call, at(0));
         }
-        assert_eq!(commit.room(), Err(Refused::Full));
+        assert_eq!(commit.room(), Err(CommitRefusal::Full));
         assert!(commit.begin(at(0)));
         assert_eq!(commit.synced().len(), WAITING_MAX);
         assert_eq!(commit.room(), Ok(()));
@@ -247,7 +264,7 @@ mod tests {
         fn who_waits_is_let_go_once_and_in_time(
             steps in proptest::collection::vec((any::<bool>(), 0u64..40), 1..100)
         ) {
-            let mut commit = Commit::new(Calls::default(), 0);
+            let mut commit = Commit::new(CallAuditing::default(), 0);
             let (mut now, mut disk, mut written_at, mut waits) = (0, 0, vec![], vec![]);
             for (n, (decision, gap)) in (1u64..).zip(steps) {
                 for _ in 0..gap {
@@ -261,9 +278,9 @@ mod tests {
                         }
                     }
                 }
-                let kind = if decision { Kind::Decision } else { Kind::Call };
+                let kind = if decision { RecordKind::Decision } else { RecordKind::Call };
                 let answer = commit.written(n, kind, at(now));
-                prop_assert_eq!(answer == Answer::Wait, decision);
+                prop_assert_eq!(answer == CommitAnswer::Wait, decision);
                 if decision { waits.push(n); }
                 written_at.push(now);
                 let late = written_at.iter().skip(disk as usize).filter(|t| **t + 50 < now);

@@ -1,6 +1,6 @@
 //! Finds the records in the bytes of a log file, and says of every byte that is in none what it is.
 
-use super::record::{self, Record};
+use super::record::{self, AuditRecord};
 
 /// A stretch of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub struct Stretch {
 
 /// What stands in a file. Together the stretches are the whole of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum LogItem<'a> {
     /// A record whose own hash is right, newline included.
-    Record(Stretch, Record<'a>),
+    Record(Stretch, AuditRecord<'a>),
     /// Bytes that are no record, where one should be. The number is what they still show.
     Damaged(Stretch, Option<u64>),
     /// One byte after a whole record that is not the newline that was written there.
@@ -28,14 +28,14 @@ pub enum Item<'a> {
 
 /// Reads a file from its beginning.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct LogReader<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Said after the record that was just read.
-    next: Option<Item<'a>>,
+    next: Option<LogItem<'a>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LogReader<'a> {
     /// Starts at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -66,15 +66,15 @@ impl<'a> Reader<'a> {
     }
 
     /// A line that is no record may be a whole one with more behind it, where a newline was.
-    fn whole_beginning(line: &'a [u8]) -> Option<(usize, Record<'a>)> {
+    fn whole_beginning(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
         let ends = (2..line.len()).filter(|end| line[..*end].ends_with(b"\"}"));
         ends.into_iter()
-            .find_map(|end| Record::parse(&line[..end]).map(|record| (end, record)))
+            .find_map(|end| AuditRecord::parse(&line[..end]).map(|record| (end, record)))
     }
 
     /// Damage of one record may look like a newline: what follows is of the same record when this part
     /// has no end and that one no beginning.
-    fn damaged(&mut self, len: usize) -> Item<'a> {
+    fn damaged(&mut self, len: usize) -> LogItem<'a> {
         let start = self.at;
         let mut stretch = self.advance(len + 1);
         while !record::ends_like_one(&self.bytes[start..self.at - 1]) {
@@ -85,14 +85,14 @@ impl<'a> Reader<'a> {
             }
             stretch.len += self.advance(len + 1).len;
         }
-        Item::Damaged(stretch, record::stated(&self.bytes[start..self.at]))
+        LogItem::Damaged(stretch, record::stated(&self.bytes[start..self.at]))
     }
 }
 
-impl<'a> Iterator for Reader<'a> {
-    type Item = Item<'a>;
+impl<'a> Iterator for LogReader<'a> {
+    type Item = LogItem<'a>;
 
-    fn next(&mut self) -> Option<Item<'a>> {
+    fn next(&mut self) -> Option<LogItem<'a>> {
         if let Some(item) = self.next.take() {
             return Some(item);
         }
@@ -101,20 +101,20 @@ impl<'a> Iterator for Reader<'a> {
         }
         let (len, ended) = self.line();
         let line = &self.bytes[self.at..self.at + len];
-        if let Some(record) = Record::parse(line) {
+        if let Some(record) = AuditRecord::parse(line) {
             let stretch = self.advance(len + usize::from(ended));
-            self.next = (!ended).then(|| Item::Unterminated(self.advance(0)));
-            return Some(Item::Record(stretch, record));
+            self.next = (!ended).then(|| LogItem::Unterminated(self.advance(0)));
+            return Some(LogItem::Record(stretch, record));
         }
         if let Some((end, record)) = Self::whole_beginning(line) {
             let stretch = self.advance(end);
-            self.next = Some(Item::Separator(self.advance(1)));
-            return Some(Item::Record(stretch, record));
+            self.next = Some(LogItem::Separator(self.advance(1)));
+            return Some(LogItem::Record(stretch, record));
         }
         Some(if ended {
             self.damaged(len)
         } else {
-            Item::Torn(self.advance(len))
+            LogItem::Torn(self.advance(len))
         })
     }
 }
@@ -134,13 +134,13 @@ mod tests {
     }
 
     fn kinds(bytes: &[u8]) -> String {
-        Reader::new(bytes)
+        LogReader::new(bytes)
             .map(|item| match item {
-                Item::Record(..) => 'r',
-                Item::Damaged(..) => 'd',
-                Item::Separator(_) => 's',
-                Item::Torn(_) => 't',
-                Item::Unterminated(_) => 'u',
+                LogItem::Record(..) => 'r',
+                LogItem::Damaged(..) => 'd',
+                LogItem::Separator(_) => 's',
+                LogItem::Torn(_) => 't',
+                LogItem::Unterminated(_) => 'u',
             })
             .collect()
     }
@@ -176,9 +176,9 @@ mod tests {
             let to = (at + cut).min(bytes.len());
             bytes.splice(at..to, junk);
             let mut next = 0;
-            for item in Reader::new(&bytes) {
-                let (Item::Record(s, _) | Item::Damaged(s, _) | Item::Separator(s) | Item::Torn(s)
-                    | Item::Unterminated(s)) = item;
+            for item in LogReader::new(&bytes) {
+                let (LogItem::Record(s, _) | LogItem::Damaged(s, _) | LogItem::Separator(s) | LogItem::Torn(s)
+                    | LogItem::Unterminated(s)) = item;
                 prop_assert_eq!(s.offset, next);
                 next += s.len;
             }

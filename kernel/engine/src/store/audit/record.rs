@@ -19,9 +19,9 @@ const USUAL: usize = 1_024;
 
 /// The hash of a record: of all of its line before the hash itself, the previous hash included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest([u8; blake3::OUT_LEN]);
+pub struct RecordDigest([u8; blake3::OUT_LEN]);
 
-impl Digest {
+impl RecordDigest {
     /// What the first record has before it.
     pub const START: Self = Self([0; blake3::OUT_LEN]);
 
@@ -53,13 +53,13 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Digest {
+impl fmt::Display for RecordDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(blake3::Hash::from_bytes(self.0).to_hex().as_str())
     }
 }
 
-impl fmt::Debug for Digest {
+impl fmt::Debug for RecordDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -67,33 +67,33 @@ impl fmt::Debug for Digest {
 
 /// A whole line, borrowed, whose own hash was found right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct AuditRecord<'a> {
     /// Its number, from 1.
     pub sequence: u64,
     /// Hash of the record before.
-    pub previous: Digest,
+    pub previous: RecordDigest,
     /// The event, as JSON text.
     pub event: &'a str,
     /// Its own hash.
-    pub hash: Digest,
+    pub hash: RecordDigest,
 }
 
 /// Writes the line of an event, newline included, and says its hash. `event` writes JSON on one line.
 pub(super) fn write(
     sequence: u64,
-    previous: Digest,
+    previous: RecordDigest,
     event: impl FnOnce(&mut Vec<u8>),
-) -> (Vec<u8>, Digest) {
+) -> (Vec<u8>, RecordDigest) {
     const MEMORY: &str = "memory takes what is written";
     let mut line = Vec::with_capacity(USUAL);
     write!(line, "{OPENING}{sequence}{PREVIOUS}{previous}{EVENT}").expect(MEMORY);
     event(&mut line);
-    let hash = Digest::of(&line);
+    let hash = RecordDigest::of(&line);
     writeln!(line, "{HASH}{hash}{CLOSING}").expect(MEMORY);
     (line, hash)
 }
 
-impl<'a> Record<'a> {
+impl<'a> AuditRecord<'a> {
     /// Reads a line without its newline; `None` when a single byte of it is not as it was written.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
@@ -102,15 +102,15 @@ impl<'a> Record<'a> {
         }
         let line = std::str::from_utf8(line).ok()?;
         let (body, tail) = line.split_at_checked(line.len() - TAIL)?;
-        let hash = Digest::parse(tail.get(HASH.len()..HASH.len() + HEX)?)?;
-        if Digest::of(body.as_bytes()) != hash {
+        let hash = RecordDigest::parse(tail.get(HASH.len()..HASH.len() + HEX)?)?;
+        if RecordDigest::of(body.as_bytes()) != hash {
             return None;
         }
         let (sequence, rest) = body.strip_prefix(OPENING)?.split_once(PREVIOUS)?;
         let (previous, event) = rest.split_once(EVENT)?;
         Some(Self {
             sequence: sequence.parse().ok()?,
-            previous: Digest::parse(previous)?,
+            previous: RecordDigest::parse(previous)?,
             event,
             hash,
         })
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn line(sequence: u64, event: &str) -> (Vec<u8>, Digest) {
-        write(sequence, Digest::START, |line| {
+    fn line(sequence: u64, event: &str) -> (Vec<u8>, RecordDigest) {
+        write(sequence, RecordDigest::START, |line| {
             line.extend_from_slice(event.as_bytes());
         })
     }
@@ -150,11 +150,11 @@ mod tests {
     fn a_line_is_read_as_it_was_written() {
         let (line, hash) = line(7, r#"{"a":"\n"}"#);
         assert!(line.ends_with(b"\"}\n") && line.iter().filter(|b| **b == b'\n').count() == 1);
-        let record = Record::parse(line.trim_ascii_end()).unwrap();
+        let record = AuditRecord::parse(line.trim_ascii_end()).unwrap();
         assert_eq!((record.sequence, record.hash), (7, hash));
         assert_eq!(record.event, r#"{"a":"\n"}"#);
-        assert_eq!(Digest::parse(&hash.to_string()), Some(hash));
-        assert_eq!(Digest::parse(&format!("{:A>64}", "")), None);
+        assert_eq!(RecordDigest::parse(&hash.to_string()), Some(hash));
+        assert_eq!(RecordDigest::parse(&format!("{:A>64}", "")), None);
     }
 
     proptest! {
@@ -165,7 +165,7 @@ mod tests {
             let mut bytes = line.trim_ascii_end().to_vec();
             let at = at % bytes.len();
             bytes[at] ^= mask;
-            prop_assert_eq!(Record::parse(&bytes), None);
+            prop_assert_eq!(AuditRecord::parse(&bytes), None);
         }
     }
 }

@@ -46,7 +46,7 @@ const SECRET_WORDS: [&str; 10] = [
 
 /// `audit.arguments` of the settings: what is kept of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arguments {
+pub enum ArgumentsKept {
     /// A keyed hash and the length: enough to say later whether it was this.
     #[default]
     Digest,
@@ -58,7 +58,7 @@ pub enum Arguments {
 /// to be written holds no frame.
 #[derive(Clone)]
 pub struct Keeping {
-    arguments: Arguments,
+    arguments: ArgumentsKept,
     key: [u8; blake3::KEY_LEN],
 }
 
@@ -74,7 +74,7 @@ impl Keeping {
     /// Reads all of them once.
     #[must_use]
     pub fn of(&self, text: &str) -> KeptArguments {
-        let whole = self.arguments == Arguments::Whole && text.len() <= ARGUMENTS_MAX;
+        let whole = self.arguments == ArgumentsKept::Whole && text.len() <= ARGUMENTS_MAX;
         KeptArguments {
             digest: blake3::keyed_hash(&self.key, text.as_bytes()),
             bytes: text.len(),
@@ -95,7 +95,7 @@ impl Redaction {
     /// that the configuration resolved; those under [`SECRET_MIN`] bytes are not looked for.
     #[must_use]
     pub fn new(
-        arguments: Arguments,
+        arguments: ArgumentsKept,
         key: &[u8; blake3::KEY_LEN],
         secrets: impl IntoIterator<Item = String>,
     ) -> Self {
@@ -246,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn rules(arguments: Arguments) -> Redaction {
+    fn rules(arguments: ArgumentsKept) -> Redaction {
         Redaction::new(
             arguments,
             &[7; 32],
@@ -260,7 +260,7 @@ mod tests {
 
     fn scrubbed(details: &Value) -> Value {
         let mut details = details.as_object().unwrap().clone();
-        rules(Arguments::Digest).scrub(&mut details);
+        rules(ArgumentsKept::Digest).scrub(&mut details);
         details.into()
     }
 
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn arguments_are_a_digest_unless_configured() {
         let text = r#"{"query":"who is Ada","password":"p","note":"hunter2-hunter2"}"#;
-        let digest = kept(&rules(Arguments::Digest), text);
+        let digest = kept(&rules(ArgumentsKept::Digest), text);
         assert_eq!(
             digest.keys().collect::<Vec<_>>(),
             ["arguments_bytes", "arguments_digest"]
@@ -298,7 +298,7 @@ mod tests {
             digest["arguments_digest"],
             blake3::hash(text.as_bytes()).to_string()
         );
-        let rules = rules(Arguments::Whole);
+        let rules = rules(ArgumentsKept::Whole);
         let whole = kept(&rules, text);
         assert_eq!(whole["arguments_digest"], digest["arguments_digest"]);
         let masked = json!({"query": "who is Ada", "password": "[redacted]", "note": "[redacted]"});
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn long_texts_are_cut_at_a_letter() {
         let mut cut = "é".repeat(TEXT_MAX);
-        rules(Arguments::Digest).text(&mut cut);
+        rules(ArgumentsKept::Digest).text(&mut cut);
         assert!(
             cut.len() < TEXT_MAX + 40 && cut.ends_with("bytes more)"),
             "{cut}"
@@ -320,7 +320,7 @@ mod tests {
     /// What a new configuration holds is masked as well, and what the old one held still is.
     #[test]
     fn what_was_learnt_later_is_masked_too() {
-        let mut rules = rules(Arguments::Digest);
+        let mut rules = rules(ArgumentsKept::Digest);
         rules.learn(["correct-horse".to_owned(), "short".to_owned()]);
         let text = |rules: &Redaction, text: &str| rules.masked(text).into_owned();
         assert_eq!(

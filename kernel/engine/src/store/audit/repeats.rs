@@ -57,7 +57,7 @@ struct Account {
     bytes: i64,
     /// When that was.
     at: MonotonicTime,
-    counts: HashMap<Same, Count>,
+    counts: HashMap<Same, RepeatCount>,
 }
 
 /// What two events have in common that are counted together.
@@ -72,7 +72,7 @@ struct Same {
 }
 
 #[derive(Clone, Debug)]
-struct Count {
+struct RepeatCount {
     since: MonotonicTime,
     /// How many were written one by one.
     whole: u64,
@@ -110,7 +110,7 @@ impl Repeats {
             return false;
         }
         let (same, room) = (Same::of(event), account.counts.len() < KINDS_MAX);
-        let window = Count::since(now);
+        let window = RepeatCount::since(now);
         let known = account.counts.contains_key(&same);
         let count = match (known || room, over) {
             (true, _) => account.counts.entry(same).or_insert(window),
@@ -296,7 +296,7 @@ impl Same {
     }
 }
 
-impl Count {
+impl RepeatCount {
     fn since(now: MonotonicTime) -> Self {
         Self {
             since: now,

@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use crate::store::audit::chain::Chain;
     use crate::store::audit::chain::tests::event;
-    use crate::store::audit::reader::Reader;
-    use crate::store::audit::verify::{Fault, Report, Verifier};
+    use crate::store::audit::reader::LogReader;
+    use crate::store::audit::verify::{LogFault, Report, Verifier};
     use mgp_protocol::mgp::audit::{Event, EventType};
     use proptest::prelude::*;
     use serde_json::json;
@@ -228,7 +228,7 @@ mod tests {
         fn verify(&self) -> Report {
             let mut verifier = Verifier::new(Some(self.chain.head()));
             for (number, text) in &self.files {
-                Reader::new(text).for_each(|i| verifier.take(*number, &i));
+                LogReader::new(text).for_each(|i| verifier.take(*number, &i));
             }
             verifier.finish()
         }
@@ -253,7 +253,7 @@ mod tests {
         let first = log.files.remove(&1).unwrap();
         let faults = log.verify().faults;
         assert!(
-            matches!(faults[..], [Fault::Removed { from: 1, .. }]),
+            matches!(faults[..], [LogFault::Removed { from: 1, .. }]),
             "{faults:?}"
         );
         log.files.insert(1, first);
@@ -267,7 +267,7 @@ mod tests {
         let faults = log.verify().faults;
         let from = trim.through.sequence + 1;
         assert!(
-            matches!(faults[0], Fault::Removed { from: f, .. } if f == from),
+            matches!(faults[0], LogFault::Removed { from: f, .. } if f == from),
             "{next} {faults:?}"
         );
     }

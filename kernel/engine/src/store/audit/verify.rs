@@ -7,10 +7,10 @@ mod diagnosis;
 mod own;
 mod words;
 
-use self::own::Own;
+use self::own::OwnRecords;
 use super::chain::Head;
-use super::reader::{Item, Stretch};
-use super::record::{Digest, Record};
+use super::reader::{LogItem, Stretch};
+use super::record::{AuditRecord, RecordDigest};
 
 pub use self::own::{ACCEPTED_MAX, acceptance};
 
@@ -29,7 +29,7 @@ pub struct SegmentOffset {
 
 /// Something wrong. Numbers are those of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum LogFault {
     /// A record is not as it was written: its bytes differ, or its successor remembers another hash.
     Changed {
         /// Which; by its place when its number cannot be read any more.
@@ -115,7 +115,7 @@ pub enum Repair {
     /// Write a newline there.
     Terminate(SegmentOffset),
     /// Nothing by itself: the log stops, with this named to the operator.
-    Stop(Fault),
+    Stop(LogFault),
 }
 
 /// What was found.
@@ -126,9 +126,9 @@ pub struct Report {
     /// The last of them in order, to go on from.
     pub head: Head,
     /// What is wrong, and was not acknowledged.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<LogFault>,
     /// What is wrong and was acknowledged by the operator.
-    pub accepted: Vec<Fault>,
+    pub accepted: Vec<LogFault>,
     /// Records that tell of damage nobody has acknowledged: what they tell of may not be seen in the log any
     /// more.
     pub damage: Vec<u64>,
@@ -141,9 +141,9 @@ impl Report {
     pub fn repair(&self) -> Repair {
         let mut repair = Repair::Nothing;
         for fault in &self.faults {
-            repair = if let Fault::Torn { place, .. } = fault {
+            repair = if let LogFault::Torn { place, .. } = fault {
                 Repair::Cut(*place)
-            } else if let Fault::Unterminated { place } = fault {
+            } else if let LogFault::Unterminated { place } = fault {
                 Repair::Terminate(*place)
             } else {
                 return Repair::Stop(*fault);
@@ -165,9 +165,9 @@ struct Run {
     first: u64,
     last: u64,
     /// Before the first; unknown for a run that was divided.
-    previous: Option<Digest>,
+    previous: Option<RecordDigest>,
     /// Of the last; unknown for a run that was divided.
-    hash: Option<Digest>,
+    hash: Option<RecordDigest>,
     place: SegmentOffset,
 }
 
@@ -179,11 +179,11 @@ pub struct Verifier {
     /// How far the log was trimmed before what is looked at.
     anchor: Option<Head>,
     /// What the log says of itself.
-    own: Own,
+    own: OwnRecords,
     /// The end of a file that is torn, until something follows it.
     tail: Option<(SegmentOffset, u64)>,
     /// What is known at once.
-    faults: Vec<Fault>,
+    faults: Vec<LogFault>,
     full: bool,
 }
 
@@ -208,7 +208,7 @@ impl Verifier {
     }
 
     /// Takes the next item of the segment with this number.
-    pub fn take(&mut self, segment: u64, item: &Item<'_>) {
+    pub fn take(&mut self, segment: u64, item: &LogItem<'_>) {
         let at = |s: &Stretch| SegmentOffset {
             segment,
             offset: s.offset,
@@ -220,26 +220,26 @@ impl Verifier {
             self.push(Span::Damaged(place, None));
         }
         match item {
-            Item::Record(s, record) => self.record(at(s), record),
-            Item::Damaged(s, stated) => self.push(Span::Damaged(at(s), *stated)),
-            Item::Separator(s) => {
+            LogItem::Record(s, record) => self.record(at(s), record),
+            LogItem::Damaged(s, stated) => self.push(Span::Damaged(at(s), *stated)),
+            LogItem::Separator(s) => {
                 let sequence = self.last_sequence();
-                self.fault(Fault::Separator {
+                self.fault(LogFault::Separator {
                     sequence,
                     place: at(s),
                 });
             }
-            Item::Torn(s) => self.tail = Some((at(s), s.len)),
-            Item::Unterminated(s) => self.fault(Fault::Unterminated { place: at(s) }),
+            LogItem::Torn(s) => self.tail = Some((at(s), s.len)),
+            LogItem::Unterminated(s) => self.fault(LogFault::Unterminated { place: at(s) }),
         }
     }
 
-    fn record(&mut self, place: SegmentOffset, record: &Record<'_>) {
+    fn record(&mut self, place: SegmentOffset, record: &AuditRecord<'_>) {
         self.own.note(record);
         let other = |k: Head| k.sequence == record.sequence && k.hash != record.hash;
         if self.known.is_some_and(other) {
             let sequence = record.sequence;
-            self.fault(Fault::Changed { sequence, place });
+            self.fault(LogFault::Changed { sequence, place });
         }
         if let Some(Span::Run(run)) = self.spans.last_mut() {
             let follows = run.last.checked_add(1) == Some(record.sequence);
@@ -272,11 +272,11 @@ impl Verifier {
         }
         let (Span::Run(Run { place, .. }) | Span::Damaged(place, _)) = span;
         self.full = true;
-        self.faults.push(Fault::TooMany { place });
+        self.faults.push(LogFault::TooMany { place });
     }
 
     /// Faults that are no spans are bounded as spans are.
-    fn fault(&mut self, fault: Fault) {
+    fn fault(&mut self, fault: LogFault) {
         if self.faults.len() < MAX_SPANS {
             self.faults.push(fault);
         } else {
@@ -292,7 +292,7 @@ impl Verifier {
         let mut report = diagnosis::judge(&self.spans, trimmed, known);
         report.faults.append(&mut self.faults);
         if let Some((place, len)) = self.tail {
-            report.faults.push(Fault::Torn { place, len });
+            report.faults.push(LogFault::Torn { place, len });
         }
         self.own.settle(&mut report);
         report

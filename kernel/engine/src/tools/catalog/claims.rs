@@ -10,24 +10,24 @@ use std::sync::Arc;
 use mgp_protocol::ids::ServerId;
 
 use super::item::Definition;
-use super::{Kind, Offer, View};
+use super::{CatalogView, ListKind, ServerOffer};
 use crate::names::{self, Reading};
 use crate::tools::uris::{self, WRAPPED};
 
 /// What somebody names.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct NamedItem<'a> {
     /// Where.
-    pub view: &'a View,
+    pub view: &'a CatalogView,
     /// As what.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// A name, a URI or a `uriTemplate`.
     pub name: &'a str,
 }
 
 /// That a name may be that of a server which publishes nothing right now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim<'a> {
+pub struct NameClaim<'a> {
     /// The server's own name for it, where it can be told from the name or is known from before.
     pub own: Option<Cow<'a, str>>,
     /// Where the name says whose it is: by its form, or by the door it is said at.
@@ -56,26 +56,30 @@ pub struct Prospect {
     pub told: bool,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedItem<'a> {
     /// Whether the name says that it is this server's.
     #[must_use]
     pub fn has_form_of(&self, server: &ServerId) -> bool {
         match (self.view, self.kind) {
-            (View::One(one), _) => one == server,
-            (View::All, Kind::Tools | Kind::Prompts) => names::read(server, self.name).is_some(),
-            (View::All, Kind::Resources | Kind::Templates) => self.unwrapped(server).is_some(),
+            (CatalogView::One(one), _) => one == server,
+            (CatalogView::All, ListKind::Tools | ListKind::Prompts) => {
+                names::read(server, self.name).is_some()
+            }
+            (CatalogView::All, ListKind::Resources | ListKind::Templates) => {
+                self.unwrapped(server).is_some()
+            }
         }
     }
 
     /// What a server can claim of the name. `last` is what it offered the last time, `None` when it
     /// has offered nothing yet.
     #[must_use]
-    pub fn claim(&self, server: &ServerId, last: Option<&Offer>) -> Option<Claim<'a>> {
+    pub fn claim(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         match (self.view, self.kind) {
-            (View::One(one), _) if one != server => None,
-            (_, Kind::Tools) => self.by_name(server, last.map(|last| &*last.tools.items)),
-            (_, Kind::Prompts) => self.by_name(server, last.map(|last| &*last.prompts.items)),
-            (_, Kind::Resources | Kind::Templates) => self.by_uri(server, last),
+            (CatalogView::One(one), _) if one != server => None,
+            (_, ListKind::Tools) => self.by_name(server, last.map(|last| &*last.tools.items)),
+            (_, ListKind::Prompts) => self.by_name(server, last.map(|last| &*last.prompts.items)),
+            (_, ListKind::Resources | ListKind::Templates) => self.by_uri(server, last),
         }
     }
 
@@ -83,14 +87,14 @@ impl<'a> Named<'a> {
         &self,
         server: &ServerId,
         last: Option<&[Arc<D>]>,
-    ) -> Option<Claim<'a>> {
+    ) -> Option<NameClaim<'a>> {
         let offered = |own: &str| Some(last?.iter().any(|item| **item.own() == *own));
-        let named = |own: &'a str, formed| Claim {
+        let named = |own: &'a str, formed| NameClaim {
             own: Some(Cow::Borrowed(own)),
             formed,
             offered: offered(own),
         };
-        if matches!(self.view, View::One(_)) {
+        if matches!(self.view, CatalogView::One(_)) {
             return Some(named(self.name, true));
         }
         match names::read(server, self.name) {
@@ -98,7 +102,7 @@ impl<'a> Named<'a> {
             Some(Reading::Closed) => {
                 let mut items = last.into_iter().flatten();
                 let item = items.find(|item| **item.shown() == *self.name);
-                Some(Claim {
+                Some(NameClaim {
                     own: item.map(|item| Cow::Owned(item.own().to_string())),
                     formed: true,
                     offered: last.map(|_| item.is_some()),
@@ -110,13 +114,13 @@ impl<'a> Named<'a> {
     }
 
     /// A server may know more URIs than it lists, so that it never offered one says nothing.
-    fn by_uri(&self, server: &ServerId, last: Option<&Offer>) -> Option<Claim<'a>> {
+    fn by_uri(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         let own = match self.view {
-            View::One(_) => Some(Cow::Borrowed(self.name)),
-            View::All => self.unwrapped(server),
+            CatalogView::One(_) => Some(Cow::Borrowed(self.name)),
+            CatalogView::All => self.unwrapped(server),
         };
         if own.is_some() {
-            return Some(Claim {
+            return Some(NameClaim {
                 own,
                 formed: true,
                 offered: None,
@@ -126,7 +130,7 @@ impl<'a> Named<'a> {
             return None;
         }
         let offered = last.map(|last| last.has(self.kind, self.name));
-        (offered != Some(false)).then_some(Claim {
+        (offered != Some(false)).then_some(NameClaim {
             own: Some(Cow::Borrowed(self.name)),
             formed: false,
             offered,
@@ -139,14 +143,14 @@ impl<'a> Named<'a> {
     }
 }
 
-impl Offer {
+impl ServerOffer {
     /// Whether it has something of this name, as its server calls it; of a URI, also by a template.
     #[must_use]
-    pub fn has(&self, kind: Kind, own: &str) -> bool {
+    pub fn has(&self, kind: ListKind, own: &str) -> bool {
         match kind {
-            Kind::Tools => self.tools.items.iter().any(|it| *it.own_name == *own),
-            Kind::Prompts => self.prompts.items.iter().any(|it| *it.own_name == *own),
-            Kind::Resources | Kind::Templates => {
+            ListKind::Tools => self.tools.items.iter().any(|it| *it.own_name == *own),
+            ListKind::Prompts => self.prompts.items.iter().any(|it| *it.own_name == *own),
+            ListKind::Resources | ListKind::Templates => {
                 let mut templates = self.templates.items.iter();
                 self.resources.items.iter().any(|it| *it.uri == *own)
                     || templates.any(|it| *it.uri == *own || it.template.matches(own))
@@ -155,7 +159,7 @@ impl Offer {
     }
 }
 
-impl Claim<'_> {
+impl NameClaim<'_> {
     /// What becomes of who makes it. `open` says that the server as a whole is open to the caller,
     /// `own` that what it named is, where the own name is known.
     ///
@@ -185,19 +189,19 @@ mod tests {
 
     const TOOL: &str = r#"{"name":"echo","inputSchema":{"type":"object"}}"#;
 
-    fn offer(server: &str) -> Offer {
-        Offer::new(ServerId::new(server))
-            .with(Kind::Tools, &[TOOL])
-            .with(Kind::Resources, &[r#"{"uri":"a://b","name":"b"}"#])
+    fn offer(server: &str) -> ServerOffer {
+        ServerOffer::new(ServerId::new(server))
+            .with(ListKind::Tools, &[TOOL])
+            .with(ListKind::Resources, &[r#"{"uri":"a://b","name":"b"}"#])
             .with(
-                Kind::Templates,
+                ListKind::Templates,
                 &[r#"{"uriTemplate":"c://{d}","name":"c"}"#],
             )
     }
 
-    fn claim<'a>(kind: Kind, name: &'a str, server: &str, last: bool) -> Option<Claim<'a>> {
-        let named = Named {
-            view: &View::All,
+    fn claim<'a>(kind: ListKind, name: &'a str, server: &str, last: bool) -> Option<NameClaim<'a>> {
+        let named = NamedItem {
+            view: &CatalogView::All,
             kind,
             name,
         };
@@ -208,7 +212,7 @@ mod tests {
     #[test]
     fn a_name_is_claimed_by_its_form_or_by_who_had_it() {
         let found = |name, last| {
-            let claim = claim(Kind::Tools, name, "it", last)?;
+            let claim = claim(ListKind::Tools, name, "it", last)?;
             Some((claim.own?.into_owned(), claim.formed, claim.offered))
         };
         let own = |own: &str, formed, offered| Some((own.to_owned(), formed, offered));
@@ -228,19 +232,19 @@ mod tests {
     #[test]
     fn a_closed_name_is_told_apart_by_what_was_offered() {
         let shown = names::shown(&ServerId::new("a.b"), "echo");
-        let known = claim(Kind::Tools, &shown, "a.b", true).unwrap();
+        let known = claim(ListKind::Tools, &shown, "a.b", true).unwrap();
         assert_eq!(
             (known.own.as_deref(), known.offered),
             (Some("echo"), Some(true))
         );
-        let unknown = claim(Kind::Tools, &shown, "a.b", false).unwrap();
+        let unknown = claim(ListKind::Tools, &shown, "a.b", false).unwrap();
         assert_eq!((unknown.own, unknown.offered), (None, None));
-        assert_eq!(claim(Kind::Tools, &shown, "it", true), None);
+        assert_eq!(claim(ListKind::Tools, &shown, "it", true), None);
     }
 
     #[test]
     fn a_uri_is_claimed_by_who_wrapped_listed_or_matches_it() {
-        let found = |uri, last| claim(Kind::Resources, uri, "it", last).map(|it| it.offered);
+        let found = |uri, last| claim(ListKind::Resources, uri, "it", last).map(|it| it.offered);
         assert_eq!(found("mcpk://it/x%3A%2F%2Fy", true), Some(None));
         assert_eq!(found("mcpk://other/x%3A%2F%2Fy", false), None);
         assert_eq!(found("a://b", true), Some(Some(true)));
@@ -259,7 +263,7 @@ mod tests {
                     told: false,
                 };
                 let fares = |name, own| {
-                    let claim = claim(Kind::Tools, name, "it", last);
+                    let claim = claim(ListKind::Tools, name, "it", last);
                     claim.map_or(nothing, |claim| claim.prospect(outlook, open, own))
                 };
                 for (denied, absent) in [("it__echo", "it__nothing"), ("echo", "nothing")] {
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn who_may_use_it_waits_or_is_told() {
         let fares = |outlook, name, last| {
-            let claim = claim(Kind::Tools, name, "it", last).unwrap();
+            let claim = claim(ListKind::Tools, name, "it", last).unwrap();
             let Prospect { waits, told } = claim.prospect(outlook, true, true);
             (waits, told)
         };

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use crate::tools::catalog::{Kind, Readers, View};
+use crate::tools::catalog::{CatalogView, ListKind, Readers};
 
 /// Longest cursor read, in bytes. The longest one made is shorter: names and URIs are bounded.
 const CURSOR_MAX: usize = 16 << 10;
@@ -34,9 +34,9 @@ impl fmt::Debug for CursorKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Which list.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// Whose view of it.
-    pub view: View,
+    pub view: CatalogView,
     /// Who reads that form of it.
     pub readers: Readers,
     /// The form of it with the level of each tool.
@@ -91,9 +91,9 @@ mod tests {
 
     const KEY: CursorKey = CursorKey::new([7; 32]);
 
-    fn cursor(view: View) -> Cursor {
+    fn cursor(view: CatalogView) -> Cursor {
         Cursor {
-            kind: Kind::Resources,
+            kind: ListKind::Resources,
             view,
             readers: Readers::Legacy,
             told: false,
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_back_as_it_went() {
-        for view in [View::All, View::One(ServerId::new("files"))] {
+        for view in [CatalogView::All, CatalogView::One(ServerId::new("files"))] {
             let text = cursor(view.clone()).seal(&KEY);
             assert!(
                 text.bytes()
@@ -118,7 +118,7 @@ mod tests {
     /// MCP-029: the empty string is a cursor too, and not one of ours.
     #[test]
     fn what_we_did_not_make_is_refused() {
-        let text = cursor(View::All).seal(&KEY);
+        let text = cursor(CatalogView::All).seal(&KEY);
         let another = CursorKey::new([8; 32]);
         assert_eq!(Cursor::open(&text, &another), Err(BadCursor));
         let long = "A".repeat(CURSOR_MAX + 1);
@@ -130,7 +130,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_changed_byte_goes_unnoticed(at in 0usize..200, to in "[A-Za-z0-9_-]") {
-            let text = cursor(View::All).seal(&KEY);
+            let text = cursor(CatalogView::All).seal(&KEY);
             let at = at % text.len();
             let mut changed = text.clone();
             changed.replace_range(at..=at, &to);

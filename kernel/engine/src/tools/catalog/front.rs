@@ -7,21 +7,23 @@ use std::sync::Arc;
 
 use mgp_protocol::splice::{Splice, member};
 
-use super::item::{Definition, Prompt, Resource, ResourceTemplate, Tool, renamed};
-use super::list::{Edition, List, ListedItem, Lists};
-use super::offer::Offer;
-use super::{Form, Kind, ResourceRoute};
+use super::item::{
+    CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate, renamed,
+};
+use super::list::{Edition, ListPair, ListedItem, PagedList};
+use super::offer::ServerOffer;
+use super::{Form, ListKind, ResourceRoute};
 use crate::names;
 use crate::tools::uris::{self, WRAPPED};
 
 /// One view: its lists, and its tables for calls.
 #[derive(Debug)]
 pub(super) struct Front {
-    lists: [Lists; 4],
-    pub(super) tools: HashMap<Arc<str>, Arc<Tool>>,
-    pub(super) prompts: HashMap<Arc<str>, Arc<Prompt>>,
+    lists: [ListPair; 4],
+    pub(super) tools: HashMap<Arc<str>, Arc<CatalogTool>>,
+    pub(super) prompts: HashMap<Arc<str>, Arc<CatalogPrompt>>,
     /// By own URI; `None` where several servers have it.
-    resources: HashMap<Arc<str>, Option<Arc<Resource>>>,
+    resources: HashMap<Arc<str>, Option<Arc<CatalogResource>>>,
     /// By `uriTemplate` as shown.
     templates: HashMap<Arc<str>, Arc<ResourceTemplate>>,
     /// Those that unlisted URIs are tried against, the most specific first.
@@ -30,7 +32,7 @@ pub(super) struct Front {
 
 impl Front {
     /// One server under its own names.
-    pub(super) fn of_one(edition: Edition, previous: Option<&Self>, offer: &Offer) -> Self {
+    pub(super) fn of_one(edition: Edition, previous: Option<&Self>, offer: &ServerOffer) -> Self {
         let templates = offer.templates.items.iter();
         Self {
             lists: lists(
@@ -54,7 +56,11 @@ impl Front {
     }
 
     /// All servers, in their order, so that nothing in it is mistaken for another thing.
-    pub(super) fn of_all(edition: Edition, previous: Option<&Self>, offers: &[&Offer]) -> Self {
+    pub(super) fn of_all(
+        edition: Edition,
+        previous: Option<&Self>,
+        offers: &[&ServerOffer],
+    ) -> Self {
         let resources = owners(offers);
         let templates = shown_templates(offers);
         let tools = || offers.iter().flat_map(|offer| offer.tools.items.iter());
@@ -94,7 +100,7 @@ impl Front {
         }
     }
 
-    pub(super) fn list(&self, kind: Kind, form: Form) -> &Arc<List> {
+    pub(super) fn list(&self, kind: ListKind, form: Form) -> &Arc<PagedList> {
         self.lists[kind as usize].of(form)
     }
 
@@ -116,14 +122,18 @@ impl Front {
     }
 }
 
-/// The four lists of a view, in the order of [`Kind`].
-fn lists(edition: Edition, previous: Option<&Front>, entries: [Vec<ListedItem>; 4]) -> [Lists; 4] {
+/// The four lists of a view, in the order of [`ListKind`].
+fn lists(
+    edition: Edition,
+    previous: Option<&Front>,
+    entries: [Vec<ListedItem>; 4],
+) -> [ListPair; 4] {
     let edition = Arc::new(edition);
-    let mut kinds = Kind::ALL.into_iter();
+    let mut kinds = ListKind::ALL.into_iter();
     entries.map(|entries| {
         let kind = kinds.next().expect("there are as many kinds as lists");
         let previous = previous.map(|front| &front.lists[kind as usize]);
-        Lists::make(kind, &edition, previous, entries)
+        ListPair::make(kind, &edition, previous, entries)
     })
 }
 
@@ -145,8 +155,8 @@ fn entry(key: &Arc<str>, text: &Arc<str>) -> ListedItem {
     }
 }
 
-fn own_tool_entries(offer: &Offer) -> Vec<ListedItem> {
-    let own = |tool: &Arc<Tool>| ListedItem {
+fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
+    let own = |tool: &Arc<CatalogTool>| ListedItem {
         legacy: legacy_tool(offer, tool),
         level: Some(tool.requirements.risk.level),
         ..entry(&tool.own_name, &tool.raw)
@@ -154,7 +164,7 @@ fn own_tool_entries(offer: &Offer) -> Vec<ListedItem> {
     offer.tools.items.iter().map(own).collect()
 }
 
-fn tool_entries(offer: &Offer) -> impl Iterator<Item = ListedItem> {
+fn tool_entries(offer: &ServerOffer) -> impl Iterator<Item = ListedItem> {
     offer.tools.items.iter().map(|tool| ListedItem {
         legacy: legacy_tool(offer, tool).map(|raw| renamed(&raw, "name", &tool.shown)),
         level: Some(tool.requirements.risk.level),
@@ -164,7 +174,7 @@ fn tool_entries(offer: &Offer) -> impl Iterator<Item = ListedItem> {
 
 /// The definition for legacy clients, where it has to be another one. Those of 2025-11-25 only ask
 /// for a task where the tool says that they may.
-fn legacy_tool(offer: &Offer, tool: &Tool) -> Option<Arc<str>> {
+fn legacy_tool(offer: &ServerOffer, tool: &CatalogTool) -> Option<Arc<str>> {
     let raw = tool.raw_for_legacy();
     let shown = raw.unwrap_or(&tool.raw);
     if !offer.makes_tasks || member(shown, "execution").is_some() {
@@ -203,7 +213,7 @@ fn by_every_name<'a, D: Definition + 'a>(
     names
 }
 
-fn owners(offers: &[&Offer]) -> HashMap<Arc<str>, Option<Arc<Resource>>> {
+fn owners(offers: &[&ServerOffer]) -> HashMap<Arc<str>, Option<Arc<CatalogResource>>> {
     let mut owners = HashMap::new();
     for resource in offers.iter().flat_map(|offer| offer.resources.items.iter()) {
         match owners.entry(Arc::clone(&resource.uri)) {
@@ -221,8 +231,8 @@ fn owners(offers: &[&Offer]) -> HashMap<Arc<str>, Option<Arc<Resource>>> {
 /// A URI that several servers have is wrapped, and so is one that looks wrapped: else a server could
 /// take reads meant for another one.
 fn resource_entry(
-    resource: &Resource,
-    owners: &HashMap<Arc<str>, Option<Arc<Resource>>>,
+    resource: &CatalogResource,
+    owners: &HashMap<Arc<str>, Option<Arc<CatalogResource>>>,
 ) -> ListedItem {
     let alone = owners[&resource.uri].is_some() && !resource.uri.starts_with(WRAPPED);
     if alone {
@@ -238,7 +248,7 @@ fn resource_entry(
 }
 
 /// Each template with the text it is shown by: wrapped for the same reasons as URIs.
-fn shown_templates(offers: &[&Offer]) -> Vec<(Arc<str>, Arc<ResourceTemplate>)> {
+fn shown_templates(offers: &[&ServerOffer]) -> Vec<(Arc<str>, Arc<ResourceTemplate>)> {
     let all = || offers.iter().flat_map(|offer| offer.templates.items.iter());
     let mut owners: HashMap<&str, usize> = HashMap::new();
     for template in all() {

@@ -11,7 +11,7 @@ use mgp_protocol::splice::{Splice, members, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Kind;
+use super::ListKind;
 use crate::names;
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
 use crate::tools::schema::{BadSchema, InputSchema, OutputSchema};
@@ -93,7 +93,7 @@ pub enum BadItem {
 
 /// A tool, and everything a call of it needs.
 #[derive(Clone, Debug)]
-pub struct Tool {
+pub struct CatalogTool {
     /// Whose it is.
     pub server: ServerId,
     /// The server's own name for it.
@@ -120,7 +120,7 @@ pub struct Tool {
 
 /// A prompt, and everything a get of it needs.
 #[derive(Debug)]
-pub struct Prompt {
+pub struct CatalogPrompt {
     /// Whose it is.
     pub server: ServerId,
     /// The server's own name for it.
@@ -140,7 +140,7 @@ pub struct Prompt {
 
 /// A resource.
 #[derive(Debug)]
-pub struct Resource {
+pub struct CatalogResource {
     /// Whose it is.
     pub server: ServerId,
     /// The server's own URI.
@@ -163,7 +163,7 @@ pub struct ResourceTemplate {
 
 /// What the four have in common.
 pub(super) trait Definition: Sized {
-    const KIND: Kind;
+    const KIND: ListKind;
     /// Reads a definition that is a single line.
     fn read(server: &ServerId, raw: &str, terms: &RequirementTerms) -> Result<Self, BadItem>;
     /// What the server knows it by.
@@ -179,7 +179,7 @@ pub(super) trait Definition: Sized {
     }
 }
 
-impl Tool {
+impl CatalogTool {
     /// The same tool under other terms.
     pub(super) fn under(&self, terms: &RequirementTerms) -> Self {
         Self {
@@ -189,19 +189,19 @@ impl Tool {
     }
 }
 
-impl Definition for Tool {
-    const KIND: Kind = Kind::Tools;
+impl Definition for CatalogTool {
+    const KIND: ListKind = ListKind::Tools;
 
     fn read(server: &ServerId, raw: &str, terms: &RequirementTerms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
-        let Named {
+        let NamedItem {
             own_name,
             own_name_json,
             canonical,
             shown,
             shown_raw,
-        } = Named::of(server, raw, &name);
+        } = NamedItem::of(server, raw, &name);
         let input = fields.schema("inputSchema");
         let input = input.ok_or(BadItem::Missing("inputSchema"))?;
         let param_headers = annotations(input);
@@ -243,19 +243,19 @@ impl Definition for Tool {
     }
 }
 
-impl Definition for Prompt {
-    const KIND: Kind = Kind::Prompts;
+impl Definition for CatalogPrompt {
+    const KIND: ListKind = ListKind::Prompts;
 
     fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
-        let Named {
+        let NamedItem {
             own_name,
             own_name_json,
             canonical,
             shown,
             shown_raw,
-        } = Named::of(server, raw, &name);
+        } = NamedItem::of(server, raw, &name);
         Ok(Self {
             server: server.clone(),
             own_name,
@@ -281,8 +281,8 @@ impl Definition for Prompt {
     }
 }
 
-impl Definition for Resource {
-    const KIND: Kind = Kind::Resources;
+impl Definition for CatalogResource {
+    const KIND: ListKind = ListKind::Resources;
 
     fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
@@ -305,7 +305,7 @@ impl Definition for Resource {
 }
 
 impl Definition for ResourceTemplate {
-    const KIND: Kind = Kind::Templates;
+    const KIND: ListKind = ListKind::Templates;
 
     fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
@@ -428,7 +428,7 @@ impl Own<'_> {
 }
 
 /// The names of a tool or prompt.
-struct Named {
+struct NamedItem {
     own_name: Arc<str>,
     own_name_json: Arc<str>,
     canonical: Arc<str>,
@@ -436,7 +436,7 @@ struct Named {
     shown_raw: Arc<str>,
 }
 
-impl Named {
+impl NamedItem {
     fn of(server: &ServerId, raw: &str, own: &Own<'_>) -> Self {
         let shown = names::shown(server, &own.text);
         Self {

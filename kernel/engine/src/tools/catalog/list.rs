@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::security::{RiskLevel, with_effective};
 
-use super::{Form, Kind, Readers, View};
+use super::{CatalogView, Form, ListKind, Readers};
 use crate::tools::catalog::cursor::{BadCursor, Cursor, CursorKey};
 
 /// A page ends once it has this many bytes, whatever the number of its entries: with one definition
@@ -71,7 +71,7 @@ impl Paging {
 /// What the lists made at the same time for the same view have in common.
 #[derive(Debug)]
 pub(super) struct Edition {
-    pub(super) view: View,
+    pub(super) view: CatalogView,
     pub(super) paging: Paging,
     /// Tells a list from its earlier ones.
     pub(super) generation: u64,
@@ -81,17 +81,17 @@ pub(super) struct Edition {
 
 /// A list in the forms that the two eras read; one and the same where nothing differs.
 #[derive(Debug)]
-pub(super) struct Lists {
-    pub(super) modern: Arc<List>,
-    pub(super) legacy: Arc<List>,
+pub(super) struct ListPair {
+    pub(super) modern: Arc<PagedList>,
+    pub(super) legacy: Arc<PagedList>,
     /// The same with the level of each tool, by era; made when the first client asks that is told, as
     /// most kernels have none.
-    told: Arc<[OnceLock<Arc<List>>; 2]>,
+    told: Arc<[OnceLock<Arc<PagedList>>; 2]>,
 }
 
-impl Lists {
+impl ListPair {
     pub(super) fn make(
-        kind: Kind,
+        kind: ListKind,
         edition: &Arc<Edition>,
         previous: Option<&Self>,
         entries: Vec<ListedItem>,
@@ -100,7 +100,7 @@ impl Lists {
         let legacy = differ.then(|| {
             let entries = entries.iter().map(ListedItem::for_legacy).collect();
             let previous = previous.map(|lists| &lists.legacy);
-            List::make(kind, Readers::Legacy, edition, previous, entries)
+            PagedList::make(kind, Readers::Legacy, edition, previous, entries)
         });
         let readers = if differ {
             Readers::Modern
@@ -108,7 +108,7 @@ impl Lists {
             Readers::All
         };
         let before = previous.map(|lists| &lists.modern);
-        let modern = List::make(kind, readers, edition, before, entries);
+        let modern = PagedList::make(kind, readers, edition, before, entries);
         let legacy = legacy.unwrap_or_else(|| Arc::clone(&modern));
         let same = |lists: &&Self| {
             Arc::ptr_eq(&lists.modern, &modern) && Arc::ptr_eq(&lists.legacy, &legacy)
@@ -121,12 +121,12 @@ impl Lists {
         }
     }
 
-    pub(super) fn of(&self, form: Form) -> &Arc<List> {
+    pub(super) fn of(&self, form: Form) -> &Arc<PagedList> {
         let (plain, told) = match form.era {
             Era::Legacy => (&self.legacy, &self.told[0]),
             Era::Modern => (&self.modern, &self.told[1]),
         };
-        match form.told && plain.kind == Kind::Tools {
+        match form.told && plain.kind == ListKind::Tools {
             true => told.get_or_init(|| plain.told()),
             false => plain,
         }
@@ -135,25 +135,25 @@ impl Lists {
 
 /// A list, cut into pages.
 #[derive(Debug)]
-pub(super) struct List {
-    kind: Kind,
+pub(super) struct PagedList {
+    kind: ListKind,
     readers: Readers,
     edition: Arc<Edition>,
     entries: Vec<ListedItem>,
     /// At least one; each begins where the one before ends.
-    pages: Vec<Page>,
+    pages: Vec<ListPage>,
 }
 
 #[derive(Debug)]
-struct Page {
+struct ListPage {
     start: usize,
     body: Bytes,
 }
 
-impl List {
+impl PagedList {
     /// The previous list when it has the same entries, so that its pages and cursors live on.
     fn make(
-        kind: Kind,
+        kind: ListKind,
         readers: Readers,
         edition: &Arc<Edition>,
         previous: Option<&Arc<Self>>,
@@ -173,7 +173,7 @@ impl List {
         let mut start = 0;
         while start < list.entries.len() || list.pages.is_empty() {
             let (body, end) = list.cut(start);
-            list.pages.push(Page { start, body });
+            list.pages.push(ListPage { start, body });
             start = end;
         }
         Arc::new(list)

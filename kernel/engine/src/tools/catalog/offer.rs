@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
 
-use super::Kind;
-use super::item::{BadItem, Definition, Prompt, Resource, ResourceTemplate, Tool};
+use super::ListKind;
+use super::item::{
+    BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate,
+};
 use crate::policy::requirements::RequirementTerms;
 use crate::tools::catalog::freshness::Freshness;
 
@@ -22,16 +24,16 @@ const REJECTED_MAX: usize = 100;
 
 /// A definition that was not taken; the others of its list were.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RejectedItem {
     /// From which list.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// Its name or the beginning of its text.
     pub item: String,
     /// What is wrong with it.
     pub reason: BadItem,
 }
 
-impl fmt::Display for Rejected {
+impl fmt::Display for RejectedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.kind.noun(), self.item, self.reason)
     }
@@ -40,19 +42,19 @@ impl fmt::Display for Rejected {
 /// The lists of one server. A new list of one kind leaves the others as they are, and entries that
 /// come again unchanged keep their compiled schemas.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct ServerOffer {
     server: ServerId,
     terms: Arc<RequirementTerms>,
     pub(super) makes_tasks: bool,
-    pub(super) tools: OfferedList<Tool>,
-    pub(super) prompts: OfferedList<Prompt>,
-    pub(super) resources: OfferedList<Resource>,
+    pub(super) tools: OfferedList<CatalogTool>,
+    pub(super) prompts: OfferedList<CatalogPrompt>,
+    pub(super) resources: OfferedList<CatalogResource>,
     pub(super) templates: OfferedList<ResourceTemplate>,
 }
 
 /// How many of each a server offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct OfferCounts {
     /// Tools.
     pub tools: usize,
     /// Prompts.
@@ -63,7 +65,7 @@ pub struct Counts {
     pub templates: usize,
 }
 
-impl Offer {
+impl ServerOffer {
     /// A server that offers nothing yet.
     #[must_use]
     pub fn new(server: ServerId) -> Self {
@@ -79,20 +81,22 @@ impl Offer {
     }
 
     /// The same offer with another list of one kind, given as the JSON texts of its definitions. The
-    /// list is stale at once and private, as legacy servers' are, unless [`Offer::fresh`] follows.
+    /// list is stale at once and private, as legacy servers' are, unless [`ServerOffer::fresh`] follows.
     #[must_use]
-    pub fn with<T: AsRef<str>>(mut self, kind: Kind, definitions: &[T]) -> Self {
+    pub fn with<T: AsRef<str>>(mut self, kind: ListKind, definitions: &[T]) -> Self {
         match kind {
-            Kind::Tools => self.tools = self.tools.read((&self.server, &self.terms), definitions),
-            Kind::Prompts => {
+            ListKind::Tools => {
+                self.tools = self.tools.read((&self.server, &self.terms), definitions)
+            }
+            ListKind::Prompts => {
                 self.prompts = self.prompts.read((&self.server, &self.terms), definitions)
             }
-            Kind::Resources => {
+            ListKind::Resources => {
                 self.resources = self
                     .resources
                     .read((&self.server, &self.terms), definitions)
             }
-            Kind::Templates => {
+            ListKind::Templates => {
                 self.templates = self
                     .templates
                     .read((&self.server, &self.terms), definitions)
@@ -114,27 +118,27 @@ impl Offer {
 
     /// The same offer with the list of one kind that `other` has.
     #[must_use]
-    pub fn taking(mut self, kind: Kind, other: &Self) -> Self {
+    pub fn taking(mut self, kind: ListKind, other: &Self) -> Self {
         match kind {
-            Kind::Tools => {
+            ListKind::Tools => {
                 self.tools = other.tools.clone();
                 self.terms = Arc::clone(&other.terms);
             }
-            Kind::Prompts => self.prompts = other.prompts.clone(),
-            Kind::Resources => self.resources = other.resources.clone(),
-            Kind::Templates => self.templates = other.templates.clone(),
+            ListKind::Prompts => self.prompts = other.prompts.clone(),
+            ListKind::Resources => self.resources = other.resources.clone(),
+            ListKind::Templates => self.templates = other.templates.clone(),
         }
         self
     }
 
     /// The same offer, with what its server said about how long the list of one kind may be kept.
     #[must_use]
-    pub fn fresh(mut self, kind: Kind, freshness: Freshness) -> Self {
+    pub fn fresh(mut self, kind: ListKind, freshness: Freshness) -> Self {
         match kind {
-            Kind::Tools => self.tools.freshness = Some(freshness),
-            Kind::Prompts => self.prompts.freshness = Some(freshness),
-            Kind::Resources => self.resources.freshness = Some(freshness),
-            Kind::Templates => self.templates.freshness = Some(freshness),
+            ListKind::Tools => self.tools.freshness = Some(freshness),
+            ListKind::Prompts => self.prompts.freshness = Some(freshness),
+            ListKind::Resources => self.resources.freshness = Some(freshness),
+            ListKind::Templates => self.templates.freshness = Some(freshness),
         }
         self
     }
@@ -171,12 +175,12 @@ impl Offer {
     /// How long its list of one kind may be kept; `None` when there is no such list, which is no
     /// part of the merged one either.
     #[must_use]
-    pub fn freshness(&self, kind: Kind) -> Option<Freshness> {
+    pub fn freshness(&self, kind: ListKind) -> Option<Freshness> {
         match kind {
-            Kind::Tools => self.tools.freshness(),
-            Kind::Prompts => self.prompts.freshness(),
-            Kind::Resources => self.resources.freshness(),
-            Kind::Templates => self.templates.freshness(),
+            ListKind::Tools => self.tools.freshness(),
+            ListKind::Prompts => self.prompts.freshness(),
+            ListKind::Resources => self.resources.freshness(),
+            ListKind::Templates => self.templates.freshness(),
         }
     }
 
@@ -188,14 +192,14 @@ impl Offer {
 
     /// Its tools, in its own order.
     #[must_use]
-    pub fn tools(&self) -> &[Arc<Tool>] {
+    pub fn tools(&self) -> &[Arc<CatalogTool>] {
         &self.tools.items
     }
 
     /// How many of each it has.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts {
+    pub fn counts(&self) -> OfferCounts {
+        OfferCounts {
             tools: self.tools.items.len(),
             prompts: self.prompts.items.len(),
             resources: self.resources.items.len(),
@@ -205,13 +209,13 @@ impl Offer {
 
     /// How many entries its list of one kind has.
     #[must_use]
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: ListKind) -> usize {
         let counts = self.counts();
         match kind {
-            Kind::Tools => counts.tools,
-            Kind::Prompts => counts.prompts,
-            Kind::Resources => counts.resources,
-            Kind::Templates => counts.templates,
+            ListKind::Tools => counts.tools,
+            ListKind::Prompts => counts.prompts,
+            ListKind::Resources => counts.resources,
+            ListKind::Templates => counts.templates,
         }
     }
 
@@ -226,7 +230,7 @@ impl Offer {
 
     /// What was not taken: at most 100 of each list, and how many more there were.
     #[must_use]
-    pub fn rejected(&self) -> (Vec<&Rejected>, usize) {
+    pub fn rejected(&self) -> (Vec<&RejectedItem>, usize) {
         let lists = [
             &self.tools.rejected,
             &self.prompts.rejected,
@@ -256,7 +260,7 @@ impl<D> OfferedList<D> {
 
 #[derive(Debug, Default)]
 struct Rejections {
-    told: Vec<Rejected>,
+    told: Vec<RejectedItem>,
     untold: usize,
 }
 
@@ -291,7 +295,7 @@ impl<D: Definition> OfferedList<D> {
             .iter()
             .map(|item| (&**item.raw(), item))
             .collect();
-        let mut reader = Reader {
+        let mut reader = OfferReader {
             whose,
             known,
             own: HashSet::new(),
@@ -312,7 +316,7 @@ impl<D: Definition> OfferedList<D> {
 }
 
 /// Reads a list while minding its bounds.
-struct Reader<'a, D> {
+struct OfferReader<'a, D> {
     whose: (&'a ServerId, &'a RequirementTerms),
     known: HashMap<&'a str, &'a Arc<D>>,
     own: HashSet<Arc<str>>,
@@ -322,7 +326,7 @@ struct Reader<'a, D> {
     rejected: Rejections,
 }
 
-impl<D: Definition> Reader<'_, D> {
+impl<D: Definition> OfferReader<'_, D> {
     fn take(&mut self, definition: &str) {
         // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
         let line = definition.replace(['\n', '\r'], " ");
@@ -337,8 +341,8 @@ impl<D: Definition> Reader<'_, D> {
 
     fn read(&mut self, line: &str) -> Result<Arc<D>, BadItem> {
         let most = match D::KIND {
-            Kind::Tools | Kind::Prompts | Kind::Resources => ITEMS_MAX,
-            Kind::Templates => TEMPLATES_MAX,
+            ListKind::Tools | ListKind::Prompts | ListKind::Resources => ITEMS_MAX,
+            ListKind::Templates => TEMPLATES_MAX,
         };
         if self.items.len() >= most {
             return Err(BadItem::TooMany(most));
@@ -363,7 +367,7 @@ impl<D: Definition> Reader<'_, D> {
             self.rejected.untold += 1;
             return;
         }
-        self.rejected.told.push(Rejected {
+        self.rejected.told.push(RejectedItem {
             kind: D::KIND,
             item: label(line),
             reason,

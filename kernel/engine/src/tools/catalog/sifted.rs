@@ -5,15 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_protocol::ids::ServerId;
 
-use super::list::List;
-use super::{Catalog, Form, Kind, View};
+use super::list::PagedList;
+use super::{Catalog, CatalogView, Form, ListKind};
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::uris::{self, WRAPPED};
 
 /// A list without what its readers may not see. An entry that is not there leaves no trace: not in
 /// the pages, not in the cursors.
 #[derive(Debug)]
-pub struct Sifted(Arc<List>);
+pub struct Sifted(Arc<PagedList>);
 
 impl Sifted {
     /// A page of it, as of the whole list.
@@ -38,8 +38,8 @@ impl Catalog {
     #[must_use]
     pub fn sift(
         &self,
-        view: &View,
-        kind: Kind,
+        view: &CatalogView,
+        kind: ListKind,
         form: impl Into<Form>,
         audience: &str,
         keep: impl Fn(&ServerId, Option<&str>) -> bool,
@@ -55,28 +55,28 @@ impl Catalog {
     /// Whose an entry of a list is, and what the server calls it when it is a tool.
     fn owner<'a>(
         &'a self,
-        view: &View,
-        kind: Kind,
+        view: &CatalogView,
+        kind: ListKind,
         key: &'a str,
     ) -> Option<(&'a ServerId, Option<&'a str>)> {
         let front = self.front(view)?;
-        if let View::One(server) = view
-            && kind != Kind::Tools
+        if let CatalogView::One(server) = view
+            && kind != ListKind::Tools
         {
             return self.offers.get_key_value(server).map(|(id, _)| (id, None));
         }
         match kind {
-            Kind::Tools => {
+            ListKind::Tools => {
                 let tool = front.tools.get(key)?;
                 Some((&tool.server, Some(&tool.own_name)))
             }
-            Kind::Prompts => Some((&front.prompts.get(key)?.server, None)),
-            Kind::Resources if key.starts_with(WRAPPED) => {
+            ListKind::Prompts => Some((&front.prompts.get(key)?.server, None)),
+            ListKind::Resources if key.starts_with(WRAPPED) => {
                 let (server, _) = uris::unwrap(key)?;
                 Some((self.offers.get_key_value(server)?.0, None))
             }
-            Kind::Resources => Some((front.resource(key)?.server, None)),
-            Kind::Templates => Some((&front.template(key)?.server, None)),
+            ListKind::Resources => Some((front.resource(key)?.server, None)),
+            ListKind::Templates => Some((&front.template(key)?.server, None)),
         }
     }
 }

@@ -11,8 +11,8 @@ fn id(server: &str) -> ServerId {
     ServerId::new(server)
 }
 
-fn one(server: &str) -> View {
-    View::One(id(server))
+fn one(server: &str) -> CatalogView {
+    CatalogView::One(id(server))
 }
 
 fn paging(size: usize) -> Paging {
@@ -30,27 +30,27 @@ fn tool(name: &str) -> String {
     json!({"name": name, "inputSchema": {"type": "object"}}).to_string()
 }
 
-fn tools(server: &str, names: &[&str]) -> Arc<Offer> {
+fn tools(server: &str, names: &[&str]) -> Arc<ServerOffer> {
     let definitions: Vec<String> = names.iter().map(|name| tool(name)).collect();
-    Arc::new(Offer::new(id(server)).with(Kind::Tools, &definitions))
+    Arc::new(ServerOffer::new(id(server)).with(ListKind::Tools, &definitions))
 }
 
-fn resources(server: &str, uris: &[&str], templates: &[&str]) -> Arc<Offer> {
+fn resources(server: &str, uris: &[&str], templates: &[&str]) -> Arc<ServerOffer> {
     let resource = |uri: &&str| json!({"uri": uri, "name": "r"}).to_string();
     let template = |uri: &&str| json!({"uriTemplate": uri, "name": "t"}).to_string();
     let resources: Vec<String> = uris.iter().map(resource).collect();
     let templates: Vec<String> = templates.iter().map(template).collect();
-    let offer = Offer::new(id(server)).with(Kind::Resources, &resources);
-    Arc::new(offer.with(Kind::Templates, &templates))
+    let offer = ServerOffer::new(id(server)).with(ListKind::Resources, &resources);
+    Arc::new(offer.with(ListKind::Templates, &templates))
 }
 
-fn first_page(catalog: &Catalog, view: &View, kind: Kind) -> String {
+fn first_page(catalog: &Catalog, view: &CatalogView, kind: ListKind) -> String {
     let page = catalog.page(view, kind, None, Era::Modern).unwrap();
     String::from_utf8(page.to_vec()).unwrap()
 }
 
 /// One page: the names in it, and the cursor to the next one.
-fn read(page: &Bytes, kind: Kind) -> (Vec<String>, Option<String>) {
+fn read(page: &Bytes, kind: ListKind) -> (Vec<String>, Option<String>) {
     let page: Value = serde_json::from_slice(page).unwrap();
     let named = |entry: &Value| {
         let known_by = ["uriTemplate", "uri", "name"];
@@ -70,7 +70,7 @@ fn read(page: &Bytes, kind: Kind) -> (Vec<String>, Option<String>) {
 }
 
 /// All names of a list, by following the cursors.
-fn walk(catalog: &Catalog, view: &View, kind: Kind) -> Vec<String> {
+fn walk(catalog: &Catalog, view: &CatalogView, kind: ListKind) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {
         let page = catalog
@@ -89,14 +89,14 @@ fn walk(catalog: &Catalog, view: &View, kind: Kind) -> Vec<String> {
 #[test]
 fn definitions_stay_as_they_are_but_for_the_name() {
     let raw = r#"{ "z":1.0e2, "name" : "re\u0061d", "big":12345678901234567890123, "inputSchema":{"type":"object","$comment":"x"} }"#;
-    let offer = Offer::new(id("files")).with(Kind::Tools, &[raw]);
+    let offer = ServerOffer::new(id("files")).with(ListKind::Tools, &[raw]);
     let catalog = empty().next(&[Arc::new(offer)]);
-    let own = first_page(&catalog, &one("files"), Kind::Tools);
+    let own = first_page(&catalog, &one("files"), ListKind::Tools);
     assert_eq!(own, format!("{{\"tools\":[{raw}]}}"));
-    let all = first_page(&catalog, &View::All, Kind::Tools);
+    let all = first_page(&catalog, &CatalogView::All, ListKind::Tools);
     let shown = raw.replace(r#""re\u0061d""#, r#""files__read""#);
     assert_eq!(all, format!("{{\"tools\":[{shown}]}}"));
-    let read = catalog.tool(&View::All, "files__read").unwrap();
+    let read = catalog.tool(&CatalogView::All, "files__read").unwrap();
     assert_eq!(
         (&*read.own_name, &*read.own_name_json),
         ("read", "\"read\"")
@@ -108,7 +108,7 @@ fn definitions_stay_as_they_are_but_for_the_name() {
 fn a_tool_answers_to_three_names() {
     let mut catalog = empty().next(&[tools("a", &["read", "only"]), tools("b", &["read"])]);
     let server = |catalog: &Catalog, name: &str| {
-        let tool = catalog.tool(&View::All, name)?;
+        let tool = catalog.tool(&CatalogView::All, name)?;
         Some(tool.server.to_string())
     };
     for (name, want) in [
@@ -121,7 +121,8 @@ fn a_tool_answers_to_three_names() {
     ] {
         assert_eq!(server(&catalog, name).as_deref(), want, "{name}");
     }
-    let own = |view: &View, name: &str| catalog.tool(view, name).map(|t| t.canonical.to_string());
+    let own =
+        |view: &CatalogView, name: &str| catalog.tool(view, name).map(|t| t.canonical.to_string());
     assert_eq!(own(&one("b"), "read").as_deref(), Some("b:read"));
     assert_eq!(own(&one("b"), "b__read"), None);
     assert_eq!(own(&one("gone"), "read"), None);
@@ -141,26 +142,27 @@ fn a_tool_answers_to_three_names() {
     }
     assert_eq!(server(&catalog, "x_y").as_deref(), Some("b"));
     let prompt = r#"{"name":"a__greet"}"#;
-    let offer = Offer::new(id("b")).with(Kind::Prompts, &[prompt]);
+    let offer = ServerOffer::new(id("b")).with(ListKind::Prompts, &[prompt]);
     catalog = catalog.next(&[Arc::new(offer)]);
-    assert!(catalog.prompt(&View::All, "a__greet").is_none());
-    assert!(catalog.prompt(&View::All, "b__a__greet").is_some());
+    assert!(catalog.prompt(&CatalogView::All, "a__greet").is_none());
+    assert!(catalog.prompt(&CatalogView::All, "b__a__greet").is_some());
 }
 
 #[test]
 fn prompts_are_found_like_tools() {
     let greet = r#"{"name":"greet","arguments":[]}"#;
-    let offer = |server: &str| Arc::new(Offer::new(id(server)).with(Kind::Prompts, &[greet]));
+    let offer =
+        |server: &str| Arc::new(ServerOffer::new(id(server)).with(ListKind::Prompts, &[greet]));
     let catalog = empty().next(&[offer("b"), offer("a")]);
     assert_eq!(
-        walk(&catalog, &View::All, Kind::Prompts),
+        walk(&catalog, &CatalogView::All, ListKind::Prompts),
         ["a__greet", "b__greet"]
     );
-    assert_eq!(walk(&catalog, &one("a"), Kind::Prompts), ["greet"]);
-    let prompt = catalog.prompt(&View::All, "b:greet").unwrap();
+    assert_eq!(walk(&catalog, &one("a"), ListKind::Prompts), ["greet"]);
+    let prompt = catalog.prompt(&CatalogView::All, "b:greet").unwrap();
     assert_eq!((prompt.server.as_str(), &*prompt.own_name), ("b", "greet"));
     assert_eq!(&*prompt.raw, greet);
-    assert!(catalog.prompt(&View::All, "greet").is_none());
+    assert!(catalog.prompt(&CatalogView::All, "greet").is_none());
 }
 
 /// CMCP-014: one bad definition costs the others nothing.
@@ -180,7 +182,7 @@ fn bad_definitions_are_rejected_one_by_one() {
     ];
     let mut definitions = vec![tool("good")];
     definitions.extend(bad.map(str::to_owned));
-    let offer = Offer::new(id("a")).with(Kind::Tools, &definitions);
+    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &definitions);
     assert_eq!(offer.counts().tools, 1);
     let (rejected, untold) = offer.rejected();
     assert_eq!((rejected.len(), untold), (bad.len(), 0));
@@ -200,7 +202,7 @@ fn bad_definitions_are_rejected_one_by_one() {
         r#"{"uriTemplate":"{","name":"t"}"#,
         r#"{"uriTemplate":"x://{y}","name":"t"}"#,
     ];
-    let offer = offer.with(Kind::Templates, &templates);
+    let offer = offer.with(ListKind::Templates, &templates);
     assert_eq!(offer.counts().templates, 1);
     assert_eq!(offer.rejected().0.len(), bad.len() + 1);
 }
@@ -210,12 +212,12 @@ fn bad_definitions_are_rejected_one_by_one() {
 fn a_tool_brings_its_schemas() {
     let raw = r#"{"name":"add","inputSchema":{"type":"object","required":["a"]},"outputSchema":{"type":"object","required":["sum"]}}"#;
     let bare = tool("bare");
-    let offer = Offer::new(id("a")).with(Kind::Tools, &[raw, &bare]);
+    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[raw, &bare]);
     let catalog = empty().next(&[Arc::new(offer)]);
-    let add = catalog.tool(&View::All, "add").unwrap();
+    let add = catalog.tool(&CatalogView::All, "add").unwrap();
     assert!(add.input.check("{}").is_err());
     assert!(add.output.as_ref().unwrap().check(r#"{"sum":1}"#).is_ok());
-    let bare = catalog.tool(&View::All, "bare").unwrap();
+    let bare = catalog.tool(&CatalogView::All, "bare").unwrap();
     assert!(bare.input.check("{}").is_ok() && bare.output.is_none());
 }
 
@@ -224,7 +226,7 @@ fn lists_have_bounds() {
     let many: Vec<String> = (0..ITEMS_MAX + 150)
         .map(|n| tool(&format!("t{n}")))
         .collect();
-    let offer = Offer::new(id("a")).with(Kind::Tools, &many);
+    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &many);
     assert_eq!(offer.counts().tools, ITEMS_MAX);
     let (rejected, untold) = offer.rejected();
     assert_eq!((rejected.len(), untold), (100, 50));
@@ -233,8 +235,8 @@ fn lists_have_bounds() {
         .map(|n| format!("{{\"uriTemplate\":\"t{n}://{{x}}\",\"name\":\"t\"}}"))
         .collect();
     assert_eq!(
-        Offer::new(id("a"))
-            .with(Kind::Templates, &many)
+        ServerOffer::new(id("a"))
+            .with(ListKind::Templates, &many)
             .counts()
             .templates,
         TEMPLATES_MAX
@@ -244,7 +246,7 @@ fn lists_have_bounds() {
         "x".repeat(DEFINITION_MAX)
     );
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(NAME_MAX + 1));
-    let offer = Offer::new(id("a")).with(Kind::Tools, &[large, long]);
+    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[large, long]);
     assert_eq!(offer.counts().tools, 0);
     assert!(matches!(offer.rejected().0[0].reason, BadItem::TooLarge(_)));
     assert!(matches!(
@@ -257,10 +259,10 @@ fn lists_have_bounds() {
 #[test]
 fn a_definition_over_several_lines_becomes_one() {
     let raw = "{\r\n  \"name\": \"x\",\n  \"description\": \"a\\nb\",\n \"inputSchema\": {\"type\": \"object\"}\n}";
-    let offer = Offer::new(id("a")).with(Kind::Tools, &[raw]);
+    let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[raw]);
     let catalog = empty().next(&[Arc::new(offer)]);
-    for view in [View::All, one("a")] {
-        let page = first_page(&catalog, &view, Kind::Tools);
+    for view in [CatalogView::All, one("a")] {
+        let page = first_page(&catalog, &view, ListKind::Tools);
         assert!(!page.contains('\n') && page.contains("a\\nb"), "{page}");
     }
 }
@@ -274,21 +276,31 @@ fn a_uri_of_two_servers_is_wrapped_for_each() {
     ];
     let catalog = empty().next(&offers);
     let wrapped = |server: &str| uris::wrap(&id(server), "file:///both");
-    let all = walk(&catalog, &View::All, Kind::Resources);
+    let all = walk(&catalog, &CatalogView::All, ListKind::Resources);
     assert_eq!(all, [wrapped("a"), "file:///a".into(), wrapped("b")]);
-    assert_eq!(walk(&catalog, &one("b"), Kind::Resources), ["file:///both"]);
-    let leads = |view: &View, uri: &str| {
+    assert_eq!(
+        walk(&catalog, &one("b"), ListKind::Resources),
+        ["file:///both"]
+    );
+    let leads = |view: &CatalogView, uri: &str| {
         let route = catalog.resource(view, uri)?;
         Some((route.server.to_string(), route.uri.into_owned()))
     };
     let to = |server: &str, uri: &str| Some((server.to_owned(), uri.to_owned()));
-    assert_eq!(leads(&View::All, "file:///a"), to("a", "file:///a"));
-    assert_eq!(leads(&View::All, &wrapped("b")), to("b", "file:///both"));
-    assert_eq!(leads(&View::All, "file:///both"), None);
-    assert_eq!(leads(&View::All, "mcpk://gone/x%3A"), None);
+    assert_eq!(leads(&CatalogView::All, "file:///a"), to("a", "file:///a"));
+    assert_eq!(
+        leads(&CatalogView::All, &wrapped("b")),
+        to("b", "file:///both")
+    );
+    assert_eq!(leads(&CatalogView::All, "file:///both"), None);
+    assert_eq!(leads(&CatalogView::All, "mcpk://gone/x%3A"), None);
     assert_eq!(leads(&one("b"), "file:///both"), to("b", "file:///both"));
     assert_eq!(leads(&one("b"), "file:///a"), None);
-    let shown = |server: &str, uri| catalog.shown_uri(&View::All, &id(server), uri).into_owned();
+    let shown = |server: &str, uri| {
+        catalog
+            .shown_uri(&CatalogView::All, &id(server), uri)
+            .into_owned()
+    };
     assert_eq!(shown("b", "file:///both"), wrapped("b"));
     assert_eq!(shown("a", "file:///a"), "file:///a");
     assert_eq!(shown("b", "file:///a"), uris::wrap(&id("b"), "file:///a"));
@@ -299,11 +311,14 @@ fn a_uri_of_two_servers_is_wrapped_for_each() {
     // The other one is gone: the URI is plain again, and the wrapped form still leads there.
     let catalog = catalog.next(&offers[1..]);
     assert_eq!(
-        walk(&catalog, &View::All, Kind::Resources),
+        walk(&catalog, &CatalogView::All, ListKind::Resources),
         ["file:///both"]
     );
     assert_eq!(
-        catalog.resource(&View::All, &wrapped("b")).unwrap().uri,
+        catalog
+            .resource(&CatalogView::All, &wrapped("b"))
+            .unwrap()
+            .uri,
         "file:///both"
     );
 }
@@ -317,15 +332,15 @@ fn no_server_can_take_the_wrapped_uris_of_another() {
     ]);
     assert_eq!(
         catalog
-            .resource(&View::All, &stolen)
+            .resource(&CatalogView::All, &stolen)
             .unwrap()
             .server
             .as_str(),
         "good"
     );
-    let all = walk(&catalog, &View::All, Kind::Resources);
+    let all = walk(&catalog, &CatalogView::All, ListKind::Resources);
     assert_eq!(all[0], uris::wrap(&id("evil"), &stolen));
-    let route = catalog.resource(&View::All, &all[0]).unwrap();
+    let route = catalog.resource(&CatalogView::All, &all[0]).unwrap();
     assert_eq!(
         (route.server.as_str(), &*route.uri),
         ("evil", stolen.as_str())
@@ -342,20 +357,24 @@ fn unlisted_uris_go_to_the_most_specific_template() {
             &["db://tables/{name}", "both://{x}"],
         ),
     ]);
-    let server = |view: &View, uri: &str| Some(catalog.resource(view, uri)?.server.to_string());
+    let server =
+        |view: &CatalogView, uri: &str| Some(catalog.resource(view, uri)?.server.to_string());
     assert_eq!(
-        server(&View::All, "db://tables/users").as_deref(),
+        server(&CatalogView::All, "db://tables/users").as_deref(),
         Some("b")
     );
-    assert_eq!(server(&View::All, "db://other/users").as_deref(), Some("a"));
     assert_eq!(
-        server(&View::All, "db://tables/listed").as_deref(),
+        server(&CatalogView::All, "db://other/users").as_deref(),
+        Some("a")
+    );
+    assert_eq!(
+        server(&CatalogView::All, "db://tables/listed").as_deref(),
         Some("b")
     );
-    assert_eq!(server(&View::All, "none://x"), None);
+    assert_eq!(server(&CatalogView::All, "none://x"), None);
     assert_eq!(server(&one("a"), "db://tables/users").as_deref(), Some("a"));
     // A template of two servers is wrapped for each and stays a template.
-    let templates = walk(&catalog, &View::All, Kind::Templates);
+    let templates = walk(&catalog, &CatalogView::All, ListKind::Templates);
     let want = [
         "db://{+rest}",
         "mcpk://a/both://{x}",
@@ -363,20 +382,20 @@ fn unlisted_uris_go_to_the_most_specific_template() {
         "mcpk://b/both://{x}",
     ];
     assert_eq!(templates, want);
-    assert_eq!(server(&View::All, "both://1"), None);
+    assert_eq!(server(&CatalogView::All, "both://1"), None);
     assert_eq!(
-        server(&View::All, "mcpk://b/both://1").as_deref(),
+        server(&CatalogView::All, "mcpk://b/both://1").as_deref(),
         Some("b")
     );
-    let own = |view: &View, shown: &str| {
+    let own = |view: &CatalogView, shown: &str| {
         let template = catalog.template(view, shown)?;
         Some((template.server.to_string(), template.uri.to_string()))
     };
     assert_eq!(
-        own(&View::All, want[3]),
+        own(&CatalogView::All, want[3]),
         Some(("b".into(), "both://{x}".into()))
     );
-    assert_eq!(own(&View::All, "both://{x}"), None);
+    assert_eq!(own(&CatalogView::All, "both://{x}"), None);
     assert_eq!(
         own(&one("a"), "both://{x}"),
         Some(("a".into(), "both://{x}".into()))
@@ -392,14 +411,14 @@ fn pages_lead_to_the_end() {
         tools("a", &["q", "w", "e", "r", "t"]),
     ]);
     let want = ["a__q", "a__w", "a__e", "a__r", "a__t", "b__z", "b__y"];
-    assert_eq!(walk(&catalog, &View::All, Kind::Tools), want);
+    assert_eq!(walk(&catalog, &CatalogView::All, ListKind::Tools), want);
     assert_eq!(
-        walk(&catalog, &one("a"), Kind::Tools),
+        walk(&catalog, &one("a"), ListKind::Tools),
         ["q", "w", "e", "r", "t"]
     );
-    for kind in Kind::ALL.into_iter().skip(1) {
+    for kind in ListKind::ALL.into_iter().skip(1) {
         let none = format!("{{\"{}\":[]}}", kind.member());
-        assert_eq!(first_page(&catalog, &View::All, kind), none);
+        assert_eq!(first_page(&catalog, &CatalogView::All, kind), none);
         assert_eq!(first_page(&catalog, &one("gone"), kind), none);
     }
 }
@@ -410,19 +429,19 @@ fn foreign_cursors_are_refused() {
     let catalog = Catalog::empty(paging(1));
     let catalog = catalog.next(&[tools("a", &["x", "y"]), tools("b", &["x", "y"])]);
     let page = catalog
-        .page(&one("a"), Kind::Tools, None, Era::Modern)
+        .page(&one("a"), ListKind::Tools, None, Era::Modern)
         .unwrap();
-    let cursor = read(&page, Kind::Tools).1.unwrap();
+    let cursor = read(&page, ListKind::Tools).1.unwrap();
     assert!(
         catalog
-            .page(&one("a"), Kind::Tools, Some(&cursor), Era::Modern)
+            .page(&one("a"), ListKind::Tools, Some(&cursor), Era::Modern)
             .is_ok()
     );
     for (view, kind) in [
-        (one("b"), Kind::Tools),
-        (View::All, Kind::Tools),
-        (one("a"), Kind::Prompts),
-        (one("gone"), Kind::Tools),
+        (one("b"), ListKind::Tools),
+        (CatalogView::All, ListKind::Tools),
+        (one("a"), ListKind::Prompts),
+        (one("gone"), ListKind::Tools),
     ] {
         assert_eq!(
             catalog.page(&view, kind, Some(&cursor), Era::Modern),
@@ -430,7 +449,7 @@ fn foreign_cursors_are_refused() {
         );
     }
     assert_eq!(
-        catalog.page(&one("a"), Kind::Tools, Some(""), Era::Modern),
+        catalog.page(&one("a"), ListKind::Tools, Some(""), Era::Modern),
         Err(BadCursor)
     );
 }
@@ -439,12 +458,17 @@ fn foreign_cursors_are_refused() {
 fn a_cursor_survives_changes_around_its_place() {
     let catalog = Catalog::empty(paging(2)).next(&[tools("a", &["p", "q", "r", "s"])]);
     let page = catalog
-        .page(&View::All, Kind::Tools, None, Era::Modern)
+        .page(&CatalogView::All, ListKind::Tools, None, Era::Modern)
         .unwrap();
-    let cursor = read(&page, Kind::Tools).1.unwrap();
+    let cursor = read(&page, ListKind::Tools).1.unwrap();
     let goes_on = |catalog: &Catalog| {
-        let page = catalog.page(&View::All, Kind::Tools, Some(&cursor), Era::Modern);
-        page.map(|page| read(&page, Kind::Tools))
+        let page = catalog.page(
+            &CatalogView::All,
+            ListKind::Tools,
+            Some(&cursor),
+            Era::Modern,
+        );
+        page.map(|page| read(&page, ListKind::Tools))
     };
     let (names, next) = goes_on(&catalog).unwrap();
     assert_eq!((names, next), (vec!["a__r".into(), "a__s".into()], None));
@@ -452,9 +476,14 @@ fn a_cursor_survives_changes_around_its_place() {
     let (names, next) = goes_on(&grown).unwrap();
     assert_eq!(names, ["a__r", "a__s"]);
     let page = grown
-        .page(&View::All, Kind::Tools, next.as_deref(), Era::Modern)
+        .page(
+            &CatalogView::All,
+            ListKind::Tools,
+            next.as_deref(),
+            Era::Modern,
+        )
         .unwrap();
-    assert_eq!(read(&page, Kind::Tools), (vec!["a__t".into()], None));
+    assert_eq!(read(&page, ListKind::Tools), (vec!["a__t".into()], None));
     let shrunk = grown.next(&[tools("a", &["q"])]);
     assert_eq!(goes_on(&shrunk), Ok((vec![], None)));
     let gone = shrunk.next(&[tools("a", &["p", "r"])]);
@@ -467,13 +496,13 @@ fn a_page_of_large_definitions_has_fewer_of_them() {
     let large =
         |n: usize| tool(&format!("t{n}")).replacen('{', &format!("{{\"x\":\"{filling}\","), 1);
     let definitions: Vec<String> = (0..12).map(large).collect();
-    let offer = Arc::new(Offer::new(id("a")).with(Kind::Tools, &definitions));
+    let offer = Arc::new(ServerOffer::new(id("a")).with(ListKind::Tools, &definitions));
     let catalog = empty().next(&[offer]);
     let page = catalog
-        .page(&one("a"), Kind::Tools, None, Era::Modern)
+        .page(&one("a"), ListKind::Tools, None, Era::Modern)
         .unwrap();
     assert!(page.len() < 6 << 20, "{}", page.len());
-    assert_eq!(walk(&catalog, &one("a"), Kind::Tools).len(), 12);
+    assert_eq!(walk(&catalog, &one("a"), ListKind::Tools).len(), 12);
 }
 
 #[test]
@@ -482,24 +511,26 @@ fn what_did_not_change_is_taken_over() {
     let old = empty().next(&[Arc::clone(&a), b]);
     let grown = Arc::new(
         (*a).clone()
-            .with(Kind::Tools, &[tool("y"), tool("x"), tool("z")]),
+            .with(ListKind::Tools, &[tool("y"), tool("x"), tool("z")]),
     );
-    let kept = |offer: &Offer, name: &str| {
+    let kept = |offer: &ServerOffer, name: &str| {
         let tool = offer.tools().iter().find(|t| *t.own_name == *name);
         Arc::clone(tool.unwrap())
     };
     assert!(Arc::ptr_eq(&kept(&a, "x"), &kept(&grown, "x")));
     let new = old.next(&[grown, tools("b", &["x"])]);
-    let page = |catalog: &Catalog, view: &View| {
-        catalog.page(view, Kind::Tools, None, Era::Modern).unwrap()
+    let page = |catalog: &Catalog, view: &CatalogView| {
+        catalog
+            .page(view, ListKind::Tools, None, Era::Modern)
+            .unwrap()
     };
-    let same = |view: &View| page(&old, view).as_ptr() == page(&new, view).as_ptr();
+    let same = |view: &CatalogView| page(&old, view).as_ptr() == page(&new, view).as_ptr();
     assert!(same(&one("b")));
     assert!(!same(&one("a")));
-    assert!(!same(&View::All));
+    assert!(!same(&CatalogView::All));
     let prompts = |catalog: &Catalog| {
         catalog
-            .page(&View::All, Kind::Prompts, None, Era::Modern)
+            .page(&CatalogView::All, ListKind::Prompts, None, Era::Modern)
             .unwrap()
     };
     assert_eq!(prompts(&old).as_ptr(), prompts(&new).as_ptr());
@@ -514,17 +545,20 @@ fn changes_name_views_and_kinds() {
     let none = empty();
     let a = tools("a", &["x"]);
     let first = none.next(&[Arc::clone(&a)]);
-    let told = [(View::All, Kind::Tools), (one("a"), Kind::Tools)];
+    let told = [
+        (CatalogView::All, ListKind::Tools),
+        (one("a"), ListKind::Tools),
+    ];
     assert_eq!(changes(&none, &first), told);
     assert_eq!(changes(&first, &none), told);
     assert_eq!(changes(&first, &first.next(&[tools("a", &["x"])])), []);
     assert_eq!(changes(&first, &first.next(&[a, tools("b", &[])])), []);
     let templates = first.next(&[resources("a", &[], &["x://{y}"])]);
     let want = [
-        (View::All, Kind::Tools),
-        (View::All, Kind::Resources),
-        (one("a"), Kind::Tools),
-        (one("a"), Kind::Resources),
+        (CatalogView::All, ListKind::Tools),
+        (CatalogView::All, ListKind::Resources),
+        (one("a"), ListKind::Tools),
+        (one("a"), ListKind::Resources),
     ];
     assert_eq!(changes(&first, &templates), want);
     // A second owner changes how the first one's URI is shown among all, not at its own door.
@@ -533,14 +567,17 @@ fn changes_name_views_and_kinds() {
         resources("a", &["x://1"], &[]),
         resources("b", &["x://1"], &[]),
     ]);
-    let want = [(View::All, Kind::Resources), (one("b"), Kind::Resources)];
+    let want = [
+        (CatalogView::All, ListKind::Resources),
+        (one("b"), ListKind::Resources),
+    ];
     assert_eq!(changes(&alone, &shared), want);
 }
 
 /// A model of the catalog: the offers themselves, searched from end to end.
 type Model = BTreeMap<String, Vec<String>>;
 
-fn as_offers(model: &Model) -> Vec<Arc<Offer>> {
+fn as_offers(model: &Model) -> Vec<Arc<ServerOffer>> {
     let offer = |(server, names): (&String, &Vec<String>)| {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         tools(server, &names)
@@ -568,32 +605,32 @@ proptest! {
             catalog = before.next(&as_offers(&model));
             let mut shown = Vec::new();
             for (server, names) in &model {
-                prop_assert_eq!(&walk(&catalog, &one(server), Kind::Tools), names);
+                prop_assert_eq!(&walk(&catalog, &one(server), ListKind::Tools), names);
                 for name in names {
                     let own = catalog.tool(&one(server), name).unwrap();
                     let full = format!("{server}:{name}");
                     prop_assert_eq!(&*own.canonical, full.as_str());
-                    let all = catalog.tool(&View::All, &own.shown).unwrap();
+                    let all = catalog.tool(&CatalogView::All, &own.shown).unwrap();
                     prop_assert_eq!(&all.canonical, &own.canonical);
                     let owners = model.values().filter(|names| names.contains(name)).count();
-                    let bare = catalog.tool(&View::All, name);
+                    let bare = catalog.tool(&CatalogView::All, name);
                     let plain = owners == 1 && !crate::names::is_qualified(name);
                     prop_assert!(!plain || bare.is_some());
                     shown.push(own.shown.to_string());
                 }
             }
-            prop_assert_eq!(&walk(&catalog, &View::All, Kind::Tools), &shown);
-            let differs = walk(&before, &View::All, Kind::Tools) != shown;
-            let told = changes(&before, &catalog).contains(&(View::All, Kind::Tools));
+            prop_assert_eq!(&walk(&catalog, &CatalogView::All, ListKind::Tools), &shown);
+            let differs = walk(&before, &CatalogView::All, ListKind::Tools) != shown;
+            let told = changes(&before, &catalog).contains(&(CatalogView::All, ListKind::Tools));
             prop_assert_eq!(told, differs);
         }
     }
 
     #[test]
     fn no_definition_breaks_reading(raw in r#"[{}\[\]":,nameuri\\ x0-9]{0,50}"#) {
-        for kind in Kind::ALL {
+        for kind in ListKind::ALL {
             let wrapped = format!("{{\"name\":{raw}}}");
-            let offer = Offer::new(id("a")).with(kind, &[&raw, &wrapped]);
+            let offer = ServerOffer::new(id("a")).with(kind, &[&raw, &wrapped]);
             let _ = empty().next(&[Arc::new(offer)]);
         }
     }

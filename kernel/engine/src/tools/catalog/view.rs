@@ -11,7 +11,7 @@ use crate::names;
 /// The four lists of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ListKind {
     /// `tools/list`.
     Tools,
     /// `prompts/list`.
@@ -22,7 +22,7 @@ pub enum Kind {
     Templates,
 }
 
-impl Kind {
+impl ListKind {
     /// All of them, in their order.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
@@ -93,14 +93,14 @@ impl From<Era> for Form {
 /// Which servers a door shows, and under whose names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum View {
+pub enum CatalogView {
     /// All, under names that tell them apart.
     All,
     /// One, under its own names.
     One(ServerId),
 }
 
-impl View {
+impl CatalogView {
     /// Whether what this server offers is in it.
     #[must_use]
     pub fn shows(&self, server: &ServerId) -> bool {
@@ -120,7 +120,7 @@ impl View {
     }
 }
 
-impl fmt::Display for View {
+impl fmt::Display for CatalogView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("(all servers)"),

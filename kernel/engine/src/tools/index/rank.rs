@@ -6,15 +6,15 @@ mod scene;
 mod spread;
 
 pub use self::evidence::Evidence;
-use self::lists::Lists;
-use self::scene::Scene;
-use self::spread::Spread;
-use super::request::{RESULTS_MAX, Search, Strategy, TOLD_WORD};
+use self::lists::TermLists;
+use self::scene::VisibleTools;
+use self::spread::Deviation;
+use super::request::{IndexSearch, RESULTS_MAX, Strategy, TOLD_WORD};
 use super::server_index::ServerIndex;
 use super::server_index::spelling::{Guess, Misspelt};
 use super::vectors::Vector;
 use super::vectors::scan::Probes;
-use super::{Found, Hit};
+use super::{SearchHit, SearchResults};
 
 /// What a word counts beside the meaning. Both are measured by how far a tool stands out of all
 /// others; words alone are trusted a little less.
@@ -39,9 +39,9 @@ const HALF_BY_BOTH: f32 = 6.0;
 
 pub(super) fn search<'a>(
     servers: impl Iterator<Item = &'a ServerIndex>,
-    search: &Search<'_>,
-) -> Found<'a> {
-    let scene = Scene::of(servers, search);
+    search: &IndexSearch<'_>,
+) -> SearchResults<'a> {
+    let scene = VisibleTools::of(servers, search);
     let ranked = ranked(&scene, search);
     let scores = &ranked.scores;
     let hits = best(scores, search.most.min(RESULTS_MAX));
@@ -50,14 +50,14 @@ pub(super) fn search<'a>(
     let by_place = ranked.strategy == Strategy::Category || search.request.is_empty();
     let hit = |tool| {
         let evidence = ranked.evidence(tool);
-        Hit {
+        SearchHit {
             entry: scene.entry(tool),
             score: scores[tool],
             evidence,
             fits: by_place || evidence.fits(),
         }
     };
-    Found {
+    SearchResults {
         hits: hits.map(hit).collect(),
         visible: scene.count(),
         strategy: ranked.strategy,
@@ -109,7 +109,7 @@ fn best(scores: &[f32], most: usize) -> Vec<usize> {
     tools
 }
 
-fn ranked(scene: &Scene<'_>, search: &Search<'_>) -> Ranked {
+fn ranked(scene: &VisibleTools<'_>, search: &IndexSearch<'_>) -> Ranked {
     let like = match search.strategy {
         Strategy::Semantic | Strategy::Hybrid => likeness(scene, search),
         Strategy::Keyword | Strategy::Category => None,
@@ -126,7 +126,7 @@ fn ranked(scene: &Scene<'_>, search: &Search<'_>) -> Ranked {
     }
 }
 
-fn by_both(scene: &Scene<'_>, search: &Search<'_>, like: Vec<f32>) -> Ranked {
+fn by_both(scene: &VisibleTools<'_>, search: &IndexSearch<'_>, like: Vec<f32>) -> Ranked {
     let lists = lists(scene, search);
     let words = words(scene, &lists, search);
     let mut both = together(&standing_out(&lists, search, &words), &like);
@@ -141,7 +141,7 @@ fn by_both(scene: &Scene<'_>, search: &Search<'_>, like: Vec<f32>) -> Ranked {
     }
 }
 
-fn by_words_alone(scene: &Scene<'_>, search: &Search<'_>, asked: Strategy) -> Ranked {
+fn by_words_alone(scene: &VisibleTools<'_>, search: &IndexSearch<'_>, asked: Strategy) -> Ranked {
     let words = words(scene, &lists(scene, search), search);
     // What stands in a category is found there without any word.
     let (strategy, least) = match asked {
@@ -157,14 +157,14 @@ fn by_words_alone(scene: &Scene<'_>, search: &Search<'_>, asked: Strategy) -> Ra
     }
 }
 
-fn lists(scene: &Scene<'_>, search: &Search<'_>) -> Lists {
+fn lists(scene: &VisibleTools<'_>, search: &IndexSearch<'_>) -> TermLists {
     let whole = search.request.words.iter().map(|(term, _)| *term);
     let told = search.request.told.iter().copied();
     let parts = search.request.parts.iter().flatten().map(|(term, _)| *term);
-    Lists::gather(scene, whole.chain(told).chain(parts))
+    TermLists::gather(scene, whole.chain(told).chain(parts))
 }
 
-fn words(scene: &Scene<'_>, lists: &Lists, search: &Search<'_>) -> Vec<f32> {
+fn words(scene: &VisibleTools<'_>, lists: &TermLists, search: &IndexSearch<'_>) -> Vec<f32> {
     let mut scores = vec![0.0; scene.count()];
     let mut misspelt = Vec::new();
     for (term, word) in &search.request.words {
@@ -180,7 +180,7 @@ fn words(scene: &Scene<'_>, lists: &Lists, search: &Search<'_>) -> Vec<f32> {
     }
     misspelt.truncate(MISSPELT_MAX);
     let guesses = guesses(scene, &misspelt);
-    let lists = Lists::gather(scene, guesses.iter().map(|guess| guess.term));
+    let lists = TermLists::gather(scene, guesses.iter().map(|guess| guess.term));
     for guess in guesses {
         let share = 1.0 / (1 + guess.distance) as f32;
         let worth = lists.worth(guess.term);
@@ -190,7 +190,7 @@ fn words(scene: &Scene<'_>, lists: &Lists, search: &Search<'_>) -> Vec<f32> {
 }
 
 /// What these words may be meant to be, the likeliest of each.
-fn guesses(scene: &Scene<'_>, misspelt: &[Misspelt]) -> Vec<Guess> {
+fn guesses(scene: &VisibleTools<'_>, misspelt: &[Misspelt]) -> Vec<Guess> {
     let mut guesses = vec![Vec::new(); misspelt.len()];
     for view in scene.views() {
         let seen = |tool| scene.number(view, tool).is_some();
@@ -208,7 +208,7 @@ fn guesses(scene: &Scene<'_>, misspelt: &[Misspelt]) -> Vec<Guess> {
 
 /// How like each tool is to what is looked for, no number where a tool has no vector; `None` when
 /// what is looked for has none, or no tool has.
-fn likeness(scene: &Scene<'_>, search: &Search<'_>) -> Option<Vec<f32>> {
+fn likeness(scene: &VisibleTools<'_>, search: &IndexSearch<'_>) -> Option<Vec<f32>> {
     let texts = search.request.told_meanings(search.meanings)?;
     let whole = Vector::middle(texts.iter().map(|(meaning, length)| (meaning, *length)))?;
     let parts = texts.into_iter().take(search.request.parts.len());
@@ -231,12 +231,12 @@ fn likeness(scene: &Scene<'_>, search: &Search<'_>) -> Option<Vec<f32>> {
 fn mix_in(parts: &[Vec<f32>], like: &mut [f32]) {
     let mut best = vec![f32::NAN; like.len()];
     for part in parts {
-        let spread = Spread::of(part);
+        let spread = Deviation::of(part);
         for (best, part) in best.iter_mut().zip(part) {
             *best = best.max(spread.of_number(*part));
         }
     }
-    let (of_best, of_like) = (Spread::of(&best), Spread::of(like));
+    let (of_best, of_like) = (Deviation::of(&best), Deviation::of(like));
     for (like, best) in like.iter_mut().zip(best) {
         let best = of_like.mean + of_like.spread * of_best.of_number(best);
         *like = (*like + best) / 2.0;
@@ -245,7 +245,7 @@ fn mix_in(parts: &[Vec<f32>], like: &mut [f32]) {
 
 /// Words as how far a tool stands out by them: half by those of the whole, half by those of the part
 /// that fits it best.
-fn standing_out(lists: &Lists, search: &Search<'_>, words: &[f32]) -> Vec<f32> {
+fn standing_out(lists: &TermLists, search: &IndexSearch<'_>, words: &[f32]) -> Vec<f32> {
     let mut whole = words.to_vec();
     in_spreads(&mut whole);
     if search.request.parts.is_empty() {
@@ -265,7 +265,7 @@ fn standing_out(lists: &Lists, search: &Search<'_>, words: &[f32]) -> Vec<f32> {
             }
         }
         let few = touched.iter().map(|tool| sums[*tool]);
-        let spread = unit(Spread::of_few(few.clone(), whole.len()), few);
+        let spread = unit(Deviation::of_few(few.clone(), whole.len()), few);
         for tool in touched {
             best[tool] = best[tool].max(sums[tool] / spread);
             sums[tool] = 0.0;
@@ -279,14 +279,14 @@ fn standing_out(lists: &Lists, search: &Search<'_>, words: &[f32]) -> Vec<f32> {
 }
 
 fn in_spreads(words: &mut [f32]) {
-    let unit = unit(Spread::of(words), words.iter().copied());
+    let unit = unit(Deviation::of(words), words.iter().copied());
     for words in words {
         *words /= unit;
     }
 }
 
 /// What a spread of words is divided by.
-fn unit(spread: Spread, words: impl Iterator<Item = f32>) -> f32 {
+fn unit(spread: Deviation, words: impl Iterator<Item = f32>) -> f32 {
     let most = words.fold(0.0_f32, f32::max);
     spread.spread.max(most / SPREADS_MAX)
 }
@@ -294,7 +294,7 @@ fn unit(spread: Spread, words: impl Iterator<Item = f32>) -> f32 {
 /// What is like all the others that fit tells little of what sets the request apart: a tool loses by
 /// how like it is to the middle of those that fit best. All that are not among these lose as much as
 /// who loses most, so that none gets ahead by not having been looked at.
-fn out_of_the_crowd(scene: &Scene<'_>, scores: &mut [f32]) {
+fn out_of_the_crowd(scene: &VisibleTools<'_>, scores: &mut [f32]) {
     let crowd = best(&with_company(scene, scores.to_vec()), CROWD);
     let vectors: Vec<Option<Vector>> = crowd.iter().map(|tool| scene.vector(*tool)).collect();
     let known = vectors.iter().flatten();
@@ -303,7 +303,7 @@ fn out_of_the_crowd(scene: &Scene<'_>, scores: &mut [f32]) {
     };
     let like = |vector: &Option<Vector>| vector.as_ref().map_or(f32::NAN, |v| v.likeness(&middle));
     let like: Vec<f32> = vectors.iter().map(like).collect();
-    let spread = Spread::of(&like);
+    let spread = Deviation::of(&like);
     let losses = like.iter().map(|like| LIKE_OTHERS * spread.of_known(*like));
     let losses: Vec<f32> = losses.collect();
     let most = losses.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -315,7 +315,7 @@ fn out_of_the_crowd(scene: &Scene<'_>, scores: &mut [f32]) {
     }
 }
 
-fn with_company(scene: &Scene<'_>, mut scores: Vec<f32>) -> Vec<f32> {
+fn with_company(scene: &VisibleTools<'_>, mut scores: Vec<f32>) -> Vec<f32> {
     for view in scene.views() {
         let scores = &mut scores[view.seen()];
         let mut best = [f32::NEG_INFINITY; BEST];
@@ -337,7 +337,7 @@ fn with_company(scene: &Scene<'_>, mut scores: Vec<f32>) -> Vec<f32> {
 
 /// Both. Only what words speak for a tool counts: that they do not is no reason against it.
 fn together(words: &[f32], like: &[f32]) -> Vec<f32> {
-    let mut spread = Spread::of(like);
+    let mut spread = Deviation::of(like);
     // What is alone, or all alike, stands out of nothing: then it counts how like it is.
     let unlike = |like: &f32| (like - spread.mean).abs() >= 1e-6;
     if !like.iter().any(unlike) {

@@ -12,7 +12,10 @@ struct Tool<'a> {
 }
 
 /// The scores of all tools that are seen, by words and meaning.
-pub(super) fn hybrid<'a>(index: &'a Index, search: &Search<'_>) -> Vec<(&'a IndexedTool, f32)> {
+pub(super) fn hybrid<'a>(
+    index: &'a Index,
+    search: &IndexSearch<'_>,
+) -> Vec<(&'a IndexedTool, f32)> {
     let mut tools = Vec::new();
     for server in index.servers() {
         for (row, entry) in server.entries().iter().enumerate() {
@@ -72,7 +75,7 @@ impl Tool<'_> {
     }
 }
 
-fn words(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<f32> {
+fn words(tools: &[Tool<'_>], search: &IndexSearch<'_>) -> Vec<f32> {
     let of = |terms: &[(Term, f32)]| -> Vec<f32> {
         let mut sums = vec![0.0; tools.len()];
         for (term, counts) in terms {
@@ -102,7 +105,7 @@ fn words(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<f32> {
         .collect()
 }
 
-fn likes(tools: &[Tool<'_>], search: &Search<'_>) -> Vec<Option<f32>> {
+fn likes(tools: &[Tool<'_>], search: &IndexSearch<'_>) -> Vec<Option<f32>> {
     let texts = search.request.told_meanings(search.meanings);
     let texts = texts.expect("a direction");
     let whole = Vector::middle(texts.iter().map(|(meaning, length)| (meaning, *length)));

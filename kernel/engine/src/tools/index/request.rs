@@ -29,7 +29,7 @@ pub(super) const TOLD_WORD: f32 = 0.5;
 
 /// A text, read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct SearchRequest {
     /// Its texts, and after them what definitions say instead.
     meanings: Vec<String>,
     /// Of each text which of the meanings say the same.
@@ -42,7 +42,7 @@ pub struct Request {
     unread: usize,
 }
 
-impl Request {
+impl SearchRequest {
     /// Reads a text, [`REQUEST_MAX`] bytes of it at most.
     #[must_use]
     pub fn read(text: &str) -> Self {
@@ -175,10 +175,10 @@ impl Filter {
 }
 
 /// A search.
-pub struct Search<'a> {
+pub struct IndexSearch<'a> {
     /// What is looked for.
-    pub request: &'a Request,
-    /// The vectors of its [`Request::meanings`], in their order; none when there is no model.
+    pub request: &'a SearchRequest,
+    /// The vectors of its [`SearchRequest::meanings`], in their order; none when there is no model.
     pub meanings: &'a [Vector],
     /// How.
     pub strategy: Strategy,

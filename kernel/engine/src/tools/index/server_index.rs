@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::ServerId;
 
 use self::postings::Postings;
-use self::spelling::Names;
+use self::spelling::SpelledNames;
 use super::entry::{Draft, IndexedTool};
 use super::vectors::{Rows, Vector};
 use super::words::parts;
@@ -40,7 +40,7 @@ pub struct ServerIndex {
     pub(super) server: ServerId,
     pub(super) entries: Arc<[IndexedTool]>,
     pub(super) postings: Arc<Postings>,
-    pub(super) names: Arc<Names>,
+    pub(super) names: Arc<SpelledNames>,
     pub(super) rows: Rows,
     about: Text,
     meanings: Arc<[Meaning]>,
@@ -55,7 +55,7 @@ impl ServerIndex {
         let postings = Postings::of(server.as_str(), about, &drafts);
         let server = Self {
             server: server.clone(),
-            names: Arc::new(Names::of(&drafts)),
+            names: Arc::new(SpelledNames::of(&drafts)),
             postings: Arc::new(postings),
             entries: drafts.into_iter().map(|draft| draft.entry).collect(),
             rows: Rows::default(),

@@ -83,11 +83,11 @@ const ALL: Asked = Asked {
 type Answer = (Vec<(String, f32)>, usize, Strategy);
 
 fn ask(index: &Index, text: &str, asked: &Asked, visible: &dyn Fn(&IndexedTool) -> bool) -> Answer {
-    let request = Request::read(text);
+    let request = SearchRequest::read(text);
     let meanings = request.meanings().iter();
     let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
     let meanings: Vec<Vector> = meanings.filter(|_| asked.meanings).collect();
-    let found = index.search(&Search {
+    let found = index.search(&IndexSearch {
         request: &request,
         meanings: &meanings,
         strategy: asked.strategy,
@@ -95,7 +95,7 @@ fn ask(index: &Index, text: &str, asked: &Asked, visible: &dyn Fn(&IndexedTool) 
         most: asked.most,
         visible,
     });
-    let named = |hit: &Hit<'_>| {
+    let named = |hit: &SearchHit<'_>| {
         (
             format!("{}:{}", hit.entry.server, hit.entry.name),
             hit.score,
@@ -217,8 +217,8 @@ proptest! {
             index.with(indexed(SERVERS[*server], plans))
         });
         let filter = Filter { categories: vec!["Filesystem".into()], risk_max: Some(risk) };
-        let request = Request::read(&text);
-        let found = index.search(&Search {
+        let request = SearchRequest::read(&text);
+        let found = index.search(&IndexSearch {
             request: &request,
             meanings: &[vector(&[7; 32])],
             strategy,
@@ -233,7 +233,7 @@ proptest! {
             prop_assert!(hit.entry.risk <= risk);
             prop_assert!(hit.entry.categories[0].starts_with("filesystem"));
         }
-        let again = index.search(&Search {
+        let again = index.search(&IndexSearch {
             request: &request,
             meanings: &[vector(&[7; 32])],
             strategy,
@@ -333,9 +333,9 @@ fn a_tool_brings_its_own_vector_or_waits_for_one() {
     let server = ServerIndex::new(&ServerId::new("s"), "", drafts);
     assert_eq!((server.embedded(), server.texts().count()), (1, 3));
     let index = Index::default().with(Arc::new(server));
-    let request = Request::read("file");
+    let request = SearchRequest::read("file");
     let search = |meaning: &Vector, strategy| {
-        let found = index.search(&Search {
+        let found = index.search(&IndexSearch {
             request: &request,
             meanings: std::slice::from_ref(meaning),
             strategy,
@@ -367,7 +367,7 @@ fn the_only_tool_there_is_is_found_by_its_meaning() {
     let mut own = vec![0.0; 32];
     own[3] = 2.0;
     let meaning = Vector::of(&own).unwrap();
-    let request = Request::read("holiday");
+    let request = SearchRequest::read("holiday");
     for names in [&["oracle"][..], &["oracle", "twin"]] {
         let raw = |name: &str| json!({"name": name, "embedding": own}).to_string();
         let drafts = names
@@ -376,7 +376,7 @@ fn the_only_tool_there_is_is_found_by_its_meaning() {
         let server = ServerIndex::new(&ServerId::new("s"), "", drafts.collect());
         let index = Index::default().with(Arc::new(server));
         for strategy in [Strategy::Hybrid, Strategy::Semantic] {
-            let found = index.search(&Search {
+            let found = index.search(&IndexSearch {
                 request: &request,
                 meanings: std::slice::from_ref(&meaning),
                 strategy,
@@ -441,11 +441,11 @@ fn hostile_definitions_are_read_to_a_bound() {
 #[test]
 fn a_request_has_a_bound() {
     let begun = format!("read a file{}", " é".repeat(REQUEST_MAX));
-    let cut = Request::read(&begun);
+    let cut = SearchRequest::read(&begun);
     assert!(cut.unread() > 2 * REQUEST_MAX - 16, "{}", cut.unread());
     assert!(begun.is_char_boundary(begun.len() - cut.unread()));
-    assert_eq!(Request::read(&"x".repeat(REQUEST_MAX)).unread(), 0);
-    let long = Request::read(&"many different, words! ".repeat(700));
+    assert_eq!(SearchRequest::read(&"x".repeat(REQUEST_MAX)).unread(), 0);
+    let long = SearchRequest::read(&"many different, words! ".repeat(700));
     assert!(long.texts() <= 9 && long.meanings().len() <= 9 + 16);
     let files = [plan("read_file", "reads")];
     let index = index(&[("fs", &files)]);
@@ -478,12 +478,12 @@ proptest! {
             index = index.with(Arc::new(server.with_vectors(&mut |text| known(text))));
         }
         let text = parts.iter().map(|part| part.join(" ")).collect::<Vec<_>>().join(", ");
-        let request = Request::read(&text);
+        let request = SearchRequest::read(&text);
         let meanings = request.meanings().iter();
         let meanings = meanings.map(|text| vector(blake3::hash(text.as_bytes()).as_bytes()));
         let meanings: Vec<Vector> = meanings.collect();
         let seen = |entry: &IndexedTool| entry.name.len() * 37 % 256 >= usize::from(hidden / 3);
-        let search = Search {
+        let search = IndexSearch {
             request: &request,
             meanings: &meanings,
             strategy: Strategy::Hybrid,

@@ -3,7 +3,7 @@
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::Register;
 
-use super::{Finding, Refused, Terms};
+use super::{Finding, RegistrationRefusal, RegistrationTerms};
 use crate::policy::access::Principal;
 
 /// Names of what is no server, whatever letters they are written in.
@@ -17,23 +17,26 @@ const FAMILIES: [&str; 6] = ["kernel", "mgp", "agent", "node", "operator", "syst
 const HINT: &str = "take another name, such as dynamic.csv_tools";
 
 /// Whether this caller may register what it asks; answers who it is, for the record.
-pub(super) fn may(ask: &Register, terms: &Terms<'_>) -> Result<String, Refused> {
+pub(super) fn may(
+    ask: &Register,
+    terms: &RegistrationTerms<'_>,
+) -> Result<String, RegistrationRefusal> {
     let Principal::Agent(agent) = terms.who else {
         return Ok(terms.who.name().to_owned());
     };
     if !terms.agents_may {
         let told = "registering servers is for the operator; ask for `mgp servers add`, or for agents to be allowed to";
-        return Err(Refused::Forbidden(told.into()));
+        return Err(RegistrationRefusal::Forbidden(told.into()));
     }
     if !terms.may_run_code {
         let told = format!(
             "{agent} needs the permission code_execution to register a server; ask the operator for it"
         );
-        return Err(Refused::Forbidden(told));
+        return Err(RegistrationRefusal::Forbidden(told));
     }
     // A-31: an agent is who its connection says, and nobody else.
     match ask.created_by.as_deref() {
-        Some(claimed) if claimed != agent.as_str() => Err(Refused::Forbidden(format!(
+        Some(claimed) if claimed != agent.as_str() => Err(RegistrationRefusal::Forbidden(format!(
             "{agent} can register servers in its own name only; leave created_by out"
         ))),
         _ => Ok(agent.to_string()),

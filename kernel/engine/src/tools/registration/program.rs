@@ -7,10 +7,10 @@ use mgp_protocol::mgp::discovery::Register;
 use serde_json::json;
 use url::Url;
 
-use super::{Finding, Refused};
+use super::{Finding, RegistrationRefusal};
 use crate::servers::spec::Reach;
-use mgp_screening::code_safety::{self, Declaration, Floor, MAX_CODE_BYTES, Policy, Rejection};
-use mgp_screening::validators::{Call, No, Validators, judge_start};
+use mgp_screening::code_safety::{self, CodePolicy, Declaration, Floor, MAX_CODE_BYTES, Rejection};
+use mgp_screening::validators::{No, ScreenedCall, Validators, judge_start};
 
 /// Bytes of the name or path of a program.
 const COMMAND_MAX: usize = 512;
@@ -83,7 +83,7 @@ pub fn judge_code(language: &str, text: &str, floor: &Floor) -> Result<(), Box<R
         language: Some(language.to_owned()),
         ..Declaration::default()
     };
-    let mut policy = Policy::new(&declared, floor);
+    let mut policy = CodePolicy::new(&declared, floor);
     // A whole server is longer than an argument: the reader's own bound, if the floor has none.
     policy.max_code_size_bytes = floor.max_code_size_bytes.or(Some(MAX_CODE_BYTES));
     policy.hinted_code_bytes = policy.max_code_size_bytes.unwrap_or(MAX_CODE_BYTES);
@@ -91,8 +91,8 @@ pub fn judge_code(language: &str, text: &str, floor: &Floor) -> Result<(), Box<R
 }
 
 /// The command of a server that is a child, and nothing beside that belongs to another kind.
-pub(super) fn of_stdio(ask: &Register) -> Result<&str, Refused> {
-    let form = |text: &str| Err(Refused::Form(text.to_owned()));
+pub(super) fn of_stdio(ask: &Register) -> Result<&str, RegistrationRefusal> {
+    let form = |text: &str| Err(RegistrationRefusal::Form(text.to_owned()));
     if ask.url.is_some() {
         return form("`url` belongs to transport http; a stdio server has a `command`");
     }
@@ -103,8 +103,8 @@ pub(super) fn of_stdio(ask: &Register) -> Result<&str, Refused> {
 }
 
 /// The address of a server that runs elsewhere.
-pub(super) fn of_http(ask: &Register) -> Result<&str, Refused> {
-    let form = |text: &str| Err(Refused::Form(text.to_owned()));
+pub(super) fn of_http(ask: &Register) -> Result<&str, RegistrationRefusal> {
+    let form = |text: &str| Err(RegistrationRefusal::Form(text.to_owned()));
     let of_child = ask.command.is_some() || ask.code.is_some();
     if of_child || !ask.args.is_empty() || !ask.env.is_empty() {
         return form("`command`, `args`, `env` and `code` belong to transport stdio");
@@ -283,10 +283,10 @@ fn hands_over(command: &str, name: &str, args: &[String]) -> Result<(), Finding>
 
 /// By the rules for arguments of tools: one list of inner addresses for both.
 fn network(arguments: &str) -> Result<(), Finding> {
-    let call = Call {
+    let call = ScreenedCall {
         tool: "register",
         args: arguments,
-        ..Call::default()
+        ..ScreenedCall::default()
     };
     let judged = Validators::of(["network_restricted"]).judge::<Infallible>(&call, |_| Ok(()));
     match judged {

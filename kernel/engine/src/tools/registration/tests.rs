@@ -18,18 +18,18 @@ fn agent() -> Principal {
 
 fn with<T>(
     who: &Principal,
-    change: impl FnOnce(&mut Terms<'_>),
-    then: impl FnOnce(&Terms<'_>) -> T,
+    change: impl FnOnce(&mut RegistrationTerms<'_>),
+    then: impl FnOnce(&RegistrationTerms<'_>) -> T,
 ) -> T {
     let taken = ids(&["github", "files", "dynamic.old"]);
     let floor = floor();
-    let mut terms = Terms {
+    let mut terms = RegistrationTerms {
         who,
         agents_may: true,
         may_run_code: true,
         trust_max: TrustLevel::Sandboxed,
         taken: &taken,
-        count: Count { now: 0, max: 8 },
+        count: RegistrationCount { now: 0, max: 8 },
         roots: &[],
         code: &floor,
     };
@@ -47,7 +47,7 @@ fn ask(members: &Value) -> Register {
     mcp::read(Some(&params.to_string())).unwrap()
 }
 
-fn judged(members: &Value) -> Result<Accepted, Refused> {
+fn judged(members: &Value) -> Result<Accepted, RegistrationRefusal> {
     with(&agent(), |_| {}, |terms| judge(&ask(members), terms))
 }
 
@@ -55,16 +55,16 @@ fn rule(members: &Value) -> &'static str {
     match judged(members) {
         Ok(_) => "accepted",
         // Where a path leads out, the rule says which way.
-        Err(Refused::Broken(Broken {
+        Err(RegistrationRefusal::Broken(Broken {
             rule: "traversal" | "home" | "system_place" | "secret_place",
             at,
             ..
         })) if at == "/args" => "outside",
-        Err(Refused::Broken(broken)) => broken.rule,
-        Err(Refused::Code(_)) => "code safety",
-        Err(Refused::Form(_)) => "form",
-        Err(Refused::Forbidden(_)) => "forbidden",
-        Err(Refused::TooMany { .. }) => "too many",
+        Err(RegistrationRefusal::Broken(broken)) => broken.rule,
+        Err(RegistrationRefusal::Code(_)) => "code safety",
+        Err(RegistrationRefusal::Form(_)) => "form",
+        Err(RegistrationRefusal::Forbidden(_)) => "forbidden",
+        Err(RegistrationRefusal::TooMany { .. }) => "too many",
     }
 }
 
@@ -352,7 +352,7 @@ fn every_attack_is_refused_by_its_rule() {
         assert_eq!(rule(members), *expected, "{members}");
         let refused = judged(members).unwrap_err();
         match &refused {
-            Refused::Broken(broken) => {
+            RegistrationRefusal::Broken(broken) => {
                 assert!(
                     broken.at.starts_with('/') || broken.at.is_empty(),
                     "{members}: {broken:?}"
@@ -363,10 +363,14 @@ fn every_attack_is_refused_by_its_rule() {
                 );
                 assert!(refused.code().is_some());
             }
-            Refused::Form(_) => assert_eq!(refused.code(), None),
-            Refused::Forbidden(_) => assert_eq!(refused.code(), Some(Code::PermissionDenied)),
-            Refused::Code(_) => assert_eq!(refused.code(), Some(Code::CodeSafetyViolation)),
-            Refused::TooMany { .. } => panic!("{members}"),
+            RegistrationRefusal::Form(_) => assert_eq!(refused.code(), None),
+            RegistrationRefusal::Forbidden(_) => {
+                assert_eq!(refused.code(), Some(Code::PermissionDenied))
+            }
+            RegistrationRefusal::Code(_) => {
+                assert_eq!(refused.code(), Some(Code::CodeSafetyViolation))
+            }
+            RegistrationRefusal::TooMany { .. } => panic!("{members}"),
         }
     }
     assert!(attacks.len() >= 243, "{}", attacks.len());
@@ -388,13 +392,16 @@ fn harmless_look_alikes_are_accepted() {
 #[test]
 fn who_asks_is_judged_before_what_is_asked() {
     let taken = ask(&json!({"id": "github"}));
-    let told = |who: &Principal, change: fn(&mut Terms<'_>)| {
+    let told = |who: &Principal, change: fn(&mut RegistrationTerms<'_>)| {
         with(who, change, |terms| judge(&taken, terms).unwrap_err())
     };
     let closed = told(&agent(), |terms| terms.agents_may = false);
     let without = told(&agent(), |terms| terms.may_run_code = false);
     for refused in [closed, without] {
-        assert!(matches!(refused, Refused::Forbidden(_)), "{refused}");
+        assert!(
+            matches!(refused, RegistrationRefusal::Forbidden(_)),
+            "{refused}"
+        );
         assert_eq!(refused.code(), Some(Code::PermissionDenied));
     }
     let operator = Principal::Operator("operator".into());
@@ -402,10 +409,10 @@ fn who_asks_is_judged_before_what_is_asked() {
     assert_eq!(refused.code(), Some(Code::ServerExists));
     let full = with(
         &agent(),
-        |terms| terms.count = Count { now: 8, max: 8 },
+        |terms| terms.count = RegistrationCount { now: 8, max: 8 },
         |terms| judge(&ask(&json!({})), terms),
     );
-    assert_eq!(full, Err(Refused::TooMany { max: 8 }));
+    assert_eq!(full, Err(RegistrationRefusal::TooMany { max: 8 }));
 }
 
 /// MGP-227, A-20: an agent's server is trusted least, whatever it asks, unless the operator says so;

@@ -21,7 +21,7 @@ pub(super) struct MeteredJson;
 
 /// Which allowance was used up. The verdict of such a check means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum OverBudget {
     Steps,
     Depth,
 }
@@ -33,7 +33,7 @@ pub(super) struct Meter {
     /// What handing out one part costs.
     price: u64,
     deepest: usize,
-    over: Cell<Option<Over>>,
+    over: Cell<Option<OverBudget>>,
 }
 
 impl Meter {
@@ -46,7 +46,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn over(&self) -> Option<Over> {
+    pub(super) fn over(&self) -> Option<OverBudget> {
         self.over.get()
     }
 
@@ -64,7 +64,7 @@ impl Meter {
         }
         match self.left.get().checked_sub(steps) {
             Some(left) => self.left.set(left),
-            None => self.over.set(Some(Over::Steps)),
+            None => self.over.set(Some(OverBudget::Steps)),
         }
         self.over.get().is_none()
     }
@@ -82,7 +82,7 @@ impl<'a> Metered<'a> {
     /// The way into an array or an object, while there is a way.
     fn inside<T>(&self, parts: T) -> Option<Inside<'a, T>> {
         if self.depth >= self.meter.deepest {
-            self.meter.over.set(Some(Over::Depth));
+            self.meter.over.set(Some(OverBudget::Depth));
         }
         self.meter.over.get().is_none().then_some(Inside {
             parts,

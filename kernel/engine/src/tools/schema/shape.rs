@@ -26,7 +26,7 @@ const PARSED_MAX: usize = 127;
 
 /// What the survey found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct SchemaShape {
     /// Longest way on the spot, in subschemas.
     height: usize,
     /// Most subschemas that look at one part of a value.
@@ -35,7 +35,7 @@ pub(super) struct Shape {
     pub(super) patterns: usize,
 }
 
-impl Shape {
+impl SchemaShape {
     /// Surveys all of a schema that a check can reach.
     pub(super) fn survey(schema: &Value) -> Result<Self, BadSchema> {
         let mut survey = Survey::of(schema)?;

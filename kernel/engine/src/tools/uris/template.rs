@@ -13,7 +13,7 @@ pub const URI_MAX: usize = 4096;
 /// A parsed `uriTemplate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
     literal: usize,
 }
 
@@ -35,16 +35,16 @@ pub enum BadTemplate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Literal(Box<str>),
     /// One or more bytes of the set.
-    Run(Set),
+    Run(CharacterSet),
     /// Nothing, or the byte and then any number of bytes of the set.
-    Led(u8, Set),
+    Led(u8, CharacterSet),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Set {
+enum CharacterSet {
     /// Within one path segment.
     Segment,
     /// Within the path.
@@ -55,7 +55,7 @@ enum Set {
     Anything,
 }
 
-impl Set {
+impl CharacterSet {
     fn holds(self, byte: u8) -> bool {
         let excluded: &[u8] = match self {
             Self::Segment => b"/?#",
@@ -82,7 +82,7 @@ impl Template {
             let at = text.len() - rest.len();
             let brace = rest.find(['{', '}']).unwrap_or(rest.len());
             if brace > 0 {
-                parts.push(Part::Literal(rest[..brace].into()));
+                parts.push(TemplatePart::Literal(rest[..brace].into()));
                 literal += rest[..brace].chars().count();
                 rest = &rest[brace..];
                 continue;
@@ -126,7 +126,7 @@ impl Template {
     }
 }
 
-impl Part {
+impl TemplatePart {
     /// Where one can stand after this part, given where one can stand before it.
     fn advance(&self, uri: &[u8], reached: &[bool]) -> Vec<bool> {
         let mut next = vec![false; reached.len()];
@@ -159,7 +159,7 @@ impl Part {
     }
 }
 
-fn expression(inner: &str, parts: &mut Vec<Part>) -> Result<(), BadTemplate> {
+fn expression(inner: &str, parts: &mut Vec<TemplatePart>) -> Result<(), BadTemplate> {
     let bad = || BadTemplate::Expression(inner.chars().take(60).collect());
     let operator = inner.chars().next().filter(|c| "+#./;?&".contains(*c));
     let list = &inner[operator.map_or(0, char::len_utf8)..];
@@ -168,15 +168,19 @@ fn expression(inner: &str, parts: &mut Vec<Part>) -> Result<(), BadTemplate> {
         return Err(bad());
     }
     match operator {
-        None => parts.push(Part::Run(Set::Segment)),
-        Some('+') => parts.push(Part::Run(Set::Anything)),
-        Some('#') => parts.push(Part::Led(b'#', Set::Anything)),
-        Some('.') => parts.push(Part::Led(b'.', Set::Segment)),
-        Some(';') => parts.push(Part::Led(b';', Set::Segment)),
-        Some('?') => parts.push(Part::Led(b'?', Set::Query)),
-        Some('&') => parts.push(Part::Led(b'&', Set::Query)),
-        Some('/') if list.contains('*') => parts.push(Part::Led(b'/', Set::Path)),
-        Some('/') => parts.extend(variables.iter().map(|_| Part::Led(b'/', Set::Segment))),
+        None => parts.push(TemplatePart::Run(CharacterSet::Segment)),
+        Some('+') => parts.push(TemplatePart::Run(CharacterSet::Anything)),
+        Some('#') => parts.push(TemplatePart::Led(b'#', CharacterSet::Anything)),
+        Some('.') => parts.push(TemplatePart::Led(b'.', CharacterSet::Segment)),
+        Some(';') => parts.push(TemplatePart::Led(b';', CharacterSet::Segment)),
+        Some('?') => parts.push(TemplatePart::Led(b'?', CharacterSet::Query)),
+        Some('&') => parts.push(TemplatePart::Led(b'&', CharacterSet::Query)),
+        Some('/') if list.contains('*') => parts.push(TemplatePart::Led(b'/', CharacterSet::Path)),
+        Some('/') => parts.extend(
+            variables
+                .iter()
+                .map(|_| TemplatePart::Led(b'/', CharacterSet::Segment)),
+        ),
         Some(_) => return Err(bad()),
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::JavaScript;
 use crate::code_safety::lists::javascript::TIMERS;
 use crate::code_safety::path::{Path, Root};
 use crate::code_safety::policy::Level;
-use crate::code_safety::rejection::Rule;
+use crate::code_safety::rejection::CodeRule;
 use crate::code_safety::rules::{Broken, Use, has};
 use crate::code_safety::tree::{bare, children, field};
 
@@ -57,7 +57,7 @@ impl<'t> JavaScript<'_, '_, 't> {
     fn refuse(&mut self, node: Node<'t>, construct: &str, hint: &str) {
         self.scan.report(
             node,
-            (Rule::Construct, construct.to_owned(), hint.to_owned()),
+            (CodeRule::Construct, construct.to_owned(), hint.to_owned()),
         );
     }
 
@@ -91,7 +91,7 @@ impl<'t> JavaScript<'_, '_, 't> {
             || role.is_some() && self.scan.rules.refused(&name).is_some();
         if taken && role != Some("word") {
             let hint = format!("{name} is a name of the runtime; choose another one");
-            self.scan.report(node, (Rule::NotListed, name, hint));
+            self.scan.report(node, (CodeRule::NotListed, name, hint));
         }
         if node.kind() == "shorthand_property_identifier_pattern" {
             self.look_at_word(node, &[]);
@@ -126,8 +126,10 @@ impl<'t> JavaScript<'_, '_, 't> {
         let private = word.starts_with('_') && word != "_" && !self.own.contains(word);
         if member && private {
             let hint = "private members are those that the code makes itself; use what is public";
-            self.scan
-                .report(node, (Rule::NotListed, word.to_owned(), hint.to_owned()));
+            self.scan.report(
+                node,
+                (CodeRule::NotListed, word.to_owned(), hint.to_owned()),
+            );
         }
     }
 
@@ -139,7 +141,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         }
         if name == "require" {
             let hint = "use an import statement at the beginning".to_owned();
-            return self.scan.report(node, (Rule::NotListed, name, hint));
+            return self.scan.report(node, (CodeRule::NotListed, name, hint));
         }
         if let Some(broken) = self.scan.rules.refused(&name) {
             return self.scan.report(node, broken);
@@ -166,7 +168,7 @@ impl<'t> JavaScript<'_, '_, 't> {
         match self.scan.rules.provided(&name, &[]) {
             Ok(Use::Module) if !is("object") => {
                 let hint = format!("it is no value: write {name}.member where it is needed");
-                self.scan.report(node, (Rule::HandedOn, name, hint));
+                self.scan.report(node, (CodeRule::HandedOn, name, hint));
             }
             Ok(_) => {}
             Err(broken) => self.scan.report(node, broken),
@@ -205,7 +207,7 @@ impl<'t> JavaScript<'_, '_, 't> {
                     let name = path.whole().join(".");
                     let hint =
                         format!("a module is no value: write {name}.member where it is needed");
-                    Some((Rule::HandedOn, name, hint))
+                    Some((CodeRule::HandedOn, name, hint))
                 }
                 Ok(_) => None,
                 Err(broken) => Some(broken),
@@ -234,7 +236,7 @@ impl<'t> JavaScript<'_, '_, 't> {
             let hint = "name the member; for lists use at(i), [+i], for … of or splice(i, 1, value), for what is looked up by key a Map";
             let construct = "a computed member".to_owned();
             self.scan
-                .report(index, (Rule::DynamicName, construct, hint.to_owned()));
+                .report(index, (CodeRule::DynamicName, construct, hint.to_owned()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is blocked in JavaScript beside the lists of the specification, and what is listed from `strict`
 //! on.
 
-use super::Lists;
+use super::LanguageLists;
 
 const STARTS: &str = "it starts processes or threads of its own; do without it";
 const SOCKETS: &str = "it opens sockets; use fetch";
@@ -9,7 +9,7 @@ const RUNS: &str = "it runs code from text or data, as eval does; do without it"
 const NATIVE: &str = "it reaches native code or the inside of the runtime; do without it";
 
 #[rustfmt::skip]
-pub(super) const LISTS: Lists = Lists {
+pub(super) const LISTS: LanguageLists = LanguageLists {
     modules: &[
         ("child_process cluster worker_threads execa shelljs cross-spawn zx node-pty bun", STARTS),
         ("net tls dgram", SOCKETS),

@@ -1,6 +1,6 @@
 //! What is blocked in Python beside the lists of the specification, and what is listed from `strict` on.
 
-use super::Lists;
+use super::LanguageLists;
 
 const STARTS: &str = "it starts processes, as subprocess does; do without it";
 const NATIVE: &str = "it reaches native code, as ctypes does; do without it";
@@ -9,7 +9,7 @@ const RUNS: &str = "it runs code from text or data, as exec does; do without it"
 const ALL: &str = "it reaches every object of the process; do without it";
 
 #[rustfmt::skip]
-pub(super) const LISTS: Lists = Lists {
+pub(super) const LISTS: LanguageLists = LanguageLists {
     modules: &[
         ("_posixsubprocess posix nt pty multiprocessing _multiprocessing concurrent.futures.process \
           asyncio.subprocess", STARTS),

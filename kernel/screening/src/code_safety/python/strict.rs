@@ -8,7 +8,7 @@ use super::{Python, is_pattern};
 use crate::code_safety::lists::python::{DEFINED, INHERITED, PROVIDED, READ, SET};
 use crate::code_safety::path::{Path, Root};
 use crate::code_safety::policy::Level;
-use crate::code_safety::rejection::Rule;
+use crate::code_safety::rejection::CodeRule;
 use crate::code_safety::rules::{Broken, Use, has};
 use crate::code_safety::tree::{bare, children, field};
 
@@ -43,7 +43,7 @@ impl<'t> Python<'_, '_, 't> {
             let hint = "a module is no member of a class; import at the beginning of the code";
             let construct = "import in a class".to_owned();
             self.scan
-                .report(node, (Rule::Construct, construct, hint.to_owned()));
+                .report(node, (CodeRule::Construct, construct, hint.to_owned()));
         }
         if node.kind() == "import_statement" {
             return;
@@ -81,7 +81,7 @@ impl<'t> Python<'_, '_, 't> {
                 false => "private members are those that the code makes itself; use what is public",
             };
             self.scan
-                .report(node, (Rule::NotListed, name, hint.to_owned()));
+                .report(node, (CodeRule::NotListed, name, hint.to_owned()));
         }
     }
 
@@ -137,7 +137,7 @@ impl<'t> Python<'_, '_, 't> {
                 let hint = "write an f-string, or \"…{}…\".format(value) with fields that have no . and no [";
                 let construct = format!("{last} of a computed text");
                 self.scan
-                    .report(node, (Rule::Construct, construct, hint.to_owned()));
+                    .report(node, (CodeRule::Construct, construct, hint.to_owned()));
             }
         }
     }
@@ -152,13 +152,13 @@ impl<'t> Python<'_, '_, 't> {
         let broken: Option<Broken> = match found {
             Use::Module if !is("object") => {
                 let hint = format!("a module is no value: write {name}.member where it is needed");
-                Some((Rule::HandedOn, name.to_owned(), hint))
+                Some((CodeRule::HandedOn, name.to_owned(), hint))
             }
             Use::Called(most) if !self.is_called(is("function"), parent, above, most) => {
                 let hint = format!(
                     "call it by its name, as {name}(x) with {most} plain arguments at most"
                 );
-                Some((Rule::Construct, name.to_owned(), hint))
+                Some((CodeRule::Construct, name.to_owned(), hint))
             }
             Use::Module | Use::Called(_) | Use::Value | Use::Writes => None,
         };
@@ -194,7 +194,8 @@ impl<'t> Python<'_, '_, 't> {
         if module == "typing" && called && !["cast", "assert_never"].contains(&name.as_str()) {
             let hint = format!("write it as a class, such as class Point({name}):");
             let construct = format!("{name}(…)");
-            self.scan.report(node, (Rule::Construct, construct, hint));
+            self.scan
+                .report(node, (CodeRule::Construct, construct, hint));
         }
     }
 

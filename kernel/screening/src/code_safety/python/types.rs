@@ -7,7 +7,7 @@ use tree_sitter::Node;
 
 use super::Python;
 use crate::code_safety::path::{Path, Root};
-use crate::code_safety::rejection::Rule;
+use crate::code_safety::rejection::CodeRule;
 use crate::code_safety::rules::Use;
 use crate::code_safety::tree::{bare, children, field};
 
@@ -51,7 +51,7 @@ impl<'t> Python<'_, '_, 't> {
                     let hint = "an annotation names types: classes, list[int], A | B, one name in quotes; no calls, variables or longer texts";
                     let construct = self.scan.text(node).to_owned();
                     self.scan
-                        .report(node, (Rule::Construct, construct, hint.to_owned()));
+                        .report(node, (CodeRule::Construct, construct, hint.to_owned()));
                 }
             }
         }

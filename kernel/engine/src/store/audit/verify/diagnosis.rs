@@ -4,8 +4,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fault, Head, MAX_SPANS, Report, Run, SegmentOffset, Span};
-use crate::store::audit::record::Digest;
+use super::{Head, LogFault, MAX_SPANS, Report, Run, SegmentOffset, Span};
+use crate::store::audit::record::RecordDigest;
 
 /// A run, or a part of one, with its place in the order of the file.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) fn judge(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) 
     let mut faults = Vec::new();
     let pieces = pieces(spans);
     if pieces.len() > 2 * MAX_SPANS {
-        faults.push(Fault::TooMany {
+        faults.push(LogFault::TooMany {
             place: pieces[0].run.place,
         });
         return report(&BTreeMap::new(), faults);
@@ -40,9 +40,9 @@ pub(super) fn judge(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) 
         } = piece.run;
         if let Entry::Vacant(empty) = standing.entry(from) {
             empty.insert(*piece);
-            faults.push(Fault::Moved { from, to, place });
+            faults.push(LogFault::Moved { from, to, place });
         } else {
-            faults.push(Fault::Duplicated { from, to, place });
+            faults.push(LogFault::Duplicated { from, to, place });
         }
     }
     let start = beginning(&standing, trimmed, &mut faults);
@@ -50,13 +50,13 @@ pub(super) fn judge(spans: &[Span], trimmed: Option<Head>, known: Option<Head>) 
     let kept: Vec<Piece> = order.iter().map(|at| pieces[*at]).collect();
     gaps(&kept, &standing, start, known, &mut broken, &mut faults);
     for (_, place, _) in broken {
-        faults.push(Fault::Foreign { place });
+        faults.push(LogFault::Foreign { place });
     }
     links(&standing, &mut faults);
     report(&standing, faults)
 }
 
-fn report(standing: &BTreeMap<u64, Piece>, faults: Vec<Fault>) -> Report {
+fn report(standing: &BTreeMap<u64, Piece>, faults: Vec<LogFault>) -> Report {
     let records = standing.values().map(|p| p.run.last - p.run.first + 1);
     let last = standing.values().next_back();
     let head = last.and_then(|p| {
@@ -143,7 +143,7 @@ fn broken(spans: &[Span]) -> Vec<Broken> {
 fn beginning(
     standing: &BTreeMap<u64, Piece>,
     trimmed: Option<Head>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<LogFault>,
 ) -> u64 {
     let Some(piece) = standing.values().next() else {
         return trimmed.map_or(1, |t| t.sequence + 1);
@@ -154,7 +154,7 @@ fn beginning(
     let unfinished = first <= anchor.sequence;
     let other = piece.run.previous.is_some_and(|p| p != anchor.hash);
     if !unfinished && first == anchor.sequence + 1 && other {
-        faults.push(Fault::Unanchored { first });
+        faults.push(LogFault::Unanchored { first });
     }
     if unfinished {
         first
@@ -170,13 +170,13 @@ fn gaps(
     start: u64,
     known: Option<Head>,
     broken: &mut Vec<Broken>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<LogFault>,
 ) {
     let (mut next, mut after) = (start, 0);
     for piece in kept {
         let missing = missing(standing, next, piece.run.first);
         let rest = name_changed(missing, after..piece.at, broken, faults);
-        removed(rest, faults, |from, to| Fault::Removed { from, to });
+        removed(rest, faults, |from, to| LogFault::Removed { from, to });
         (next, after) = (piece.run.last.saturating_add(1), piece.at);
     }
     // Nothing says how many there were behind the last, but what is known and what stands there broken.
@@ -188,7 +188,7 @@ fn gaps(
     let rest = name_changed(missing, after..usize::MAX, broken, faults);
     let truth = known.map_or(0, |k| k.sequence);
     let rest = rest.into_iter().flat_map(|r| clip(r, truth)).collect();
-    removed(rest, faults, |from, to| Fault::Truncated { from, to });
+    removed(rest, faults, |from, to| LogFault::Truncated { from, to });
 }
 
 /// Ranges of numbers from `from` up to, not with, `to` that stand nowhere.
@@ -213,7 +213,7 @@ fn name_changed(
     mut missing: Vec<(u64, u64)>,
     within: std::ops::Range<usize>,
     broken: &mut Vec<Broken>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<LogFault>,
 ) -> Vec<(u64, u64)> {
     broken.retain(|(at, place, stated)| {
         let fits = |n: &u64| missing.iter().any(|(from, to)| (*from..=*to).contains(n));
@@ -233,7 +233,7 @@ fn name_changed(
             })
             .filter(|(from, to)| from <= to)
             .collect();
-        faults.push(Fault::Changed {
+        faults.push(LogFault::Changed {
             sequence,
             place: *place,
         });
@@ -246,19 +246,23 @@ fn clip((from, to): (u64, u64), last: u64) -> Option<(u64, u64)> {
     (from <= last).then(|| (from, to.min(last)))
 }
 
-fn removed(ranges: Vec<(u64, u64)>, faults: &mut Vec<Fault>, fault: impl Fn(u64, u64) -> Fault) {
+fn removed(
+    ranges: Vec<(u64, u64)>,
+    faults: &mut Vec<LogFault>,
+    fault: impl Fn(u64, u64) -> LogFault,
+) {
     faults.extend(ranges.into_iter().map(|(from, to)| fault(from, to)));
 }
 
 /// A record whose successor remembers another hash was written anew, with a hash that fits.
-fn links(standing: &BTreeMap<u64, Piece>, faults: &mut Vec<Fault>) {
-    let mut before: Option<(u64, Option<Digest>, SegmentOffset)> = None;
+fn links(standing: &BTreeMap<u64, Piece>, faults: &mut Vec<LogFault>) {
+    let mut before: Option<(u64, Option<RecordDigest>, SegmentOffset)> = None;
     for piece in standing.values().map(|p| p.run) {
         if let Some((sequence, Some(hash), place)) = before
             && sequence.checked_add(1) == Some(piece.first)
             && piece.previous.is_some_and(|p| p != hash)
         {
-            faults.push(Fault::Changed { sequence, place });
+            faults.push(LogFault::Changed { sequence, place });
         }
         before = Some((piece.last, piece.hash, piece.place));
     }

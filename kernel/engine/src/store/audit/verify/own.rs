@@ -4,9 +4,9 @@ use mgp_protocol::mgp::audit::EventType;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{BySequence, Fault, MAX_SPANS, Report};
+use super::{BySequence, LogFault, MAX_SPANS, Report};
 use crate::store::audit::chain::Head;
-use crate::store::audit::record::{Digest, Record};
+use crate::store::audit::record::{AuditRecord, RecordDigest};
 
 /// Most faults that are acknowledged one by one: they stand in one record. A log with more is to be put
 /// aside.
@@ -17,30 +17,30 @@ const DAMAGE_MAX: usize = 1_024;
 const PREFIX: &str = "dev.cloto.mgp.audit_";
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Own {
+pub(super) struct OwnRecords {
     pub(super) trimmed: Option<Head>,
     damage: Vec<u64>,
     accepted: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct LogAnnouncement {
     event_type: EventType,
     details: Map<String, Value>,
 }
 
-impl Own {
-    pub(super) fn note(&mut self, record: &Record<'_>) {
+impl OwnRecords {
+    pub(super) fn note(&mut self, record: &AuditRecord<'_>) {
         if !record.event.contains(PREFIX) {
             return;
         }
-        let Ok(said) = serde_json::from_str::<Said>(record.event) else {
+        let Ok(said) = serde_json::from_str::<LogAnnouncement>(record.event) else {
             return;
         };
         let number = |name: &str| said.details.get(name).and_then(Value::as_u64);
         if said.event_type == EventType::LOG_TRIMMED {
             let hash = said.details.get("hash").and_then(Value::as_str);
-            let head = number("through").zip(hash.and_then(Digest::parse));
+            let head = number("through").zip(hash.and_then(RecordDigest::parse));
             // A record cannot have trimmed what came after it.
             let past = head.filter(|(through, _)| *through < record.sequence);
             let head = past.map(|(sequence, hash)| Head { sequence, hash });
@@ -61,7 +61,7 @@ impl Own {
 
     /// Takes what was acknowledged out of what is wrong.
     pub(super) fn settle(self, report: &mut Report) {
-        let is_accepted = |fault: &Fault| self.accepted.contains(&acceptance(fault));
+        let is_accepted = |fault: &LogFault| self.accepted.contains(&acceptance(fault));
         let faults = std::mem::take(&mut report.faults);
         (report.accepted, report.faults) = faults.into_iter().partition(is_accepted);
         report.damage = self.damage;
@@ -70,7 +70,7 @@ impl Own {
 
 /// A fault as the record of the operator names it: what it is, of which records, and where.
 #[must_use]
-pub fn acceptance(fault: &Fault) -> Value {
+pub fn acceptance(fault: &LogFault) -> Value {
     let mut fault = fault.to_json();
     if let Some(fault) = fault.as_object_mut() {
         fault.remove("message");

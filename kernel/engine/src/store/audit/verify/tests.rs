@@ -1,7 +1,7 @@
 use super::*;
 use crate::store::audit::chain::Chain;
 use crate::store::audit::chain::tests::event;
-use crate::store::audit::reader::Reader;
+use crate::store::audit::reader::LogReader;
 use crate::store::audit::record;
 use mgp_protocol::mgp::audit::EventType;
 use proptest::prelude::*;
@@ -20,27 +20,27 @@ fn empty(line: &mut Vec<u8>) {
 
 fn verify(bytes: &[u8], known: Option<Head>) -> Report {
     let mut verifier = Verifier::new(known);
-    Reader::new(bytes).for_each(|item| verifier.take(1, &item));
+    LogReader::new(bytes).for_each(|item| verifier.take(1, &item));
     verifier.finish()
 }
 
-fn faults(lines: &[Vec<u8>], known: Option<Head>) -> Vec<Fault> {
+fn faults(lines: &[Vec<u8>], known: Option<Head>) -> Vec<LogFault> {
     verify(&lines.concat(), known).faults
 }
 
-fn names(faults: &[Fault]) -> Vec<(&'static str, u64, u64)> {
-    let name = |fault: &Fault| match *fault {
-        Fault::Changed { sequence, .. } => ("changed", sequence, sequence),
-        Fault::Removed { from, to } => ("removed", from, to),
-        Fault::Truncated { from, to } => ("truncated", from, to),
-        Fault::Moved { from, to, .. } => ("moved", from, to),
-        Fault::Duplicated { from, to, .. } => ("duplicated", from, to),
-        Fault::Foreign { place } => ("foreign", place.offset, 0),
-        Fault::Unanchored { first } => ("unanchored", first, first),
-        Fault::Separator { sequence, .. } => ("separator", sequence, sequence),
-        Fault::Torn { len, .. } => ("torn", len, len),
-        Fault::Unterminated { .. } => ("unterminated", 0, 0),
-        Fault::TooMany { .. } => ("too many", 0, 0),
+fn names(faults: &[LogFault]) -> Vec<(&'static str, u64, u64)> {
+    let name = |fault: &LogFault| match *fault {
+        LogFault::Changed { sequence, .. } => ("changed", sequence, sequence),
+        LogFault::Removed { from, to } => ("removed", from, to),
+        LogFault::Truncated { from, to } => ("truncated", from, to),
+        LogFault::Moved { from, to, .. } => ("moved", from, to),
+        LogFault::Duplicated { from, to, .. } => ("duplicated", from, to),
+        LogFault::Foreign { place } => ("foreign", place.offset, 0),
+        LogFault::Unanchored { first } => ("unanchored", first, first),
+        LogFault::Separator { sequence, .. } => ("separator", sequence, sequence),
+        LogFault::Torn { len, .. } => ("torn", len, len),
+        LogFault::Unterminated { .. } => ("unterminated", 0, 0),
+        LogFault::TooMany { .. } => ("too many", 0, 0),
     };
     faults.iter().map(name).collect()
 }
@@ -65,7 +65,7 @@ fn a_forged_record_is_named() {
     let (mut lines, head) = lines(9);
     let forge = |lines: &mut Vec<Vec<u8>>, at: usize| {
         let old = lines[at].clone();
-        let old = Record::parse(old.trim_ascii_end()).unwrap();
+        let old = AuditRecord::parse(old.trim_ascii_end()).unwrap();
         lines[at] = record::write(old.sequence, old.previous, empty).0;
     };
     let whole = lines.clone();
@@ -102,12 +102,12 @@ fn only_the_last_end_may_be_torn() {
     assert_eq!(torn.repair(), Repair::Cut(place));
     assert_eq!(torn.head.sequence, 3);
     let acknowledged = verify(&whole[..whole.len() - 20], Some(head));
-    let gone = Fault::Truncated { from: 4, to: 4 };
+    let gone = LogFault::Truncated { from: 4, to: 4 };
     assert_eq!(acknowledged.repair(), Repair::Stop(gone));
     let mut verifier = Verifier::new(Some(head));
     let (first, second) = (lines[..2].concat(), lines[2..].concat());
-    Reader::new(&first[..first.len() - 20]).for_each(|i| verifier.take(1, &i));
-    Reader::new(&second).for_each(|i| verifier.take(2, &i));
+    LogReader::new(&first[..first.len() - 20]).for_each(|i| verifier.take(1, &i));
+    LogReader::new(&second).for_each(|i| verifier.take(2, &i));
     assert_eq!(names(&verifier.finish().faults), [("changed", 2, 2)]);
     let open = verify(&whole[..whole.len() - 1], Some(head));
     let offset = whole.len() as u64 - 1;
@@ -119,7 +119,7 @@ fn only_the_last_end_may_be_torn() {
 
 #[test]
 fn too_many_wounds_are_said_to_be_too_many() {
-    let (line, _) = record::write(7, Digest::START, empty);
+    let (line, _) = record::write(7, RecordDigest::START, empty);
     let bytes = line.repeat(MAX_SPANS + 10);
     assert!(names(&verify(&bytes, None).faults).contains(&("too many", 0, 0)));
 }
@@ -241,7 +241,7 @@ fn damage_stays_until_it_is_acknowledged() {
     write(said(EventType::LOG_DAMAGED, torn));
     write(said(EventType::LOG_DAMAGED, json!({"not_written": 4})));
     write(said(EventType::LOG_DAMAGED, json!({"head": "it is gone"})));
-    let removed = Fault::Removed { from: 2, to: 2 };
+    let removed = LogFault::Removed { from: 2, to: 2 };
     let known = json!({"through": 6, "faults": [acceptance(&removed)]});
     write(said(EventType::LOG_ACKNOWLEDGED, known));
     let changed = json!({"faults": [{"fault": "changed", "from": 1, "to": 1}]});
@@ -261,6 +261,6 @@ fn damage_stays_until_it_is_acknowledged() {
     let report = upto(&lines);
     assert_eq!((report.faults, report.accepted), (vec![], vec![removed]));
     lines.remove(1);
-    let more = Fault::Removed { from: 2, to: 3 };
+    let more = LogFault::Removed { from: 2, to: 3 };
     assert_eq!(upto(&lines).faults, [more]);
 }

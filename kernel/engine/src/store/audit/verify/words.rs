@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::{Fault, SegmentOffset};
+use super::{LogFault, SegmentOffset};
 
 impl fmt::Display for SegmentOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -13,9 +13,9 @@ impl fmt::Display for SegmentOffset {
 }
 
 /// `record 7`, `records 7 to 9`.
-struct Span(u64, u64);
+struct NumberSpan(u64, u64);
 
-impl fmt::Display for Span {
+impl fmt::Display for NumberSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 == self.1 {
             true => write!(f, "record {}", self.0),
@@ -24,19 +24,21 @@ impl fmt::Display for Span {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for LogFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed { sequence, place } => {
                 write!(f, "record {sequence} was changed ({place})")
             }
-            Self::Removed { from, to } => write!(f, "{}: removed", Span(*from, *to)),
-            Self::Truncated { from, to } => write!(f, "{}: cut off the end", Span(*from, *to)),
+            Self::Removed { from, to } => write!(f, "{}: removed", NumberSpan(*from, *to)),
+            Self::Truncated { from, to } => {
+                write!(f, "{}: cut off the end", NumberSpan(*from, *to))
+            }
             Self::Moved { from, to, place } => {
-                write!(f, "{}: moved ({place})", Span(*from, *to))
+                write!(f, "{}: moved ({place})", NumberSpan(*from, *to))
             }
             Self::Duplicated { from, to, place } => {
-                write!(f, "{}: there once more ({place})", Span(*from, *to))
+                write!(f, "{}: there once more ({place})", NumberSpan(*from, *to))
             }
             Self::Foreign { place } => write!(f, "something that is no record ({place})"),
             Self::Unanchored { first } => write!(
@@ -64,7 +66,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Fault {
+impl LogFault {
     /// For programs: what it is, of which records, and where.
     #[must_use]
     pub fn to_json(&self) -> Value {

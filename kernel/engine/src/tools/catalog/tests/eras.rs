@@ -8,13 +8,13 @@ use crate::tools::catalog::freshness::{Freshness, Scope};
 const PLAIN: &str = r#"{"name":"plain","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},"n":1.0e2}"#;
 const LIST: &str = r#"{ "name":"list", "inputSchema":{"type":"object"}, "n":1.0e2, "outputSchema":{"type":"array","items":{"type":"integer"}}}"#;
 
-fn text(catalog: &Catalog, view: &View, era: Era) -> String {
-    let page = catalog.page(view, Kind::Tools, None, era).unwrap();
+fn text(catalog: &Catalog, view: &CatalogView, era: Era) -> String {
+    let page = catalog.page(view, ListKind::Tools, None, era).unwrap();
     String::from_utf8(page.to_vec()).unwrap()
 }
 
-fn offering(server: &str, definitions: &[&str]) -> Arc<Offer> {
-    Arc::new(Offer::new(id(server)).with(Kind::Tools, definitions))
+fn offering(server: &str, definitions: &[&str]) -> Arc<ServerOffer> {
+    Arc::new(ServerOffer::new(id(server)).with(ListKind::Tools, definitions))
 }
 
 /// SEP-2106: a schema that legacy versions do not know is no part of the definition there, but of
@@ -28,12 +28,12 @@ fn a_legacy_client_sees_no_output_schema_it_cannot_read() {
     let legacy = text(&catalog, &view, Era::Legacy);
     let cut = r#"{"name":"list","inputSchema":{"type":"object"},"n":1.0e2}"#;
     assert_eq!(legacy, format!("{{\"tools\":[{PLAIN},{cut}]}}"));
-    let legacy = text(&catalog, &View::All, Era::Legacy);
+    let legacy = text(&catalog, &CatalogView::All, Era::Legacy);
     assert!(
         legacy.contains(r#"{"name":"a__list","inputSchema":{"type":"object"},"n":1.0e2}"#),
         "{legacy}"
     );
-    assert!(text(&catalog, &View::All, Era::Modern).contains("\"array\""));
+    assert!(text(&catalog, &CatalogView::All, Era::Modern).contains("\"array\""));
     let tool = catalog.tool(&view, "list").unwrap();
     let output = tool.output.as_ref().unwrap();
     assert!(output.check("[1,2]").is_ok() && output.check("[\"x\"]").is_err());
@@ -81,7 +81,7 @@ fn a_tool_brings_the_headers_of_its_arguments() {
     }
     let catalog = empty().next(&[offer]);
     let headers = |name: &str| {
-        let tool = catalog.tool(&View::All, name).unwrap();
+        let tool = catalog.tool(&CatalogView::All, name).unwrap();
         let headers = tool.param_headers.iter();
         let header = |h: &ParamHeader| (h.header.to_string(), h.path.concat());
         headers.map(header).collect::<Vec<_>>()
@@ -96,22 +96,26 @@ fn a_tool_brings_the_headers_of_its_arguments() {
 /// Two forms cost memory only where there is a difference, and only while there is one.
 #[test]
 fn pages_are_shared_where_nothing_differs() {
-    let shared = |catalog: &Catalog, view: &View, kind| {
+    let shared = |catalog: &Catalog, view: &CatalogView, kind| {
         let page = |era| catalog.page(view, kind, None, era).unwrap();
         page(Era::Legacy).as_ptr() == page(Era::Modern).as_ptr()
     };
     let b = offering("b", &[PLAIN]);
     let both = empty().next(&[offering("a", &[LIST]), Arc::clone(&b)]);
-    assert!(!shared(&both, &one("a"), Kind::Tools));
-    assert!(!shared(&both, &View::All, Kind::Tools));
-    assert!(shared(&both, &one("b"), Kind::Tools));
-    assert!(shared(&both, &one("a"), Kind::Prompts));
+    assert!(!shared(&both, &one("a"), ListKind::Tools));
+    assert!(!shared(&both, &CatalogView::All, ListKind::Tools));
+    assert!(shared(&both, &one("b"), ListKind::Tools));
+    assert!(shared(&both, &one("a"), ListKind::Prompts));
     let next = both.next(&[offering("a", &[LIST]), b]);
     for era in [Era::Legacy, Era::Modern] {
-        let page = |catalog: &Catalog| catalog.page(&View::All, Kind::Tools, None, era).unwrap();
+        let page = |catalog: &Catalog| {
+            catalog
+                .page(&CatalogView::All, ListKind::Tools, None, era)
+                .unwrap()
+        };
         assert_eq!(page(&both).as_ptr(), page(&next).as_ptr(), "{era:?}");
     }
-    assert!(shared(&both.next(&[]), &View::All, Kind::Tools));
+    assert!(shared(&both.next(&[]), &CatalogView::All, ListKind::Tools));
 }
 
 /// MCP-029: a cursor belongs to the form it was cut from, and goes on when the forms become one or
@@ -121,12 +125,12 @@ fn cursors_of_the_eras_are_not_mixed_up() {
     let first = Catalog::empty(paging(1)).next(&[offering("a", &[PLAIN, LIST])]);
     let view = one("a");
     let cursor = |catalog: &Catalog, era| {
-        let page = catalog.page(&view, Kind::Tools, None, era).unwrap();
-        read(&page, Kind::Tools).1.unwrap()
+        let page = catalog.page(&view, ListKind::Tools, None, era).unwrap();
+        read(&page, ListKind::Tools).1.unwrap()
     };
     let goes_on = |catalog: &Catalog, cursor: &str, era| {
-        let page = catalog.page(&view, Kind::Tools, Some(cursor), era);
-        page.map(|page| read(&page, Kind::Tools).0)
+        let page = catalog.page(&view, ListKind::Tools, Some(cursor), era);
+        page.map(|page| read(&page, ListKind::Tools).0)
     };
     let eras = [(Era::Legacy, Era::Modern), (Era::Modern, Era::Legacy)];
     let plain = r#"{"name":"list","inputSchema":{"type":"object"},"n":1.0e2}"#;
@@ -149,7 +153,10 @@ fn cursors_of_the_eras_are_not_mixed_up() {
 #[test]
 fn a_change_in_either_form_is_a_change() {
     let a = |definition: &str| empty().next(&[offering("a", &[definition])]);
-    let told = [(View::All, Kind::Tools), (one("a"), Kind::Tools)];
+    let told = [
+        (CatalogView::All, ListKind::Tools),
+        (one("a"), ListKind::Tools),
+    ];
     let other = LIST.replace("integer", "string");
     assert_eq!(changes(&a(LIST), &a(&other)), told);
     assert_eq!(changes(&a(LIST), &a(LIST)), []);
@@ -165,23 +172,23 @@ fn a_merged_list_is_as_fresh_as_its_parts() {
     let (long, short) = (fresh(9_000, Scope::Public), fresh(4_000, Scope::Public));
     let private = fresh(9_000, Scope::Private);
     let offer = |server: &str, freshness| {
-        let offer = Offer::new(id(server)).with(Kind::Tools, &[PLAIN]);
-        Arc::new(offer.fresh(Kind::Tools, freshness))
+        let offer = ServerOffer::new(id(server)).with(ListKind::Tools, &[PLAIN]);
+        Arc::new(offer.fresh(ListKind::Tools, freshness))
     };
-    let of = |catalog: &Catalog, view: &View| catalog.freshness(view, Kind::Tools);
-    let all = |offers: &[Arc<Offer>]| of(&empty().next(offers), &View::All);
+    let of = |catalog: &Catalog, view: &CatalogView| catalog.freshness(view, ListKind::Tools);
+    let all = |offers: &[Arc<ServerOffer>]| of(&empty().next(offers), &CatalogView::All);
     let (a, b) = (offer("a", long), offer("b", short));
-    let prompts = Offer::new(id("c")).with(Kind::Prompts, &[r#"{"name":"p"}"#]);
+    let prompts = ServerOffer::new(id("c")).with(ListKind::Prompts, &[r#"{"name":"p"}"#]);
     let two = empty().next(&[Arc::clone(&a), b, Arc::new(prompts)]);
-    assert_eq!(of(&two, &View::All), short);
+    assert_eq!(of(&two, &CatalogView::All), short);
     assert_eq!(of(&two, &one("a")), long);
     assert_eq!(of(&two, &one("c")), Freshness::default());
     assert_eq!(
-        two.freshness(&View::All, Kind::Prompts),
+        two.freshness(&CatalogView::All, ListKind::Prompts),
         Freshness::default()
     );
     assert_eq!(
-        two.freshness(&View::All, Kind::Resources),
+        two.freshness(&CatalogView::All, ListKind::Resources),
         Freshness::default()
     );
     assert_eq!(all(&[Arc::clone(&a), offer("b", private)]), private);
@@ -189,11 +196,11 @@ fn a_merged_list_is_as_fresh_as_its_parts() {
     assert_eq!(all(&[Arc::clone(&a), legacy]), Freshness::default());
     // An empty list can be fresh too, and a list that came anew has to be told so.
     let none: [&str; 0] = [];
-    let none = Offer::new(id("b")).with(Kind::Tools, &none);
-    let none = none.fresh(Kind::Tools, short);
+    let none = ServerOffer::new(id("b")).with(ListKind::Tools, &none);
+    let none = none.fresh(ListKind::Tools, short);
     assert_eq!(all(&[Arc::clone(&a), Arc::new(none.clone())]), short);
-    let taken = Offer::new(id("b")).taking(Kind::Tools, &none);
+    let taken = ServerOffer::new(id("b")).taking(ListKind::Tools, &none);
     assert_eq!(all(&[Arc::clone(&a), Arc::new(taken)]), short);
-    let anew = (*a).clone().with(Kind::Tools, &[PLAIN]);
+    let anew = (*a).clone().with(ListKind::Tools, &[PLAIN]);
     assert_eq!(all(&[Arc::new(anew)]), Freshness::default());
 }

@@ -6,14 +6,14 @@ use super::*;
 /// left out by name; clients that read strictly would lose the whole list with it.
 #[test]
 fn what_lacks_a_required_member_is_left_out_by_name() {
-    let offer = Offer::new(id("a"));
+    let offer = ServerOffer::new(id("a"));
     let wrong = |kind, definition: &str| {
         let offer = offer.clone().with(kind, &[definition]);
         let (rejected, _) = offer.rejected();
         rejected.first().map_or(String::new(), ToString::to_string)
     };
-    let (tools, prompts) = (Kind::Tools, Kind::Prompts);
-    let (resources, templates) = (Kind::Resources, Kind::Templates);
+    let (tools, prompts) = (ListKind::Tools, ListKind::Prompts);
+    let (resources, templates) = (ListKind::Resources, ListKind::Templates);
     for (kind, definition, why) in [
         (
             tools,
@@ -99,9 +99,9 @@ fn what_lacks_a_required_member_is_left_out_by_name() {
 #[test]
 fn a_prompt_brings_what_it_cannot_do_without() {
     let raw = r#"{"name":"p","arguments":[{"name":"b","required":true},{"name":"c"},{"name":"a","required":true}]}"#;
-    let offer = Offer::new(id("s")).with(Kind::Prompts, &[raw]);
+    let offer = ServerOffer::new(id("s")).with(ListKind::Prompts, &[raw]);
     let catalog = empty().next(&[Arc::new(offer)]);
-    let prompt = catalog.prompt(&View::All, "p").unwrap();
+    let prompt = catalog.prompt(&CatalogView::All, "p").unwrap();
     let required: Vec<&str> = prompt.required.iter().map(|name| &**name).collect();
     assert_eq!(required, ["b", "a"]);
 }

@@ -1,6 +1,6 @@
 //! Which tools the words of a request lead to.
 
-use super::scene::Scene;
+use super::scene::VisibleTools;
 use crate::tools::index::server_index::postings::rarity;
 use crate::tools::index::words::Term;
 
@@ -9,14 +9,14 @@ type Having = Vec<(u32, f32)>;
 
 /// Of each word of a request. They are gathered in one walk over the servers: the parts of a request
 /// have the words of the whole.
-pub(super) struct Lists {
+pub(super) struct TermLists {
     terms: Vec<Term>,
     having: Vec<Having>,
     tools: usize,
 }
 
-impl Lists {
-    pub(super) fn gather(scene: &Scene<'_>, terms: impl Iterator<Item = Term>) -> Self {
+impl TermLists {
+    pub(super) fn gather(scene: &VisibleTools<'_>, terms: impl Iterator<Item = Term>) -> Self {
         let mut terms: Vec<Term> = terms.collect();
         terms.sort_unstable();
         terms.dedup();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::tools::index::entry::IndexedTool;
-use crate::tools::index::request::Search;
+use crate::tools::index::request::IndexSearch;
 use crate::tools::index::server_index::ServerIndex;
 use crate::tools::index::vectors::Vector;
 use crate::tools::index::vectors::scan::Probes;
@@ -13,15 +13,15 @@ const UNSEEN: u32 = u32::MAX;
 
 /// The tools that are seen, numbered by server and by their place in its list. All that is counted
 /// is counted over these numbers, so what is hidden cannot be counted by mistake.
-pub(super) struct Scene<'a> {
-    views: Vec<View<'a>>,
+pub(super) struct VisibleTools<'a> {
+    views: Vec<SeenServer<'a>>,
     /// Of each tool of each view.
     numbers: Vec<u32>,
     count: usize,
 }
 
 /// One server of which something is seen.
-pub(super) struct View<'a> {
+pub(super) struct SeenServer<'a> {
     pub(super) server: &'a ServerIndex,
     /// Where the numbers of its tools stand.
     at: usize,
@@ -30,8 +30,11 @@ pub(super) struct View<'a> {
     seen: usize,
 }
 
-impl<'a> Scene<'a> {
-    pub(super) fn of(servers: impl Iterator<Item = &'a ServerIndex>, search: &Search<'_>) -> Self {
+impl<'a> VisibleTools<'a> {
+    pub(super) fn of(
+        servers: impl Iterator<Item = &'a ServerIndex>,
+        search: &IndexSearch<'_>,
+    ) -> Self {
         let mut scene = Self {
             views: Vec::new(),
             numbers: Vec::new(),
@@ -51,7 +54,7 @@ impl<'a> Scene<'a> {
                 scene.numbers.truncate(at);
                 continue;
             }
-            scene.views.push(View {
+            scene.views.push(SeenServer {
                 server,
                 at,
                 first,
@@ -66,12 +69,12 @@ impl<'a> Scene<'a> {
         self.count
     }
 
-    pub(super) fn views(&self) -> &[View<'a>] {
+    pub(super) fn views(&self) -> &[SeenServer<'a>] {
         &self.views
     }
 
     /// The number of one of a server's tools; none when it is not seen.
-    pub(super) fn number(&self, view: &View<'_>, tool: u32) -> Option<u32> {
+    pub(super) fn number(&self, view: &SeenServer<'_>, tool: u32) -> Option<u32> {
         let number = self.numbers[view.at + tool as usize];
         (number != UNSEEN).then_some(number)
     }
@@ -118,7 +121,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl View<'_> {
+impl SeenServer<'_> {
     /// The numbers of its tools that are seen.
     pub(super) fn seen(&self) -> Range<usize> {
         self.first..self.first + self.seen

@@ -5,13 +5,13 @@ const LANES: usize = 8;
 
 /// The middle of many numbers and how far they lie from it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
+pub(super) struct Deviation {
     pub(super) mean: f32,
     /// 1 where there is none, so that it can be divided by.
     pub(super) spread: f32,
 }
 
-impl Spread {
+impl Deviation {
     /// Of what is known: what is no number is not counted.
     pub(super) fn of(numbers: &[f32]) -> Self {
         let mut lanes = [[0.0_f64; LANES]; 3];

@@ -16,42 +16,42 @@ const BUCKET: usize = 8;
 
 /// A kind of text. A word is worth the same in each, for its length: two mentions in a name of three
 /// words are much, in a description few.
-struct Field {
+struct TextField {
     /// In words.
     usual: f32,
     /// Words read.
     most: usize,
 }
 
-const NAME: Field = Field {
+const NAME: TextField = TextField {
     usual: 3.0,
     most: 32,
 };
-const TITLE: Field = Field {
+const TITLE: TextField = TextField {
     usual: 3.0,
     most: 32,
 };
-const LABELS: Field = Field {
+const LABELS: TextField = TextField {
     usual: 4.0,
     most: 64,
 };
-const DESCRIPTION: Field = Field {
+const DESCRIPTION: TextField = TextField {
     usual: 25.0,
     most: 512,
 };
-const SERVER: Field = Field {
+const SERVER: TextField = TextField {
     usual: 2.0,
     most: 16,
 };
-const ABOUT: Field = Field {
+const ABOUT: TextField = TextField {
     usual: 15.0,
     most: 128,
 };
-const PARAMETERS: Field = Field {
+const PARAMETERS: TextField = TextField {
     usual: 5.0,
     most: 128,
 };
-const REMARKS: Field = Field {
+const REMARKS: TextField = TextField {
     usual: 25.0,
     most: 256,
 };
@@ -153,7 +153,7 @@ fn saturated(weight: f32) -> f32 {
     weight * (SATURATION + 1.0) / (weight + SATURATION)
 }
 
-impl Field {
+impl TextField {
     fn add(&self, stems: &[String], out: &mut Vec<(Term, f32)>) {
         let length = 1.0 - LENGTH + LENGTH * stems.len() as f32 / self.usual;
         let weight = 1.0 / length;

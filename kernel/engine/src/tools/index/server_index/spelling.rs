@@ -17,14 +17,14 @@ const WORDS_MAX: usize = 32;
 
 /// The words of one server's names, each once.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::tools::index) struct Names {
+pub(in crate::tools::index) struct SpelledNames {
     /// Side by side: most words are told apart by these alone.
-    shapes: Box<[Shape]>,
-    names: Box<[Name]>,
+    shapes: Box<[WordLetters]>,
+    names: Box<[SpelledName]>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Name {
+struct SpelledName {
     word: Box<str>,
     term: Term,
     /// In whose names it stands.
@@ -33,7 +33,7 @@ struct Name {
 
 /// Which letters occur in a word, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Shape {
+struct WordLetters {
     letters: u64,
     length: usize,
 }
@@ -46,7 +46,7 @@ pub(in crate::tools::index) struct Guess {
     pub(in crate::tools::index) term: Term,
 }
 
-impl Names {
+impl SpelledNames {
     pub(in crate::tools::index) fn of(drafts: &[Draft]) -> Self {
         let mut words: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (tool, draft) in (0..).zip(drafts) {
@@ -57,14 +57,17 @@ impl Names {
         let words = words
             .into_iter()
             .filter(|(word, _)| word.len() >= SHORTEST - 1);
-        let name = |(word, tools): (String, BTreeSet<u32>)| Name {
+        let name = |(word, tools): (String, BTreeSet<u32>)| SpelledName {
             term: Term::of(&word),
             word: word.into(),
             tools: tools.into_iter().collect(),
         };
-        let names: Box<[Name]> = words.map(name).collect();
+        let names: Box<[SpelledName]> = words.map(name).collect();
         Self {
-            shapes: names.iter().map(|name| Shape::of(&name.word)).collect(),
+            shapes: names
+                .iter()
+                .map(|name| WordLetters::of(&name.word))
+                .collect(),
             names,
         }
     }
@@ -92,7 +95,7 @@ impl Names {
 /// A word that no tool has.
 pub(in crate::tools::index) struct Misspelt {
     word: String,
-    shape: Shape,
+    shape: WordLetters,
     may_differ: usize,
 }
 
@@ -103,14 +106,14 @@ impl Misspelt {
             && word.bytes().all(|b| b.is_ascii_alphabetic());
         guessable.then(|| Self {
             word: word.to_owned(),
-            shape: Shape::of(word),
+            shape: WordLetters::of(word),
             may_differ: if word.len() < LONG { 1 } else { 2 },
         })
     }
 
     /// Each edit changes at most two of the letters that occur, so most words are told apart by
     /// counting bits.
-    fn may_be(&self, shape: Shape) -> bool {
+    fn may_be(&self, shape: WordLetters) -> bool {
         let apart = self.shape.length.abs_diff(shape.length);
         let unlike = (self.shape.letters ^ shape.letters).count_ones() as usize;
         apart <= self.may_differ && unlike <= 2 * self.may_differ
@@ -122,7 +125,7 @@ impl Misspelt {
     }
 }
 
-impl Shape {
+impl WordLetters {
     fn of(word: &str) -> Self {
         let letters = word.bytes().fold(0, |set, byte| set | 1 << (byte % 64));
         Self {
