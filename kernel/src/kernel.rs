@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use mgp_callers::tasks::Record;
 use mgp_discovery::config::LookUp;
-use mgp_engine::policy::grants::Operation;
-use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::Books;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;

@@ -211,7 +211,10 @@ impl Operator {
         let stop: servers::Stop = read(request)?;
         let handle = self.find(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(&handle, ServerMsg::Stop(TransitionReason::OperatorRequest, reply))?;
+        tell(
+            &handle,
+            ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
+        )?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
         json(&self.report(&handle))
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::servers::health::DEADLINE;
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::era::to_legacy_result;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
@@ -214,7 +214,10 @@ impl Pulse {
         let ails = |server: &Arc<ServerHandle>| match server.state() {
             LifecycleState::Connected => health(server) != Health::Healthy,
             LifecycleState::Error | LifecycleState::Restarting => true,
-            LifecycleState::Registered | LifecycleState::Connecting | LifecycleState::Draining | LifecycleState::Disconnected => false,
+            LifecycleState::Registered
+            | LifecycleState::Connecting
+            | LifecycleState::Draining
+            | LifecycleState::Disconnected => false,
         };
         match self.troubles.ails() || servers.iter().any(ails) {
             true => Health::Degraded,

@@ -451,7 +451,10 @@ impl TreeActor {
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(TransitionReason::ConfigurationChange, reply));
+            let _ = supervisor.tell(ServerMsg::Stop(
+                TransitionReason::ConfigurationChange,
+                reply,
+            ));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);

@@ -13,12 +13,12 @@ use mgp_callers::agents::AgentsActor;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_discovery::config::{ConfigFile, Kind};
-use mgp_engine::policy::access::{Defaults, GrantTable};
-use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, GrantTable};
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
 use mgp_kernel::config::{self, Loaded};
 use mgp_kernel::source::Source;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
@@ -347,7 +347,8 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
 /// Waits until a server is connected in another process than `before`; gives its number.
 async fn connected(server: &ServerHandle, before: i32) -> i32 {
     let mut status = server.follow();
-    let there = |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
+    let there =
+        |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
     let waiting = status.wait_for(there);
     let waited = tokio::time::timeout(DEADLINE, waiting).await;
     let status = waited.unwrap_or_else(|_| panic!("not connected: {:?}", server.status()));

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_engine::doors::agent_registry::{AgentChange, AgentRegistry, BadAgentToken, RegisteredAgent, TOKEN_PREFIX, TokenDigest};
+use mgp_engine::doors::agent_registry::{
+    AgentChange, AgentRegistry, BadAgentToken, RegisteredAgent, TOKEN_PREFIX, TokenDigest,
+};
 use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
@@ -79,7 +81,11 @@ impl Rostered {
     }
 
     /// A change is on disk: from now on this holds. Answers what ends with it.
-    pub fn publish(&self, change: &AgentChange, roster: AgentRegistry) -> Option<CancellationToken> {
+    pub fn publish(
+        &self,
+        change: &AgentChange,
+        roster: AgentRegistry,
+    ) -> Option<CancellationToken> {
         let mut lives = self.0.load().lives.clone();
         let before = lives.remove(change.agent());
         if roster.get(change.agent()).is_some() {

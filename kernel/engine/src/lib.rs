@@ -1,57 +1,86 @@
 //! Pure decisions: an input and the time go in, effects come out.
 //!
-//! No clock, no randomness, no threads, no IO: [`moment::Moment`] is passed in, variables and files
-//! are read by closures of the caller.
+//! No clock, no randomness, no threads, no IO: [`clock::MonotonicTime`] is passed in, variables and
+//! files are read by closures of the caller.
+//!
+//! The rooms stand in the order of a call's way; a room names only rooms below it, and all of them
+//! the modules at the end.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod access;
-pub mod approvals;
-pub mod attribution;
-pub mod audit;
-pub mod bearer;
-pub mod calendar;
-pub mod catalog;
-pub mod certificate;
-pub mod code_safety;
-pub mod consent;
-pub mod cursor;
-pub mod duties;
+/// Who comes in: tokens, certificates, the agent registry, names as they are typed.
+pub mod doors {
+    pub mod agent_registry;
+    pub mod bearer;
+    pub mod certificate;
+    pub mod known;
+    pub mod nearest;
+}
+
+/// Bounds on calls and their repetition.
+pub mod calls {
+    pub mod rates;
+    pub mod retries;
+}
+
+/// What is offered: the catalog, its index, and how tools come into it.
+pub mod tools {
+    pub mod catalog;
+    pub mod exposure;
+    pub mod index;
+    pub mod registration;
+    pub mod schema;
+    pub mod subscriptions;
+    pub mod tool_requests;
+    pub mod uris;
+}
+
+/// One server: its entry, its life, its sandbox, and whom its questions belong to.
+pub mod servers {
+    pub mod attribution;
+    pub mod consent;
+    pub mod health;
+    pub mod lifecycle;
+    pub mod log_levels;
+    pub mod reload;
+    pub mod restart;
+    pub mod sandbox;
+    pub mod spec;
+    pub mod starts;
+}
+
+/// What is allowed, and what must be checked or asked before it is done.
+pub mod policy {
+    pub mod access;
+    pub mod approvals;
+    pub mod grants;
+    pub mod permissions;
+    pub mod pins;
+    pub mod requirements;
+    pub mod risk;
+    pub mod trust;
+}
+
+/// What belongs to one caller: its questions, tasks, parked calls and the tools it holds.
+pub mod callers {
+    pub mod parked;
+    pub mod questions;
+    pub mod request_ids;
+    pub mod seal;
+    pub mod tasks;
+    pub mod tokens;
+    pub mod tool_cache;
+}
+
+/// What is written to disk: the journal and the audit log.
+pub mod store {
+    pub mod audit;
+    pub mod journal;
+}
+
+pub mod clock;
 pub mod env;
-pub mod exposure;
-pub mod freshness;
-pub mod grants;
-pub mod health;
-pub mod index;
-pub mod journal;
-pub mod known;
-pub mod levels;
-pub mod lifecycle;
-pub mod moment;
+mod hex;
 pub mod names;
-pub mod nearest;
 pub mod node_key;
-pub mod parked;
-pub mod permissions;
-pub mod pins;
-pub mod questions;
-pub mod rates;
-pub mod registration;
-pub mod reload;
-pub mod request_ids;
-pub mod restart;
-pub mod retries;
-pub mod risk;
-pub mod roster;
-pub mod sandbox;
-pub mod schema;
-pub mod seal;
-pub mod spec;
-pub mod starts;
-pub mod subscriptions;
-pub mod tasks;
-pub mod tokens;
-pub mod tool_cache;
-pub mod tool_requests;
-pub mod uris;
-pub mod validators;
+pub mod timestamps;

@@ -6,7 +6,7 @@ use ed25519_dalek::{Signature as Signed, Signer, SigningKey, VerifyingKey, verif
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::grants::Issuer;
+use crate::hex::hex_id;
 
 /// Signatures judged in one go: twice as fast as one by one, and little is asked twice when one of
 /// them is bad.
@@ -23,6 +23,11 @@ pub struct PublicKey(pub [u8; 32]);
 /// A signature.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature(pub [u8; 64]);
+
+hex_id! {
+    /// A node that issues operations: the hash of its key.
+    Issuer, 32
+}
 
 impl NodeKey {
     /// Takes 32 bytes of good randomness.
@@ -77,7 +82,7 @@ impl PublicKey {
 
 /// What a signature is to be judged by.
 #[derive(Debug)]
-pub struct Claim {
+pub struct SignatureClaim {
     /// Who is said to have signed.
     pub key: PublicKey,
     /// What.
@@ -88,17 +93,17 @@ pub struct Claim {
 
 /// The first claim that does not hold, by its place in the list.
 #[must_use]
-pub fn first_bad(claims: &[Claim]) -> Option<usize> {
+pub fn first_bad(claims: &[SignatureClaim]) -> Option<usize> {
     let chunks = claims.chunks(BATCH).enumerate();
     let mut bad = chunks.filter(|(_, chunk)| !all_good(chunk));
     bad.find_map(|(chunk, claims)| {
-        let holds = |claim: &Claim| claim.key.signed(&claim.bytes, &claim.signature);
+        let holds = |claim: &SignatureClaim| claim.key.signed(&claim.bytes, &claim.signature);
         let at = claims.iter().position(|claim| !holds(claim))?;
         Some(chunk * BATCH + at)
     })
 }
 
-fn all_good(claims: &[Claim]) -> bool {
+fn all_good(claims: &[SignatureClaim]) -> bool {
     let keys: Result<Vec<_>, _> = claims
         .iter()
         .map(|claim| VerifyingKey::from_bytes(&claim.key.0))
@@ -155,9 +160,9 @@ as_bytes!(Signature, 64);
 mod tests {
     use super::*;
 
-    fn claim(key: &NodeKey, n: usize) -> Claim {
+    fn claim(key: &NodeKey, n: usize) -> SignatureClaim {
         let bytes = format!("operation {n}").into_bytes();
-        Claim {
+        SignatureClaim {
             key: key.public(),
             signature: key.sign(&bytes),
             bytes,
@@ -178,7 +183,7 @@ mod tests {
     #[test]
     fn of_many_signatures_the_first_bad_one_is_named() {
         let key = NodeKey::new(&[1; 32]);
-        let mut claims: Vec<Claim> = (0..600).map(|n| claim(&key, n)).collect();
+        let mut claims: Vec<SignatureClaim> = (0..600).map(|n| claim(&key, n)).collect();
         assert_eq!(first_bad(&claims), None);
         claims[520].bytes[0] ^= 1;
         claims[300].signature.0[3] ^= 1;

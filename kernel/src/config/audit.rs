@@ -78,7 +78,10 @@ impl Audit {
         ];
         section.choice("calls", &calls, &mut self.calls);
         section.millis("window_ms", 1..=10_000, &mut self.window);
-        let arguments = [("digest", ArgumentsKept::Digest), ("whole", ArgumentsKept::Whole)];
+        let arguments = [
+            ("digest", ArgumentsKept::Digest),
+            ("whole", ArgumentsKept::Whole),
+        ];
         section.choice("arguments", &arguments, &mut self.arguments);
         let Retention {
             max_age,

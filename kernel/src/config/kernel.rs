@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_engine::policy::requirements::ToolRules;
-use mgp_engine::servers::health::HealthRules;
+use mgp_engine::calls::rates::RateRules;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
-use mgp_engine::calls::rates::RateRules;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
 use mgp_protocol::ids::AgentId;

@@ -36,7 +36,11 @@ pub(super) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
 }
 
 /// The keys of a server.
-pub(super) fn read_gate(entry: &mut Section<'_, '_, '_>, rules: &mut PermissionRules, pin: &mut PinMode) {
+pub(super) fn read_gate(
+    entry: &mut Section<'_, '_, '_>,
+    rules: &mut PermissionRules,
+    pin: &mut PinMode,
+) {
     entry.choice("permission_policy", &POLICIES, &mut rules.policy);
     read_set(entry, "permissions", &mut rules.configured);
     entry.flag("all_or_nothing", &mut rules.all_or_nothing);

@@ -3,13 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::servers::consent::Consent;
-use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
-use mgp_engine::servers::sandbox;
-use mgp_engine::servers::spec::{MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances, ServerLimits, ServerSpec};
+use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::sandbox;
+use mgp_engine::servers::spec::{
+    MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances,
+    ServerLimits, ServerSpec,
+};
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
@@ -65,7 +68,10 @@ pub(super) fn read_server(
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
     let mut asking = QuestionAttribution::default();
-    let known = [("by-turn", QuestionAttribution::ByTurn), ("by-call", QuestionAttribution::ByCall)];
+    let known = [
+        ("by-turn", QuestionAttribution::ByTurn),
+        ("by-call", QuestionAttribution::ByCall),
+    ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry);
     let mut restart = RestartRules::default();

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_engine::timestamps::parse_rfc3339;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::widening;
+use mgp_engine::timestamps::parse_rfc3339;
 use mgp_policy::approvals::Decider;
 use mgp_protocol::mgp::approvals::{Approve, Deny, Pending};
 use mgp_protocol::mgp::permission::{Given, Grant, PermissionType, Revoke, Revoked, Verdict};

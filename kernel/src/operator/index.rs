@@ -2,10 +2,10 @@
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::naming;
+use mgp_engine::names::canonical;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{Filter, RESULTS_MAX, Strategy};
-use mgp_engine::names::canonical;
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;

@@ -1,7 +1,7 @@
 //! What servers tell the rooms above them.
 
-use mgp_engine::tools::catalog::ServerOffer;
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::ServerId;
 
 use crate::link::Peer;

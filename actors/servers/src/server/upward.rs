@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::callers::tasks::{Maker, TaskRef};
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;

@@ -1,0 +1,204 @@
+//! What a parked call is known by when its caller comes back with answers (MRTR, SEP-2322).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_protocol::splice::members;
+use serde::{Deserialize, Serialize};
+
+/// Members of `params` that differ between the tries of one call.
+const OF_ONE_TRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
+
+/// What the kernel puts, sealed, into the `requestState` of an `input_required` result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedState {
+    /// Which life of the kernel parked the call.
+    pub boot: u64,
+    /// Which call of that life.
+    pub call: u64,
+    /// Its method.
+    pub method: String,
+    /// What was asked for: an answer to one call is none to another.
+    pub digest: ParkedDigest,
+    /// Until when it may come back, in milliseconds since 1970.
+    pub expires_ms: u64,
+    /// What coming back leads to.
+    pub kind: ParkedKind,
+}
+
+/// What a retry leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ParkedKind {
+    /// The call still waits at its server, and the answers go there.
+    Parked,
+    /// Nothing waits: the call is made once more from its beginning.
+    Again,
+}
+
+/// Why a state that was opened is of no use; -32602.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stale {
+    /// Its time is over.
+    #[error("requestState has expired; make the call anew, without it")]
+    Expired,
+    /// The kernel was restarted, and what it had parked is gone.
+    #[error("requestState is from before a restart; make the call anew, without it")]
+    Restarted,
+    /// It is the state of another call.
+    #[error("requestState belongs to a call with another method or other params")]
+    AnotherCall,
+}
+
+impl ParkedState {
+    /// Judges a retry of `method` with `params`, made in the kernel's life `boot` at `now_ms`
+    /// (milliseconds since 1970).
+    ///
+    /// # Errors
+    /// [`Stale`] says why it does not lead back to its call.
+    pub fn judge(
+        &self,
+        boot: u64,
+        now_ms: u64,
+        method: &str,
+        params: Option<&str>,
+    ) -> Result<(), Stale> {
+        if self.method != method || self.digest != ParkedDigest::of(method, params) {
+            return Err(Stale::AnotherCall);
+        }
+        if now_ms >= self.expires_ms {
+            return Err(Stale::Expired);
+        }
+        match self.kind {
+            ParkedKind::Parked if self.boot != boot => Err(Stale::Restarted),
+            ParkedKind::Parked | ParkedKind::Again => Ok(()),
+        }
+    }
+}
+
+/// What a call asks for, in 32 bytes: the same for all tries of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ParkedDigest([u8; blake3::OUT_LEN]);
+
+impl ParkedDigest {
+    /// Of a method and the members of its `params` but for `_meta`, `inputResponses` and
+    /// `requestState`: the order of members does not count, their texts do to the byte.
+    #[must_use]
+    pub fn of(method: &str, params: Option<&str>) -> Self {
+        let params = params.unwrap_or("{}");
+        let mut hasher = blake3::Hasher::new();
+        let mut put = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        put(method);
+        match members(params) {
+            None => put(params),
+            Some(mut members) => {
+                members.retain(|(name, _)| !OF_ONE_TRY.contains(&&**name));
+                // Stable: of two with one name, the order counts.
+                members.sort_by(|(one, _), (other, _)| one.cmp(other));
+                for (name, value) in members {
+                    put(&name);
+                    put(value.get());
+                }
+            }
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+}
+
+impl From<ParkedDigest> for String {
+    fn from(digest: ParkedDigest) -> Self {
+        URL_SAFE_NO_PAD.encode(digest.0)
+    }
+}
+
+impl TryFrom<String> for ParkedDigest {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or("a digest has 32 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::callers::seal::{Purpose, SealKey};
+
+    const PARAMS: &str = r#"{"name":"ask","arguments":{"a":1.0e2,"b":[]}}"#;
+
+    fn state(kind: ParkedKind) -> ParkedState {
+        ParkedState {
+            boot: 3,
+            call: 77,
+            method: "tools/call".into(),
+            digest: ParkedDigest::of("tools/call", Some(PARAMS)),
+            expires_ms: 1_000,
+            kind,
+        }
+    }
+
+    /// SEP-2322: what a client adds for a retry does not make it another call.
+    #[test]
+    fn all_tries_of_a_call_have_one_digest() {
+        let first = ParkedDigest::of("tools/call", Some(PARAMS));
+        for same in [
+            r#"{"arguments":{"a":1.0e2,"b":[]},"name":"ask"}"#,
+            r#"{"name" : "ask","requestState":"x","_meta":{"progressToken":1},"arguments":{"a":1.0e2,"b":[]},"inputResponses":{}}"#,
+        ] {
+            assert_eq!(ParkedDigest::of("tools/call", Some(same)), first, "{same}");
+        }
+        for other in [
+            r#"{"name":"ask","arguments":{"a":100,"b":[]}}"#,
+            r#"{"name":"ask2","arguments":{"a":1.0e2,"b":[]}}"#,
+            r#"{"name":"ask","arguments":{"a":1.0e2,"b":[]},"more":null}"#,
+            r#"{"name":"ask"}"#,
+            "[]",
+        ] {
+            assert_ne!(
+                ParkedDigest::of("tools/call", Some(other)),
+                first,
+                "{other}"
+            );
+        }
+        assert_ne!(ParkedDigest::of("prompts/get", Some(PARAMS)), first);
+        assert_eq!(
+            ParkedDigest::of("x", None),
+            ParkedDigest::of("x", Some("{}"))
+        );
+        // Where one member ends and the next begins is part of it.
+        let one = ParkedDigest::of("x", Some(r#"{"a":"1","b":"2"}"#));
+        assert_ne!(one, ParkedDigest::of("x", Some(r#"{"a\"1\"b":"2"}"#)));
+    }
+
+    #[test]
+    fn a_state_leads_back_to_its_own_call_only() {
+        let parked = state(ParkedKind::Parked);
+        let call = Some(PARAMS);
+        assert_eq!(parked.judge(3, 999, "tools/call", call), Ok(()));
+        let judged = |boot, now, method, params| parked.judge(boot, now, method, params);
+        assert_eq!(judged(3, 1_000, "tools/call", call), Err(Stale::Expired));
+        assert_eq!(judged(4, 999, "tools/call", call), Err(Stale::Restarted));
+        assert_eq!(judged(3, 999, "prompts/get", call), Err(Stale::AnotherCall));
+        assert_eq!(judged(3, 999, "tools/call", None), Err(Stale::AnotherCall));
+        let again = state(ParkedKind::Again);
+        assert_eq!(again.judge(4, 999, "tools/call", call), Ok(()));
+        assert_eq!(
+            again.judge(4, 1_000, "tools/call", call),
+            Err(Stale::Expired)
+        );
+    }
+
+    #[test]
+    fn a_state_survives_its_seal() {
+        let key = SealKey::new([1; 32]);
+        let text = key.seal(Purpose::State, "ann", &state(ParkedKind::Parked));
+        assert!(text.len() < 400, "{}", text.len());
+        let opened = key.open(Purpose::State, "ann", &text);
+        assert_eq!(opened, Ok(state(ParkedKind::Parked)));
+    }
+}

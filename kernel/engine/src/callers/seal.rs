@@ -1,0 +1,271 @@
+//! Small records the kernel hands out and gets back: authenticated, unreadable, and bound to whom
+//! they were given. `requestState` of parked calls and ids of tasks are such texts.
+//!
+//! The nonce is made of the record itself, so that the same record has the same text each time: a
+//! task keeps its id. What that gives away is only that two texts hold the same record.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Longest text that is opened, in bytes. The records hold one name of a server's making, which is
+/// bounded where it is taken.
+pub const SEALED_MAX: usize = 16 << 10;
+/// How all sealed texts begin; names the form, so that a later one can be told from it.
+const PREFIX: &str = "mgp1.";
+const NONCE_LEN: usize = 24;
+
+/// The kernel's secret for sealed records. A new one makes all earlier texts invalid.
+#[derive(Clone)]
+pub struct SealKey {
+    cipher: [u8; blake3::KEY_LEN],
+    nonce: [u8; blake3::KEY_LEN],
+}
+
+/// What a text is for; a text for one purpose does not open for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// `requestState` of a call.
+    State,
+    /// The id of a task.
+    Task,
+}
+
+/// Not a text that this kernel made for this caller and purpose. The words are the same whatever is
+/// wrong with it, so that nothing is learned by trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it was not given to this caller by this kernel, or is not valid any more")]
+pub struct BadSeal;
+
+impl SealKey {
+    /// Takes 32 bytes of good randomness.
+    #[must_use]
+    pub fn new(bytes: [u8; blake3::KEY_LEN]) -> Self {
+        Self {
+            cipher: blake3::derive_key("mgp 2026-11 sealed records: cipher", &bytes),
+            nonce: blake3::derive_key("mgp 2026-11 sealed records: nonce", &bytes),
+        }
+    }
+
+    /// The text for a record: visible ASCII, the same for the same record, purpose and principal.
+    /// `bound_to` is the principal it is given to.
+    ///
+    /// # Panics
+    /// When the record is nothing JSON can say; records are plain structs.
+    #[must_use]
+    pub fn seal<T: Serialize>(&self, purpose: Purpose, bound_to: &str, record: &T) -> String {
+        let plain = serde_json::to_vec(record).expect("a record is always JSON");
+        let bound = bound(purpose, bound_to);
+        let nonce = self.nonce(&bound, &plain);
+        let payload = Payload {
+            msg: &plain,
+            aad: &bound,
+        };
+        let sealed = self
+            .cipher()
+            .encrypt(&XNonce::from(nonce), payload)
+            .expect("a record is far shorter than the cipher's limit");
+        let mut text = PREFIX.to_owned();
+        URL_SAFE_NO_PAD.encode_string([&nonce[..], &sealed].concat(), &mut text);
+        text
+    }
+
+    /// The record in a text that comes from a client.
+    ///
+    /// # Errors
+    /// [`BadSeal`] for whatever [`SealKey::seal`] did not make with the same key, purpose and
+    /// principal, and for texts of more than [`SEALED_MAX`] bytes.
+    pub fn open<T: DeserializeOwned>(
+        &self,
+        purpose: Purpose,
+        bound_to: &str,
+        text: &str,
+    ) -> Result<T, BadSeal> {
+        if text.len() > SEALED_MAX {
+            return Err(BadSeal);
+        }
+        let coded = text.strip_prefix(PREFIX).ok_or(BadSeal)?;
+        let bytes = URL_SAFE_NO_PAD.decode(coded).map_err(|_| BadSeal)?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>().ok_or(BadSeal)?;
+        let payload = Payload {
+            msg: sealed,
+            aad: &bound(purpose, bound_to),
+        };
+        let plain = self
+            .cipher()
+            .decrypt(&XNonce::from(*nonce), payload)
+            .map_err(|_| BadSeal)?;
+        serde_json::from_slice(&plain).map_err(|_| BadSeal)
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&Key::from(self.cipher))
+    }
+
+    fn nonce(&self, bound: &[u8], plain: &[u8]) -> [u8; NONCE_LEN] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.nonce);
+        // The length tells where one ends and the other begins.
+        hasher.update(&(bound.len() as u64).to_le_bytes());
+        hasher.update(bound);
+        hasher.update(plain);
+        let mut nonce = [0; NONCE_LEN];
+        hasher.finalize_xof().fill(&mut nonce);
+        nonce
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey(…)")
+    }
+}
+
+/// Whether a text looks like one of a kernel's; only [`SealKey::open`] knows.
+#[must_use]
+pub fn is_ours(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// Purpose and principal as the associated data. No purpose has a NUL in it.
+fn bound(purpose: Purpose, bound_to: &str) -> Vec<u8> {
+    let purpose = match purpose {
+        Purpose::State => "state",
+        Purpose::Task => "task",
+    };
+    [purpose.as_bytes(), b"\0", bound_to.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct SealedRecord {
+        call: u64,
+        words: String,
+    }
+
+    fn key() -> SealKey {
+        SealKey::new([7; 32])
+    }
+
+    fn record() -> SealedRecord {
+        SealedRecord {
+            call: u64::MAX,
+            words: "file:///ü \"x\"".into(),
+        }
+    }
+
+    fn open(
+        key: &SealKey,
+        purpose: Purpose,
+        principal: &str,
+        text: &str,
+    ) -> Result<SealedRecord, BadSeal> {
+        key.open(purpose, principal, text)
+    }
+
+    /// A task keeps its id, and an id tells nothing of its task.
+    #[test]
+    fn the_same_record_has_the_same_text() {
+        let text = key().seal(Purpose::Task, "ann", &record());
+        assert_eq!(text, key().seal(Purpose::Task, "ann", &record()));
+        assert_eq!(open(&key(), Purpose::Task, "ann", &text), Ok(record()));
+        assert!(is_ours(&text) && !is_ours("786512e2-9e0d"));
+        let clean = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        assert!(text.bytes().all(clean), "{text}");
+        let other = SealedRecord {
+            call: 1,
+            ..record()
+        };
+        assert_ne!(text, key().seal(Purpose::Task, "ann", &other));
+        assert_ne!(text, key().seal(Purpose::Task, "bob", &record()));
+    }
+
+    /// A nonce that serves two records would give both away.
+    #[test]
+    fn no_two_records_share_a_nonce() {
+        let nonce = |purpose, principal: &str, call| {
+            let words = String::new();
+            let text = key().seal(purpose, principal, &SealedRecord { call, words });
+            let bytes = URL_SAFE_NO_PAD.decode(&text[PREFIX.len()..]).unwrap();
+            bytes[..NONCE_LEN].to_vec()
+        };
+        let nonces = [
+            nonce(Purpose::Task, "ann", 1),
+            nonce(Purpose::Task, "ann", 2),
+            nonce(Purpose::Task, "bob", 1),
+            nonce(Purpose::State, "ann", 1),
+        ];
+        let different: std::collections::BTreeSet<_> = nonces.iter().collect();
+        assert_eq!(different.len(), nonces.len());
+    }
+
+    #[test]
+    fn a_text_is_for_one_key_one_principal_and_one_purpose() {
+        let text = key().seal(Purpose::State, "ann", &record());
+        assert_eq!(open(&key(), Purpose::State, "ann", &text), Ok(record()));
+        for (key, purpose, principal) in [
+            (SealKey::new([8; 32]), Purpose::State, "ann"),
+            (key(), Purpose::Task, "ann"),
+            (key(), Purpose::State, "bob"),
+            (key(), Purpose::State, ""),
+            (key(), Purpose::State, "ann\0"),
+        ] {
+            assert_eq!(open(&key, purpose, principal, &text), Err(BadSeal));
+        }
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Another {
+            #[serde(rename = "else")]
+            _other: bool,
+        }
+        let another = key().open::<Another>(Purpose::State, "ann", &text);
+        assert_eq!(another, Err(BadSeal));
+    }
+
+    /// Every byte counts, and so does every byte that is missing.
+    #[test]
+    fn a_changed_text_is_refused() {
+        let text = key().seal(Purpose::State, "ann", &record());
+        for at in 0..text.len() {
+            for to in ["A", "B", "-"] {
+                let mut changed = text.clone();
+                changed.replace_range(at..=at, to);
+                let opened = open(&key(), Purpose::State, "ann", &changed);
+                assert_eq!(opened.is_ok(), changed == text, "{at} {to}");
+            }
+            let opened = open(&key(), Purpose::State, "ann", &text[..at]);
+            assert_eq!(opened, Err(BadSeal), "cut at {at}");
+        }
+        let longer = format!("{text}A");
+        assert_eq!(open(&key(), Purpose::State, "ann", &longer), Err(BadSeal));
+    }
+
+    #[test]
+    fn a_text_over_the_bound_is_not_opened() {
+        let of = |size: usize| SealedRecord {
+            call: 0,
+            words: "x".repeat(size),
+        };
+        let fits = key().seal(Purpose::State, "ann", &of(11_000));
+        assert!(fits.len() < SEALED_MAX);
+        assert!(open(&key(), Purpose::State, "ann", &fits).is_ok());
+        let large = key().seal(Purpose::State, "ann", &of(13_000));
+        assert!(large.len() > SEALED_MAX);
+        assert_eq!(open(&key(), Purpose::State, "ann", &large), Err(BadSeal));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_opening(text in "(mgp1\\.)?\\PC{0,80}") {
+            prop_assert_eq!(open(&key(), Purpose::Task, "ann", &text), Err(BadSeal));
+        }
+    }
+}

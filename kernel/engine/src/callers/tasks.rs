@@ -1,0 +1,306 @@
+//! Tasks of the extension `io.modelcontextprotocol/tasks` (SEP-2663): those the kernel makes of
+//! calls, and the names and shapes of those that servers made.
+
+mod eras;
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::splice::quoted;
+use serde::{Deserialize, Serialize};
+
+use crate::timestamps::rfc3339_ms;
+
+pub use eras::{Payload, to_extension, to_legacy};
+
+/// Longest status message, in characters; what is longer is cut.
+pub const MESSAGE_MAX: usize = 1_000;
+
+/// Where a task lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRef {
+    /// The server that works on it.
+    pub server: ServerId,
+    /// Who knows about it, and by which name.
+    pub maker: Maker,
+}
+
+/// What a client's name for a task says, sealed: which it is, and what was called for it. Who may not
+/// call the tool any more has nothing to do with the task either.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedTask {
+    /// Where it lives.
+    pub task: TaskRef,
+    /// The server's own name of the tool.
+    #[serde(default)]
+    pub tool: Box<str>,
+}
+
+/// Who made a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Maker {
+    /// A server that speaks the extension.
+    Modern {
+        /// Its own id for it.
+        task: String,
+    },
+    /// A server of 2025-11-25.
+    Legacy {
+        /// Its own id for it.
+        task: String,
+    },
+    /// The kernel, out of a call to a server without tasks.
+    Kernel {
+        /// Which life of the kernel: its tasks end with it.
+        boot: u64,
+        /// Which task of that life.
+        number: u64,
+    },
+}
+
+/// How a task stands; the words are the same in both eras.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// At work.
+    Working,
+    /// Waits for answers of the client.
+    InputRequired,
+    /// Done: there is a result, even if it says that the tool failed.
+    Completed,
+    /// Ended by a JSON-RPC error.
+    Failed,
+    /// Taken back.
+    Cancelled,
+}
+
+impl TaskStatus {
+    const ALL: [Self; 5] = [
+        Self::Working,
+        Self::InputRequired,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// Reads the word on the wire.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.as_str() == word)
+    }
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Nothing comes after it.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::Working | Self::InputRequired => false,
+            Self::Completed | Self::Failed | Self::Cancelled => true,
+        }
+    }
+}
+
+/// What happens to a task. Texts are JSON as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskStep {
+    /// Everything asked so far is answered.
+    GoOn,
+    /// The server asks; the whole `inputRequests` of what is open now.
+    Ask(String),
+    /// The call has a result, with `isError` or without.
+    Complete(String),
+    /// The call has a JSON-RPC error.
+    Fail(String),
+    /// The client takes it back.
+    Cancel,
+}
+
+/// The task is over and stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the task is already {}", .0.as_str())]
+pub struct TaskOver(pub TaskStatus);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TaskState {
+    Working,
+    InputRequired(String),
+    Completed(String),
+    Failed(String),
+    Cancelled,
+}
+
+/// A task the kernel made. Times are in milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    created_ms: u64,
+    updated_ms: u64,
+    ttl_ms: u64,
+    poll_ms: u64,
+    message: Option<String>,
+    state: TaskState,
+}
+
+impl Task {
+    /// A task that works from now on, is kept for `ttl_ms` from now, and should be asked for every
+    /// `poll_ms`.
+    #[must_use]
+    pub fn new(now_ms: u64, ttl_ms: u64, poll_ms: u64) -> Self {
+        Self {
+            created_ms: now_ms,
+            updated_ms: now_ms,
+            ttl_ms,
+            poll_ms,
+            message: None,
+            state: TaskState::Working,
+        }
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> TaskStatus {
+        match self.state {
+            TaskState::Working => TaskStatus::Working,
+            TaskState::InputRequired(_) => TaskStatus::InputRequired,
+            TaskState::Completed(_) => TaskStatus::Completed,
+            TaskState::Failed(_) => TaskStatus::Failed,
+            TaskState::Cancelled => TaskStatus::Cancelled,
+        }
+    }
+
+    /// When it began.
+    #[must_use]
+    pub fn created_ms(&self) -> u64 {
+        self.created_ms
+    }
+
+    /// When it came to stand as it does.
+    #[must_use]
+    pub fn updated_ms(&self) -> u64 {
+        self.updated_ms
+    }
+
+    /// How long it is kept.
+    #[must_use]
+    pub fn ttl_ms(&self) -> u64 {
+        self.ttl_ms
+    }
+
+    /// The call's result as JSON text, when it has one.
+    #[must_use]
+    pub fn result(&self) -> Option<&str> {
+        match &self.state {
+            TaskState::Completed(result) => Some(result),
+            TaskState::Working
+            | TaskState::InputRequired(_)
+            | TaskState::Failed(_)
+            | TaskState::Cancelled => None,
+        }
+    }
+
+    /// The call's JSON-RPC error as JSON text, when it has one.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match &self.state {
+            TaskState::Failed(error) => Some(error),
+            TaskState::Working
+            | TaskState::InputRequired(_)
+            | TaskState::Completed(_)
+            | TaskState::Cancelled => None,
+        }
+    }
+
+    /// Until when it is kept.
+    #[must_use]
+    pub fn expires_ms(&self) -> u64 {
+        self.created_ms.saturating_add(self.ttl_ms)
+    }
+
+    /// Takes a step. The message of the state before goes with that state.
+    ///
+    /// # Errors
+    /// [`TaskOver`] when it has ended before; nothing changes then.
+    pub fn step(&mut self, now_ms: u64, step: TaskStep) -> Result<(), TaskOver> {
+        if self.status().is_final() {
+            return Err(TaskOver(self.status()));
+        }
+        let state = match step {
+            TaskStep::GoOn => TaskState::Working,
+            TaskStep::Ask(input_requests) => TaskState::InputRequired(input_requests),
+            TaskStep::Complete(result) => TaskState::Completed(result),
+            TaskStep::Fail(error) => TaskState::Failed(error),
+            TaskStep::Cancel => TaskState::Cancelled,
+        };
+        if state != self.state {
+            self.state = state;
+            self.message = None;
+            self.touched(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Says in words how it stands, for people and models: progress of the call, the reason of its
+    /// end. Cut at [`MESSAGE_MAX`].
+    pub fn say(&mut self, now_ms: u64, message: &str) {
+        self.message = Some(message.chars().take(MESSAGE_MAX).collect());
+        self.touched(now_ms);
+    }
+
+    fn touched(&mut self, now_ms: u64) {
+        self.updated_ms = self.updated_ms.max(now_ms);
+    }
+
+    /// The params of a `notifications/tasks`: the task with its result, error or open questions.
+    #[must_use]
+    pub fn render(&self, id: &str) -> String {
+        self.object("", id, true)
+    }
+
+    /// The result of a `tasks/get`.
+    #[must_use]
+    pub fn render_got(&self, id: &str) -> String {
+        self.object(r#""resultType":"complete","#, id, true)
+    }
+
+    /// The result of the call that became this task.
+    #[must_use]
+    pub fn render_created(&self, id: &str) -> String {
+        self.object(r#""resultType":"task","#, id, false)
+    }
+
+    fn object(&self, opening: &str, id: &str, whole: bool) -> String {
+        let mut out = format!(
+            r#"{{{opening}"taskId":{},"status":"{}","createdAt":"{}","lastUpdatedAt":"{}","ttlMs":{},"pollIntervalMs":{}"#,
+            quoted(id),
+            self.status().as_str(),
+            rfc3339_ms(self.created_ms),
+            rfc3339_ms(self.updated_ms),
+            self.ttl_ms,
+            self.poll_ms,
+        );
+        let message = self.message.as_deref().map(quoted);
+        let payload = match &self.state {
+            TaskState::InputRequired(requests) => Some(("inputRequests", requests)),
+            TaskState::Completed(result) => Some(("result", result)),
+            TaskState::Failed(error) => Some(("error", error)),
+            TaskState::Working | TaskState::Cancelled => None,
+        };
+        let message = message.as_ref().map(|message| ("statusMessage", message));
+        for (name, json) in message.into_iter().chain(payload.filter(|_| whole)) {
+            out.push_str(&format!(r#","{name}":{json}"#));
+        }
+        out.push('}');
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

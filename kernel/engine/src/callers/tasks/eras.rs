@@ -1,0 +1,145 @@
+//! The task object of 2025-11-25 and the one of the extension, one made of the other.
+//!
+//! They differ in the names of two members, in where the outcome is found, and in what they call a
+//! tool's own failure: `failed` in 2025-11-25, `completed` in the extension.
+
+use std::borrow::Cow;
+
+use mgp_protocol::splice::{member, members, quoted};
+use serde_json::value::RawValue;
+
+use super::TaskStatus;
+
+/// What a task of 2025-11-25 keeps apart and the extension writes into it, as JSON text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
+    /// Not known, or not wanted.
+    None,
+    /// What `tasks/result` gave.
+    Result(&'a str),
+    /// The JSON-RPC error that `tasks/result` gave.
+    Error(&'a str),
+    /// What the server has asked for this task.
+    InputRequests(&'a str),
+}
+
+/// A task of 2025-11-25 as the extension shows it, under another id. `None` when it is no task.
+///
+/// `payload` decides between `completed` and `failed`. Without it a failed task gets an error made of
+/// its message, and one that waits for input is shown at work: what it asks is not known yet.
+#[must_use]
+pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String> {
+    let members = members(task)?;
+    let status = match (status(&members)?, payload) {
+        (TaskStatus::InputRequired, Payload::InputRequests(_)) => TaskStatus::InputRequired,
+        (TaskStatus::InputRequired, _) => TaskStatus::Working,
+        (TaskStatus::Failed, Payload::Result(_)) => TaskStatus::Completed,
+        (TaskStatus::Completed, Payload::Error(_)) => TaskStatus::Failed,
+        (status, _) => status,
+    };
+    let mut out = Object::of(id, status);
+    let mut ttl = "null";
+    for (name, value) in &members {
+        match &**name {
+            "ttl" => ttl = value.get(),
+            "pollInterval" => out.put("pollIntervalMs", value.get()),
+            name if !REPLACED.contains(&name) => out.put(name, value.get()),
+            _ => {}
+        }
+    }
+    out.put("ttlMs", ttl);
+    match (status, payload) {
+        (TaskStatus::InputRequired, Payload::InputRequests(json)) => out.put("inputRequests", json),
+        (TaskStatus::Completed, Payload::Result(json)) => out.put("result", json),
+        (TaskStatus::Failed, Payload::Error(json)) => out.put("error", json),
+        (TaskStatus::Failed, _) => out.put("error", &failure(&members)),
+        (
+            TaskStatus::Working
+            | TaskStatus::InputRequired
+            | TaskStatus::Completed
+            | TaskStatus::Cancelled,
+            _,
+        ) => {}
+    }
+    Some(out.finish())
+}
+
+/// A task of the extension as 2025-11-25 shows it, under another id; its outcome is left out. `None`
+/// when it is no task.
+#[must_use]
+pub fn to_legacy(task: &str, id: &str) -> Option<String> {
+    let members = members(task)?;
+    let result = find(&members, "result");
+    let is_error = result.and_then(|result| member(result, "isError")) == Some("true");
+    let mut status = status(&members)?;
+    if status == TaskStatus::Completed && is_error {
+        status = TaskStatus::Failed;
+    }
+    let mut out = Object::of(id, status);
+    let mut ttl = "null";
+    for (name, value) in &members {
+        match &**name {
+            "ttlMs" => ttl = value.get(),
+            "pollIntervalMs" => out.put("pollInterval", value.get()),
+            name if !REPLACED.contains(&name) => out.put(name, value.get()),
+            _ => {}
+        }
+    }
+    out.put("ttl", ttl);
+    Some(out.finish())
+}
+
+/// Members of either form that are not taken over as they are.
+const REPLACED: [&str; 11] = [
+    "taskId",
+    "status",
+    "ttl",
+    "ttlMs",
+    "pollInterval",
+    "pollIntervalMs",
+    "resultType",
+    "requestState",
+    "result",
+    "error",
+    "inputRequests",
+];
+
+type Members<'a> = [(Cow<'a, str>, &'a RawValue)];
+
+fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
+    let found = members.iter().find(|(n, _)| n == name);
+    found.map(|(_, value)| value.get())
+}
+
+fn status(members: &Members<'_>) -> Option<TaskStatus> {
+    let word: Cow<'_, str> = serde_json::from_str(find(members, "status")?).ok()?;
+    TaskStatus::parse(&word)
+}
+
+fn failure(members: &Members<'_>) -> String {
+    let told = find(members, "statusMessage").filter(|json| json.starts_with('"'));
+    let told = told.unwrap_or(r#""the task failed""#);
+    format!(r#"{{"code":-32603,"message":{told}}}"#)
+}
+
+/// An object in the making.
+struct Object(String);
+
+impl Object {
+    fn of(id: &str, status: TaskStatus) -> Self {
+        let (id, status) = (quoted(id), status.as_str());
+        Self(format!(r#"{{"taskId":{id},"status":"{status}""#))
+    }
+
+    fn put(&mut self, name: &str, json: &str) {
+        self.0.push(',');
+        self.0.push_str(&quoted(name));
+        self.0.push(':');
+        self.0.push_str(json);
+    }
+
+    fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}

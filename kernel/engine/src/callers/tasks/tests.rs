@@ -1,0 +1,213 @@
+use super::*;
+use crate::callers::seal::{Purpose, SealKey};
+use serde_json::{Value, json};
+
+const CREATED: u64 = 1_795_309_507_045;
+
+fn value(json: &str) -> Value {
+    serde_json::from_str(json).unwrap()
+}
+
+fn task() -> Task {
+    Task::new(CREATED, 60_000, 500)
+}
+
+/// SEP-2663: a flat object, and nothing of the outcome in the answer that makes it.
+#[test]
+fn a_task_shows_what_its_status_has() {
+    let mut task = task();
+    let seen = json!({
+        "taskId": "mgp1.x",
+        "status": "working",
+        "createdAt": "2026-11-22T01:05:07.045Z",
+        "lastUpdatedAt": "2026-11-22T01:05:07.045Z",
+        "ttlMs": 60_000,
+        "pollIntervalMs": 500,
+    });
+    assert_eq!(value(&task.render("mgp1.x")), seen);
+    let with = |task: &Task, more: Value| {
+        let mut want = seen.clone();
+        want["status"] = task.status().as_str().into();
+        want["lastUpdatedAt"] = "2026-11-22T01:05:08.045Z".into();
+        let more = more.as_object().unwrap().clone();
+        want.as_object_mut().unwrap().extend(more);
+        want
+    };
+    let later = CREATED + 1_000;
+    let asks = r#"{"roots-1":{"method":"roots/list"}}"#;
+    task.step(later, TaskStep::Ask(asks.into())).unwrap();
+    task.say(later, "asks \"you\"");
+    let more = json!({"statusMessage": "asks \"you\"", "inputRequests": value(asks)});
+    assert_eq!(value(&task.render("mgp1.x")), with(&task, more));
+    task.step(later, TaskStep::GoOn).unwrap();
+    assert_eq!(value(&task.render("mgp1.x")), with(&task, json!({})));
+    let mut failed = task.clone();
+    let error = r#"{"code":-32603,"message":"gone"}"#;
+    failed.step(later, TaskStep::Fail(error.into())).unwrap();
+    let more = json!({"error": value(error)});
+    assert_eq!(value(&failed.render("mgp1.x")), with(&failed, more));
+    let result = r#"{"content":[],"isError":true,"n":12345678901234567890123}"#;
+    task.step(later, TaskStep::Complete(result.into())).unwrap();
+    assert_eq!(task.status(), TaskStatus::Completed);
+    let got = task.render_got("mgp1.x");
+    assert!(got.contains(result), "{got}");
+    assert_eq!(value(&got)["resultType"], "complete");
+    let created = with(&task, json!({"resultType": "task"}));
+    assert_eq!(value(&task.render_created("mgp1.x")), created);
+}
+
+/// SEP-2663: an end is an end.
+#[test]
+fn nothing_comes_after_the_end() {
+    let steps = || {
+        [
+            TaskStep::Complete("{}".into()),
+            TaskStep::Fail("{}".into()),
+            TaskStep::Cancel,
+            TaskStep::GoOn,
+            TaskStep::Ask("{}".into()),
+        ]
+    };
+    for end in steps().into_iter().take(3) {
+        let mut task = task();
+        task.step(CREATED, end).unwrap();
+        assert!(task.status().is_final());
+        let before = task.clone();
+        for more in steps() {
+            assert_eq!(task.step(CREATED + 1, more), Err(TaskOver(task.status())));
+        }
+        assert_eq!(task, before);
+    }
+    let mut asking = task();
+    asking.step(CREATED, TaskStep::Ask("{}".into())).unwrap();
+    asking.step(CREATED, TaskStep::Cancel).unwrap();
+    assert_eq!(asking.status(), TaskStatus::Cancelled);
+}
+
+#[test]
+fn time_does_not_go_back_in_a_task() {
+    let mut task = task();
+    task.step(CREATED - 1, TaskStep::Ask("{}".into())).unwrap();
+    let seen = value(&task.render("x"));
+    assert_eq!(seen["lastUpdatedAt"], seen["createdAt"]);
+    assert_eq!(task.expires_ms(), CREATED + 60_000);
+    task.say(CREATED, &"ü".repeat(MESSAGE_MAX + 1));
+    let told = value(&task.render("x"))["statusMessage"].to_string();
+    assert_eq!(told.chars().count(), MESSAGE_MAX + 2);
+    // Nothing new is no update.
+    let before = task.clone();
+    task.step(CREATED + 5, TaskStep::Ask("{}".into())).unwrap();
+    assert_eq!(task, before);
+}
+
+const LEGACY: &str = r#"{"taskId":"t1","status":"STATUS","statusMessage":"so so","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":6.0e4,"pollInterval":5000,"_meta":{"x":1}}"#;
+
+fn legacy(status: &str) -> String {
+    LEGACY.replace("STATUS", status)
+}
+
+#[test]
+fn a_legacy_task_is_shown_as_one_of_the_extension() {
+    let shown = to_extension(&legacy("working"), "mgp1.x", Payload::None).unwrap();
+    let want = json!({
+        "taskId": "mgp1.x", "status": "working", "statusMessage": "so so",
+        "createdAt": "2025-11-25T10:30:00Z", "lastUpdatedAt": "2025-11-25T10:40:00Z",
+        "ttlMs": 60_000.0, "pollIntervalMs": 5_000, "_meta": {"x": 1},
+    });
+    assert_eq!(value(&shown), want);
+    assert!(shown.contains("\"ttlMs\":6.0e4"), "{shown}");
+    let result = r#"{"isError":true}"#;
+    let error = r#"{"code":1,"message":"m"}"#;
+    let asks = r#"{"roots-1":{}}"#;
+    for (status, payload, want, member) in [
+        ("cancelled", Payload::None, "cancelled", None),
+        ("completed", Payload::None, "completed", None),
+        (
+            "completed",
+            Payload::Result(result),
+            "completed",
+            Some(("result", result)),
+        ),
+        (
+            "failed",
+            Payload::Result(result),
+            "completed",
+            Some(("result", result)),
+        ),
+        (
+            "failed",
+            Payload::Error(error),
+            "failed",
+            Some(("error", error)),
+        ),
+        (
+            "completed",
+            Payload::Error(error),
+            "failed",
+            Some(("error", error)),
+        ),
+        (
+            "failed",
+            Payload::None,
+            "failed",
+            Some(("error", r#"{"code":-32603,"message":"so so"}"#)),
+        ),
+        (
+            "input_required",
+            Payload::InputRequests(asks),
+            "input_required",
+            Some(("inputRequests", asks)),
+        ),
+        ("input_required", Payload::None, "working", None),
+        ("working", Payload::InputRequests(asks), "working", None),
+    ] {
+        let shown = to_extension(&legacy(status), "mgp1.x", payload).unwrap();
+        let shown = value(&shown);
+        assert_eq!(shown["status"], want, "{status} {payload:?}");
+        for name in ["result", "error", "inputRequests"] {
+            let json = member.filter(|m| m.0 == name).map(|m| value(m.1));
+            assert_eq!(shown.get(name), json.as_ref(), "{status} {payload:?}");
+        }
+    }
+    for bad in ["[]", "{}", r#"{"status":"odd"}"#, r#"{"status":7}"#] {
+        assert_eq!(to_extension(bad, "x", Payload::None), None, "{bad}");
+        assert_eq!(to_legacy(bad, "x"), None, "{bad}");
+    }
+}
+
+#[test]
+fn a_task_of_the_extension_is_shown_to_legacy_clients() {
+    let modern = r#"{"resultType":"complete","taskId":"t1","status":"completed","createdAt":"a","lastUpdatedAt":"b","ttlMs":null,"pollIntervalMs":5e3,"requestState":"s","result":{"isError":false}}"#;
+    let shown = to_legacy(modern, "mgp1.x").unwrap();
+    assert_eq!(
+        shown,
+        r#"{"taskId":"mgp1.x","status":"completed","createdAt":"a","lastUpdatedAt":"b","pollInterval":5e3,"ttl":null}"#
+    );
+    let failed = to_legacy(&modern.replace("false", "true"), "mgp1.x").unwrap();
+    assert_eq!(value(&failed)["status"], "failed");
+    for status in ["working", "input_required", "failed", "cancelled"] {
+        let shown = to_legacy(&modern.replace("completed", status), "x").unwrap();
+        assert_eq!(value(&shown)["status"], status);
+        let twice = to_legacy(&shown, "x").unwrap();
+        assert_eq!(value(&twice)["status"], status);
+    }
+}
+
+#[test]
+fn a_tasks_id_leads_back_to_it() {
+    let key = SealKey::new([1; 32]);
+    let made = [
+        Maker::Modern { task: "t".into() },
+        Maker::Legacy { task: "t".into() },
+        Maker::Kernel { boot: 1, number: 2 },
+    ];
+    let refs = made.map(|maker| TaskRef {
+        server: ServerId::new("files"),
+        maker,
+    });
+    let ids = refs.each_ref().map(|r| key.seal(Purpose::Task, "ann", r));
+    assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+    for (task, id) in refs.iter().zip(&ids) {
+        assert_eq!(key.open(Purpose::Task, "ann", id).as_ref(), Ok(task));
+    }
+}

@@ -1,0 +1,275 @@
+//! What one session of an agent holds of tools, within its budget (MGP §16.7, §16.8).
+//!
+//! Three things share the budget: what is pinned and never goes, what was used or asked for and goes
+//! when it was not used for longest, and the results of one search, which are not kept at all.
+
+use std::sync::Arc;
+
+use mgp_protocol::mgp::tools::Budget;
+
+/// Most tools a cache holds, whatever they cost: its list is looked through at each use.
+pub const CACHED_MAX: usize = 256;
+/// Most tools pinned for one agent, for the same reason.
+pub const PINNED_MAX: usize = 128;
+
+/// Why a budget is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBudget {
+    /// The parts are more than the whole.
+    #[error(
+        "pinned_reserve, discovery_reserve and cache_limit come to {parts} tokens, and max_tokens is {max}: raise it, or lower one of them"
+    )]
+    TooSmall {
+        /// What the parts come to.
+        parts: u64,
+        /// What there is.
+        max: u64,
+    },
+    /// No search could answer anything.
+    #[error(
+        "discovery_reserve is 0: no search could answer anything; give it a few hundred tokens"
+    )]
+    NoDiscovery,
+    /// More than any model reads.
+    #[error("max_tokens is {0}, over the limit of {MAX_TOKENS}")]
+    TooLarge(u64),
+}
+
+/// Most tokens of a budget: ten times what the largest context holds today, so that sums stay far
+/// from where numbers end.
+pub const MAX_TOKENS: u64 = 100_000_000;
+
+/// Judges a budget.
+///
+/// # Errors
+/// [`BadBudget`] says which figure to change. A part of zero is fine for what can do without.
+pub fn judge(budget: &Budget) -> Result<(), BadBudget> {
+    if budget.max_tokens > MAX_TOKENS {
+        return Err(BadBudget::TooLarge(budget.max_tokens));
+    }
+    let parts = [
+        budget.pinned_reserve,
+        budget.discovery_reserve,
+        budget.cache_limit,
+    ];
+    let parts = parts.into_iter().fold(0, u64::saturating_add);
+    if parts > budget.max_tokens {
+        return Err(BadBudget::TooSmall {
+            parts,
+            max: budget.max_tokens,
+        });
+    }
+    if budget.discovery_reserve == 0 {
+        return Err(BadBudget::NoDiscovery);
+    }
+    Ok(())
+}
+
+/// A tool and what its definition costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    /// `server:tool`: a session holds tools, not names that may come to mean others.
+    pub tool: Arc<str>,
+    /// See [`crate::callers::tokens::of_definition`].
+    pub tokens: u64,
+}
+
+/// What became of a tool that was to be held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheInsertion {
+    /// It is there anyway.
+    Pinned,
+    /// It was there, and is the latest now.
+    Touched,
+    /// It is there now.
+    Added {
+        /// These had to go, the one not used for longest first.
+        evicted: Vec<Arc<str>>,
+    },
+    /// It costs more than the whole cache may hold. It can be called all the same.
+    TooLarge,
+}
+
+/// What became of a tool that was to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// It is gone.
+    Gone,
+    /// It is pinned and stays (MGP-262).
+    Pinned,
+    /// It was not there.
+    Absent,
+}
+
+/// The tools of one session. It has one owner.
+#[derive(Clone, Debug)]
+pub struct ToolCache {
+    budget: Budget,
+    pinned: Vec<Priced>,
+    /// The latest last.
+    cached: Vec<Priced>,
+    cached_tokens: u64,
+}
+
+impl ToolCache {
+    /// Of a new session of an agent, within a budget that was judged. Nothing is cached yet.
+    #[must_use]
+    pub fn new(budget: Budget, pinned: Vec<Priced>) -> Self {
+        let mut cache = Self {
+            budget,
+            pinned: Vec::new(),
+            cached: Vec::new(),
+            cached_tokens: 0,
+        };
+        cache.pin(pinned);
+        cache
+    }
+
+    /// Takes other tools for pinned: the operator's word changed, or a server came or changed its
+    /// definitions. One that is pinned is not cached beside that. What pinned tools take beyond their
+    /// reserve is taken from the cache, never from them. Answers what had to go for it.
+    pub fn pin(&mut self, mut pinned: Vec<Priced>) -> Vec<Arc<str>> {
+        let mut seen = std::collections::BTreeSet::new();
+        pinned.retain(|one| seen.insert(Arc::clone(&one.tool)));
+        pinned.truncate(PINNED_MAX);
+        self.pinned = pinned;
+        for at in (0..self.cached.len()).rev() {
+            if self.is_pinned(&self.cached[at].tool) {
+                self.drop_at(at);
+            }
+        }
+        self.fit()
+    }
+
+    /// A tool was called, or loaded by a request: it is held, and is the latest.
+    pub fn keep(&mut self, tool: &Priced) -> CacheInsertion {
+        if self.is_pinned(&tool.tool) {
+            return CacheInsertion::Pinned;
+        }
+        let there = self.cached.iter().position(|one| one.tool == tool.tool);
+        if let Some(at) = there {
+            self.drop_at(at);
+        }
+        if tool.tokens > self.room() {
+            return CacheInsertion::TooLarge;
+        }
+        self.cached.push(tool.clone());
+        self.cached_tokens += tool.tokens;
+        let evicted = self.fit();
+        match there {
+            Some(_) if evicted.is_empty() => CacheInsertion::Touched,
+            _ => CacheInsertion::Added { evicted },
+        }
+    }
+
+    /// A tool is let go of.
+    pub fn evict(&mut self, tool: &str) -> Evicted {
+        if self.is_pinned(tool) {
+            return Evicted::Pinned;
+        }
+        match self.cached.iter().position(|one| *one.tool == *tool) {
+            Some(at) => {
+                self.drop_at(at);
+                Evicted::Gone
+            }
+            None => Evicted::Absent,
+        }
+    }
+
+    /// Lets go of all that is not there any more, such as tools of a server that went, or that the
+    /// agent may not call any more.
+    pub fn retain(&mut self, mut there: impl FnMut(&str) -> bool) {
+        self.pinned.retain(|one| there(&one.tool));
+        self.cached.retain(|one| there(&one.tool));
+        self.cached_tokens = sum(&self.cached);
+    }
+
+    /// What is pinned, in the operator's order.
+    #[must_use]
+    pub fn pinned(&self) -> &[Priced] {
+        &self.pinned
+    }
+
+    /// What is cached, the latest first.
+    pub fn cached(&self) -> impl Iterator<Item = &Priced> {
+        self.cached.iter().rev()
+    }
+
+    /// Whether a tool is in the session's context.
+    #[must_use]
+    pub fn holds(&self, tool: &str) -> bool {
+        self.is_pinned(tool) || self.cached.iter().any(|one| *one.tool == *tool)
+    }
+
+    /// How many tools it holds.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.pinned.len() + self.cached.len()
+    }
+
+    /// What all it holds costs.
+    #[must_use]
+    pub fn total_tokens(&self) -> u64 {
+        sum(&self.pinned) + self.cached_tokens
+    }
+
+    /// Within which it is kept.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// How many of the results of a search are answered, the best first: as many as fit into the
+    /// reserve (§16.8). The best one always is: without it the search would have no answer, however
+    /// often it were repeated.
+    #[must_use]
+    pub fn fitting(&self, results: &[u64]) -> usize {
+        fitting(&self.budget, results)
+    }
+
+    fn is_pinned(&self, tool: &str) -> bool {
+        self.pinned.iter().any(|one| *one.tool == *tool)
+    }
+
+    /// What may be cached: the limit, and less where pinned tools took from it.
+    fn room(&self) -> u64 {
+        let others = sum(&self.pinned).max(self.budget.pinned_reserve);
+        let left = self.budget.max_tokens;
+        let left = left.saturating_sub(others + self.budget.discovery_reserve);
+        left.min(self.budget.cache_limit)
+    }
+
+    fn fit(&mut self) -> Vec<Arc<str>> {
+        let room = self.room();
+        let mut evicted = Vec::new();
+        while self.cached_tokens > room || self.cached.len() > CACHED_MAX {
+            evicted.push(self.drop_at(0).tool);
+        }
+        evicted
+    }
+
+    fn drop_at(&mut self, at: usize) -> Priced {
+        let gone = self.cached.remove(at);
+        self.cached_tokens -= gone.tokens;
+        gone
+    }
+}
+
+/// See [`ToolCache::fitting`]; for a caller without a session.
+#[must_use]
+pub fn fitting(budget: &Budget, results: &[u64]) -> usize {
+    let mut left = budget.discovery_reserve;
+    let fit = results.iter().take_while(|tokens| {
+        let fits = **tokens <= left;
+        left = left.saturating_sub(**tokens);
+        fits
+    });
+    fit.count().max(results.len().min(1))
+}
+
+fn sum(tools: &[Priced]) -> u64 {
+    tools.iter().map(|one| one.tokens).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+use super::*;
+use proptest::prelude::*;
+
+fn priced(tool: &str, tokens: u64) -> Priced {
+    Priced {
+        tool: tool.into(),
+        tokens,
+    }
+}
+
+fn cache(pinned: &[(&str, u64)]) -> ToolCache {
+    let pinned = pinned.iter().map(|(tool, tokens)| priced(tool, *tokens));
+    ToolCache::new(Budget::default(), pinned.collect())
+}
+
+fn cached(cache: &ToolCache) -> Vec<&str> {
+    cache.cached().map(|one| &*one.tool).collect()
+}
+
+/// MGP-263: the figures of the document are a budget; what does not add up says how to mend it.
+#[test]
+fn a_budget_is_judged_before_it_is_kept_to() {
+    assert_eq!(judge(&Budget::default()), Ok(()));
+    let of = |max_tokens, pinned_reserve, discovery_reserve, cache_limit| Budget {
+        max_tokens,
+        pinned_reserve,
+        discovery_reserve,
+        cache_limit,
+    };
+    assert_eq!(judge(&of(500, 0, 500, 0)), Ok(()));
+    for (bad, told) in [
+        (of(7999, 2000, 3000, 3000), "8000"),
+        (of(1000, u64::MAX, 1, u64::MAX), "max_tokens is 1000"),
+        (of(1000, 500, 0, 500), "discovery_reserve"),
+        (of(MAX_TOKENS + 1, 0, 1, 0), "over the limit"),
+    ] {
+        let error = judge(&bad).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+/// MGP-258, MGP-264: what is used stays; what was not used for longest goes first.
+#[test]
+fn the_tool_not_used_for_longest_goes_first() {
+    let mut cache = cache(&[]);
+    for tool in ["a", "b", "c"] {
+        let added = CacheInsertion::Added { evicted: vec![] };
+        assert_eq!(cache.keep(&priced(tool, 1000)), added);
+    }
+    assert_eq!(cached(&cache), ["c", "b", "a"]);
+    assert_eq!(cache.keep(&priced("a", 1000)), CacheInsertion::Touched);
+    let evicted = vec!["b".into(), "c".into()];
+    assert_eq!(
+        cache.keep(&priced("d", 1500)),
+        CacheInsertion::Added { evicted }
+    );
+    assert_eq!(cached(&cache), ["d", "a"]);
+    assert_eq!((cache.total_tokens(), cache.count()), (2500, 2));
+}
+
+/// MGP-257, MGP-262, MGP-266: neither eviction nor a full cache takes a pinned tool.
+#[test]
+fn a_pinned_tool_is_never_evicted() {
+    let mut cache = cache(&[("think", 900), ("store", 900), ("think", 900)]);
+    assert_eq!(cache.count(), 2);
+    assert_eq!(cache.evict("think"), Evicted::Pinned);
+    assert_eq!(cache.keep(&priced("think", 900)), CacheInsertion::Pinned);
+    for n in 0..20 {
+        cache.keep(&priced(&format!("t{n}"), 2_900));
+    }
+    assert!(cache.holds("think") && cache.holds("store"));
+    assert_eq!(cached(&cache), ["t19"]);
+    assert_eq!(cache.evict("t19"), Evicted::Gone);
+    assert_eq!(cache.evict("t19"), Evicted::Absent);
+    assert_eq!(cache.total_tokens(), 1800);
+}
+
+/// MGP-266: pinned tools beyond their reserve take from the cache, and may take all of it.
+#[test]
+fn pinned_tools_beyond_their_reserve_take_from_the_cache() {
+    let mut cache = cache(&[]);
+    cache.keep(&priced("a", 1500));
+    cache.keep(&priced("b", 1500));
+    let gone = cache.pin(vec![priced("b", 1500), priced("p", 2000)]);
+    assert_eq!(gone, [], "b is pinned now and not cached beside that");
+    assert_eq!(cached(&cache), ["a"]);
+    let gone = cache.pin(vec![priced("p", 5000)]);
+    assert_eq!(gone, ["a".into()]);
+    assert_eq!(cache.keep(&priced("c", 1)), CacheInsertion::TooLarge);
+    assert_eq!(cache.total_tokens(), 5000);
+}
+
+/// MGP-264: what is larger than the cache empties it for nothing and is not kept.
+#[test]
+fn a_tool_larger_than_the_cache_pushes_nothing_out() {
+    let mut cache = cache(&[]);
+    cache.keep(&priced("a", 100));
+    assert_eq!(cache.keep(&priced("huge", 3001)), CacheInsertion::TooLarge);
+    assert_eq!(cached(&cache), ["a"]);
+    // A tool that grew beyond the cache since it was kept is not held at its old price.
+    assert_eq!(cache.keep(&priced("a", 3001)), CacheInsertion::TooLarge);
+    assert_eq!((cached(&cache).len(), cache.total_tokens()), (0, 0));
+}
+
+/// MGP-258, MGP-246: what is not there any more is not held.
+#[test]
+fn tools_that_went_are_not_held() {
+    let mut cache = cache(&[("gone:p", 100), ("p", 100)]);
+    cache.keep(&priced("gone:a", 100));
+    cache.keep(&priced("a", 100));
+    cache.retain(|tool| !tool.starts_with("gone:"));
+    assert_eq!((cache.count(), cache.total_tokens()), (2, 200));
+    assert!(!cache.holds("gone:p") && !cache.holds("gone:a"));
+}
+
+/// MGP-259, MGP-265: results of a search are counted against their reserve, the best always answered,
+/// and none of them is cached for having been found.
+#[test]
+fn results_beyond_the_reserve_are_left_out() {
+    let cache = cache(&[]);
+    assert_eq!(cache.fitting(&[1000, 1000, 1000, 1]), 3);
+    assert_eq!(cache.fitting(&[2999, 2, 1]), 1);
+    assert_eq!(cache.fitting(&[9000, 1]), 1, "else it would have no answer");
+    assert_eq!(cache.fitting(&[]), 0);
+    assert_eq!(cache.count(), 0);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Keep(u8, u64),
+    Evict(u8),
+    Pin(Vec<(u8, u64)>),
+    Retain(u8),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let tool = 0u8..12;
+    prop_oneof![
+        8 => (tool.clone(), 0u64..1_500).prop_map(|(t, n)| Act::Keep(t, n)),
+        2 => tool.clone().prop_map(Act::Evict),
+        1 => proptest::collection::vec((tool.clone(), 0u64..900), 0..4).prop_map(Act::Pin),
+        1 => tool.prop_map(Act::Retain),
+    ]
+}
+
+/// The same in the plainest way: a list by last use, and all sums made anew each time.
+#[derive(Default)]
+struct Model {
+    pinned: Vec<(u8, u64)>,
+    cached: Vec<(u8, u64)>,
+}
+
+impl Model {
+    fn room(&self) -> u64 {
+        let pinned: u64 = self.pinned.iter().map(|p| p.1).sum();
+        3000.min(8000u64.saturating_sub(pinned.max(2000) + 3000))
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Keep(tool, _) if self.pinned.iter().any(|p| p.0 == *tool) => {}
+            Act::Keep(tool, tokens) => {
+                self.cached.retain(|c| c.0 != *tool);
+                if *tokens <= self.room() {
+                    self.cached.push((*tool, *tokens));
+                }
+            }
+            Act::Evict(tool) => self.cached.retain(|c| c.0 != *tool),
+            Act::Pin(tools) => {
+                self.pinned.clear();
+                for one in tools {
+                    if self.pinned.iter().all(|p| p.0 != one.0) {
+                        self.pinned.push(*one);
+                    }
+                }
+                self.cached
+                    .retain(|c| tools.iter().all(|(tool, _)| *tool != c.0));
+            }
+            Act::Retain(tool) => {
+                self.pinned.retain(|p| p.0 != *tool);
+                self.cached.retain(|c| c.0 != *tool);
+            }
+        }
+        while self.cached.iter().map(|c| c.1).sum::<u64>() > self.room() {
+            self.cached.remove(0);
+        }
+    }
+}
+
+proptest! {
+    /// MGP-264, MGP-266, MGP-267: after any history the cache holds what the plainest one holds, within
+    /// its limit, and all together within the budget unless pinned tools alone break it.
+    #[test]
+    fn the_cache_is_the_plainest_one(acts in proptest::collection::vec(act(), 0..60)) {
+        let (mut cache, mut model) = (cache(&[]), Model::default());
+        let name = |tool: u8| format!("t{tool}");
+        for act in acts {
+            model.act(&act);
+            match act {
+                Act::Keep(tool, tokens) => drop(cache.keep(&priced(&name(tool), tokens))),
+                Act::Evict(tool) => drop(cache.evict(&name(tool))),
+                Act::Pin(tools) => drop(cache.pin(
+                    tools.iter().map(|(tool, n)| priced(&name(*tool), *n)).collect()
+                )),
+                Act::Retain(tool) => cache.retain(|held| *held != *name(tool)),
+            }
+            let expected: Vec<Priced> =
+                model.cached.iter().rev().map(|(t, n)| priced(&name(*t), *n)).collect();
+            prop_assert_eq!(cache.cached().cloned().collect::<Vec<_>>(), expected);
+            let pinned: u64 = model.pinned.iter().map(|p| p.1).sum();
+            let tokens: u64 = model.cached.iter().map(|c| c.1).sum();
+            prop_assert_eq!(cache.total_tokens(), pinned + tokens);
+            prop_assert!(tokens <= 3000);
+            prop_assert!(pinned > 5000 || pinned.max(2000) + 3000 + tokens <= 8000);
+        }
+    }
+
+    /// MGP-265: what is answered fits, and one more would not.
+    #[test]
+    fn as_many_results_as_fit(results in proptest::collection::vec(0u64..2_000, 0..20)) {
+        let fit = fitting(&Budget::default(), &results);
+        let cost: u64 = results[..fit].iter().sum();
+        prop_assert!(cost <= 3000);
+        prop_assert!(fit == results.len() || cost + results[fit] > 3000);
+    }
+}

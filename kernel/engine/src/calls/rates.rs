@@ -1,0 +1,326 @@
+//! How many calls an agent may make (MGP §14.3: 3000 and 3002): so many a minute, so many a day.
+//!
+//! Windows begin with the first call and end after their time; the next call begins another.
+//!
+//! [`Refusals`] bounds how often an agent is told why a call is refused: each time costs the kernel a
+//! record, and an agent that is refused has nothing to lose by asking again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::refusal::Denial;
+
+use crate::clock::MonotonicTime;
+
+/// Agents counted at once. More than one person names; past it, those whose windows are over are
+/// forgotten, and a call of one that finds no place is refused.
+pub const AGENTS_MAX: usize = 4096;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Refused calls a second where nothing else is set: far more than a model that mends its arguments makes.
+pub const REFUSALS: u64 = 50;
+/// Refusals that may come at once, in seconds of their rate: who lists what it may call tries it once.
+const AT_ONCE: u32 = 20;
+
+/// What each agent may do; 0 sets no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateRules {
+    /// Calls of tools a minute.
+    pub per_minute: u64,
+    /// Calls of tools a day.
+    pub per_day: u64,
+    /// Refused calls a second.
+    pub refusals: u64,
+}
+
+impl Default for RateRules {
+    fn default() -> Self {
+        Self {
+            per_minute: 0,
+            per_day: 0,
+            refusals: REFUSALS,
+        }
+    }
+}
+
+impl RateRules {
+    /// True when there is nothing to count.
+    #[must_use]
+    pub fn is_off(self) -> bool {
+        self.per_minute == 0 && self.per_day == 0
+    }
+}
+
+/// The refusals of all agents, as a token bucket each: twenty seconds' worth at once.
+#[derive(Debug)]
+pub struct Refusals {
+    per_second: u64,
+    /// When the bucket of an agent is full again. Who is not in here has a full one.
+    full_at: HashMap<AgentId, MonotonicTime>,
+}
+
+impl Refusals {
+    /// Nobody was refused yet. 0 sets no limit.
+    #[must_use]
+    pub fn new(per_second: u64) -> Self {
+        Self {
+            per_second,
+            full_at: HashMap::new(),
+        }
+    }
+
+    /// An agent was refused once more. Past [`AGENTS_MAX`] agents that were refused just now, one more
+    /// has no refusals left.
+    ///
+    /// # Errors
+    /// How long until it has one left: then it is not told why.
+    pub fn refused(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), Duration> {
+        let Some(each) = Duration::from_secs(1).checked_div(limit(self.per_second)) else {
+            return Ok(());
+        };
+        if !self.full_at.contains_key(agent) && self.full_at.len() >= AGENTS_MAX {
+            self.full_at.retain(|_, full_at| *full_at > now);
+            if self.full_at.len() >= AGENTS_MAX {
+                return Err(each);
+            }
+        }
+        let full_at = self.full_at.entry(agent.clone()).or_insert(now);
+        let next = now.max(*full_at) + each;
+        let most = each * limit(self.per_second) * AT_ONCE;
+        match next.since(now) {
+            filled if filled > most => Err(filled.saturating_sub(most)),
+            _ => {
+                *full_at = next;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// More than a nanosecond each is no limit.
+fn limit(per_second: u64) -> u32 {
+    u32::try_from(per_second).unwrap_or(u32::MAX).min(1_000_000)
+}
+
+/// Why a call is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooManyCalls {
+    /// In this minute.
+    Minute {
+        /// How many there were, this one included.
+        current: u64,
+        /// When the next window begins.
+        after: Duration,
+    },
+    /// On this day.
+    Day,
+    /// [`AGENTS_MAX`] agents are counted already.
+    Agents,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    began: MonotonicTime,
+    calls: u64,
+}
+
+impl Window {
+    /// The window at `now`: this one, or a new one when it is over.
+    fn at(self, now: MonotonicTime, lasts: Duration) -> Self {
+        match now.since(self.began) < lasts {
+            true => self,
+            false => Self {
+                began: now,
+                calls: 0,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CallWindows {
+    minute: Window,
+    day: Window,
+}
+
+/// The calls of all agents, counted.
+#[derive(Debug)]
+pub struct Rates {
+    rules: RateRules,
+    agents: HashMap<AgentId, CallWindows>,
+}
+
+impl Rates {
+    /// Nobody has called yet.
+    #[must_use]
+    pub fn new(rules: RateRules) -> Self {
+        Self {
+            rules,
+            agents: HashMap::new(),
+        }
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn rules(&self) -> RateRules {
+        self.rules
+    }
+
+    /// An agent wants to make one more call. One that is refused counts toward no quota, so that a
+    /// caller that waits is served.
+    ///
+    /// # Errors
+    /// [`TooManyCalls`].
+    pub fn call(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), TooManyCalls> {
+        let rules = self.rules;
+        let counted = self.counted(agent, now)?;
+        counted.minute = counted.minute.at(now, MINUTE);
+        counted.day = counted.day.at(now, DAY);
+        let full = |calls: u64, most: u64| most > 0 && calls >= most;
+        if full(counted.day.calls, rules.per_day) {
+            return Err(TooManyCalls::Day);
+        }
+        counted.minute.calls = counted.minute.calls.saturating_add(1);
+        if full(counted.minute.calls - 1, rules.per_minute) {
+            return Err(TooManyCalls::Minute {
+                current: counted.minute.calls,
+                after: MINUTE.saturating_sub(now.since(counted.minute.began)),
+            });
+        }
+        counted.day.calls = counted.day.calls.saturating_add(1);
+        Ok(())
+    }
+
+    fn counted(
+        &mut self,
+        agent: &AgentId,
+        now: MonotonicTime,
+    ) -> Result<&mut CallWindows, TooManyCalls> {
+        if !self.agents.contains_key(agent) {
+            if self.agents.len() >= AGENTS_MAX {
+                let longest = match self.rules.per_day {
+                    0 => MINUTE,
+                    _ => DAY,
+                };
+                self.agents
+                    .retain(|_, counted| now.since(counted.day.began) < longest);
+            }
+            if self.agents.len() >= AGENTS_MAX {
+                return Err(TooManyCalls::Agents);
+            }
+        }
+        let window = Window {
+            began: now,
+            calls: 0,
+        };
+        Ok(self.agents.entry(agent.clone()).or_insert(CallWindows {
+            minute: window,
+            day: window,
+        }))
+    }
+}
+
+impl TooManyCalls {
+    /// What the agent is told; `None` where it is not the agent that is the reason.
+    #[must_use]
+    pub fn denial(self, rules: RateRules) -> Option<Denial> {
+        match self {
+            Self::Minute { current, after } => Some(Denial::RateLimited {
+                limit: rules.per_minute,
+                window_secs: MINUTE.as_secs(),
+                current,
+                retry_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+            }),
+            Self::Day => Some(Denial::OverQuota {
+                what: "calls of this agent a day".into(),
+                limit: rules.per_day,
+            }),
+            Self::Agents => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_secs(secs))
+    }
+
+    fn rates(per_minute: u64, per_day: u64) -> Rates {
+        Rates::new(RateRules {
+            per_minute,
+            per_day,
+            refusals: 0,
+        })
+    }
+
+    /// MGP-196: the limit, when the next call is taken, and that it then is.
+    #[test]
+    fn a_minute_has_so_many_calls() {
+        let (mut rates, agent) = (rates(2, 0), AgentId::new("a"));
+        assert_eq!(rates.call(&agent, at(10)), Ok(()));
+        assert_eq!(rates.call(&agent, at(20)), Ok(()));
+        let after = Duration::from_secs(40);
+        let too_many = TooManyCalls::Minute { current: 3, after };
+        assert_eq!(rates.call(&agent, at(30)), Err(too_many));
+        assert_eq!(rates.call(&AgentId::new("b"), at(30)), Ok(()));
+        assert!(rates.call(&agent, at(69)).is_err());
+        assert_eq!(rates.call(&agent, at(70)), Ok(()));
+    }
+
+    /// MGP-198: a day has so many, and refused ones are not among them.
+    #[test]
+    fn a_day_has_so_many_calls() {
+        let (mut rates, agent) = (rates(1, 2), AgentId::new("a"));
+        assert_eq!(rates.call(&agent, at(0)), Ok(()));
+        assert!(rates.call(&agent, at(1)).is_err());
+        assert_eq!(rates.call(&agent, at(60)), Ok(()));
+        assert_eq!(rates.call(&agent, at(120)), Err(TooManyCalls::Day));
+        assert_eq!(rates.call(&agent, at(86_400)), Ok(()));
+    }
+
+    /// The table has a bound, and those whose time is over make room.
+    #[test]
+    fn so_many_agents_are_counted() {
+        let mut rates = rates(1, 0);
+        for n in 0..AGENTS_MAX {
+            assert_eq!(rates.call(&AgentId::new(format!("a{n}")), at(0)), Ok(()));
+        }
+        let late = AgentId::new("late");
+        assert_eq!(rates.call(&late, at(59)), Err(TooManyCalls::Agents));
+        assert_eq!(rates.call(&late, at(60)), Ok(()));
+        assert_eq!(rates.agents.len(), 1);
+    }
+
+    /// So many at once, then so many a second; each agent has its own, and the table has a bound.
+    #[test]
+    fn refusals_are_many_at_once_and_then_few() {
+        let (mut refusals, agent) = (Refusals::new(50), AgentId::new("a"));
+        let at = |ms: u64| MonotonicTime::new(Duration::from_millis(ms));
+        let at_once = (0..2_400).filter(|_| refusals.refused(&agent, at(0)).is_ok());
+        assert_eq!(at_once.count(), 1_000);
+        assert_eq!(
+            refusals.refused(&agent, at(19)),
+            Err(Duration::from_millis(1))
+        );
+        assert_eq!(refusals.refused(&agent, at(20)), Ok(()));
+        assert!(refusals.refused(&agent, at(20)).is_err());
+        assert_eq!(refusals.refused(&AgentId::new("b"), at(20)), Ok(()));
+        let later = (0..2_400).filter(|_| refusals.refused(&agent, at(1_020)).is_ok());
+        assert_eq!(later.count(), 50);
+        for n in 0..2 * AGENTS_MAX {
+            let _ = refusals.refused(&AgentId::new(format!("a{n}")), at(1_020));
+        }
+        assert!(refusals.full_at.len() <= AGENTS_MAX);
+        let late = AgentId::new("late");
+        assert!(refusals.refused(&late, at(1_020)).is_err());
+        assert_eq!(refusals.refused(&late, at(1_040)), Ok(()));
+        let mut off = Refusals::new(0);
+        assert!((0..9_999).all(|_| off.refused(&agent, at(0)).is_ok()));
+    }
+}

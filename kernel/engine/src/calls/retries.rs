@@ -1,0 +1,307 @@
+//! Whether a call to a server that failed is made again, when, and what is tried when all is done
+//! (MGP §14.6).
+//!
+//! The server's words are taken within bounds of the kernel's own. Between two tries anything may have
+//! been revoked: each try, and a fallback above all, passes the same checks as a first call.
+
+use std::time::Duration;
+
+use mgp_protocol::refusal::mgp::{PeerError, Strategy};
+use serde_json::{Map, Value};
+
+use crate::clock::MonotonicTime;
+
+/// Most retries of one call, whatever the server says: its caller waits meanwhile.
+pub const RETRIES_MAX: u64 = 5;
+/// Retries where the server says that it may be tried again, and not how often.
+pub const RETRIES: u64 = 3;
+/// Longest single wait. A server that asks for more is not tried again, since less would be too early.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The first wait where the server names none.
+pub const WAIT: Duration = Duration::from_millis(500);
+
+/// One more try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallAttempt {
+    /// Which retry it is, from 1.
+    pub number: u64,
+    /// When it is to be made.
+    pub at: MonotonicTime,
+    /// How long that is from now.
+    pub wait: Duration,
+    /// By which strategy.
+    pub strategy: Strategy,
+    /// The error that led to it.
+    pub code: i64,
+}
+
+impl CallAttempt {
+    /// `details` of its audit event, whose type is `EventType::TOOL_RETRIED`.
+    ///
+    /// # Panics
+    /// Never: a strategy is a word.
+    #[must_use]
+    pub fn details(&self) -> Map<String, Value> {
+        let wait = u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX);
+        let strategy = serde_json::to_value(self.strategy).expect("a strategy is a word");
+        [
+            ("attempt".to_owned(), self.number.into()),
+            ("wait_ms".to_owned(), wait.into()),
+            ("strategy".to_owned(), strategy),
+            ("code".to_owned(), self.code.into()),
+        ]
+        .into_iter()
+        .collect()
+    }
+}
+
+/// Why no other try is made. The error is then reported as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RetryReason {
+    /// The error does not say that it may be.
+    #[error("not retryable")]
+    NotRetryable,
+    /// It was tried as often as is allowed.
+    #[error("retries exhausted")]
+    Exhausted,
+    /// The wait would be longer than the kernel waits, or than the caller does.
+    #[error("the wait is too long")]
+    TooLong,
+}
+
+/// What to do about a failed call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetryDecision {
+    /// Make it again.
+    Retry(CallAttempt),
+    /// Call another tool of the same server with the same arguments, once, for the same caller and under
+    /// all its checks.
+    Fallback(String),
+    /// Report the error.
+    GiveUp(RetryReason),
+}
+
+/// The tries of one call.
+#[derive(Clone, Debug)]
+pub struct Retries {
+    tool: String,
+    /// When its caller does not wait any longer.
+    deadline: MonotonicTime,
+    done: u64,
+    /// The last wait, from which the next grows.
+    last: Duration,
+    /// A fallback was called: it has no retries and no fallback of its own.
+    over: bool,
+}
+
+impl Retries {
+    /// A call of this tool, under the name its server knows it by.
+    #[must_use]
+    pub fn new(tool: impl Into<String>, deadline: MonotonicTime) -> Self {
+        Self {
+            tool: tool.into(),
+            deadline,
+            done: 0,
+            last: Duration::ZERO,
+            over: false,
+        }
+    }
+
+    /// Of a tool that is called in the place of another: it has no retries and no fallback of its own.
+    #[must_use]
+    pub fn of_fallback(mut self) -> Self {
+        self.over = true;
+        self
+    }
+
+    /// Judges the error that a try ended with at `now`. `chance` spreads the waits of many callers: 0 adds
+    /// nothing, 255 adds a quarter.
+    pub fn failed(&mut self, error: &PeerError, chance: u8, now: MonotonicTime) -> RetryDecision {
+        let told = &error.recovery;
+        if self.over || !told.retryable {
+            return RetryDecision::GiveUp(RetryReason::NotRetryable);
+        }
+        let most = told.max_retries.unwrap_or(RETRIES).min(RETRIES_MAX);
+        if self.done >= most {
+            return self.fall_back(error, RetryReason::Exhausted);
+        }
+        let strategy = told.retry_strategy.unwrap_or(Strategy::FixedDelay);
+        let least = told.retry_after_ms.map(Duration::from_millis);
+        let wait = self.wait(strategy, least, chance);
+        let at = now + wait;
+        if wait > WAIT_MAX || at >= self.deadline {
+            return self.fall_back(error, RetryReason::TooLong);
+        }
+        self.done += 1;
+        self.last = wait;
+        RetryDecision::Retry(CallAttempt {
+            number: self.done,
+            at,
+            wait,
+            strategy,
+            code: error.code,
+        })
+    }
+
+    /// Never less than the server asks for.
+    fn wait(&self, strategy: Strategy, least: Option<Duration>, chance: u8) -> Duration {
+        let first = least.unwrap_or(WAIT);
+        let wait = match strategy {
+            Strategy::Immediate => return least.unwrap_or(Duration::ZERO),
+            Strategy::FixedDelay => first,
+            Strategy::ExponentialBackoff => {
+                // It grows up to the longest wait, which the server's own word may still exceed.
+                let grown = self.last.saturating_mul(2).min(WAIT_MAX * 3 / 4);
+                first.max(grown)
+            }
+        };
+        wait.saturating_add(wait / 4 * u32::from(chance) / 255)
+    }
+
+    fn fall_back(&mut self, error: &PeerError, why: RetryReason) -> RetryDecision {
+        let other = error.recovery.fallback_tool.as_ref();
+        let other = other.filter(|tool| !tool.is_empty() && **tool != self.tool);
+        self.over = true;
+        other.map_or(RetryDecision::GiveUp(why), |tool| {
+            RetryDecision::Fallback(tool.clone())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    fn at(ms: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_millis(ms))
+    }
+
+    fn error(mgp: &Value) -> PeerError {
+        let text = json!({"code": 3000, "message": "m", "data": {"_mgp": mgp}}).to_string();
+        PeerError::read(&RawValue::from_string(text).unwrap()).unwrap()
+    }
+
+    /// Every wait until it is over, and how it ended.
+    fn run(mgp: &Value, deadline: u64) -> (Vec<u64>, RetryDecision) {
+        let mut retries = Retries::new("t", at(deadline));
+        let (mut waits, mut now) = (Vec::new(), at(0));
+        loop {
+            match retries.failed(&error(mgp), 0, now) {
+                RetryDecision::Retry(attempt) => {
+                    waits.push(attempt.wait.as_millis() as u64);
+                    assert_eq!(attempt.number, waits.len() as u64);
+                    now = attempt.at;
+                }
+                end @ (RetryDecision::Fallback(_) | RetryDecision::GiveUp(_)) => {
+                    return (waits, end);
+                }
+            }
+        }
+    }
+
+    const GONE: RetryDecision = RetryDecision::GiveUp(RetryReason::Exhausted);
+
+    /// MGP-208, MGP-209, MGP-210: the waits are those of the strategy, and as many as were allowed.
+    #[test]
+    fn the_strategy_makes_the_waits() {
+        let with = |strategy: &str| json!({"retryable": true, "retry_after_ms": 100, "retry_strategy": strategy, "max_retries": 4});
+        let long = 1_000_000;
+        assert_eq!(run(&with("immediate"), long), (vec![100; 4], GONE));
+        assert_eq!(run(&with("fixed_delay"), long), (vec![100; 4], GONE));
+        assert_eq!(
+            run(&with("exponential_backoff"), long),
+            (vec![100, 200, 400, 800], GONE)
+        );
+        let immediate = json!({"retryable": true, "retry_strategy": "immediate", "max_retries": 2});
+        assert_eq!(run(&immediate, long), (vec![0, 0], GONE));
+        assert_eq!(run(&json!({"retryable": true}), long), (vec![500; 3], GONE));
+        let endless = json!({"retryable": true, "max_retries": u64::MAX});
+        assert_eq!(run(&endless, long).0.len() as u64, RETRIES_MAX);
+        assert_eq!(
+            run(&json!({"retryable": true, "max_retries": 0}), long),
+            (vec![], GONE)
+        );
+    }
+
+    /// MGP-213: what is not retryable is tried once, and its fallback not at all.
+    #[test]
+    fn what_is_not_retryable_is_reported() {
+        let end = RetryDecision::GiveUp(RetryReason::NotRetryable);
+        assert_eq!(
+            run(&json!({"retryable": false, "fallback_tool": "u"}), 9_999),
+            (vec![], end.clone())
+        );
+        assert_eq!(run(&json!({}), 9_999), (vec![], end));
+    }
+
+    /// MGP-211: the other tool comes after the last retry, once, and is never the tool itself.
+    #[test]
+    fn the_fallback_comes_when_all_is_done() {
+        let mgp =
+            json!({"retryable": true, "retry_after_ms": 1, "max_retries": 2, "fallback_tool": "u"});
+        assert_eq!(
+            run(&mgp, 9_999),
+            (vec![1, 1], RetryDecision::Fallback("u".into()))
+        );
+        let itself = json!({"retryable": true, "max_retries": 0, "fallback_tool": "t"});
+        assert_eq!(run(&itself, 9_999).1, GONE);
+        let mut retries = Retries::new("t", at(9_999));
+        let mgp = error(&json!({"retryable": true, "max_retries": 0, "fallback_tool": "u"}));
+        assert_eq!(
+            retries.failed(&mgp, 0, at(0)),
+            RetryDecision::Fallback("u".into())
+        );
+        let loops = error(&json!({"retryable": true, "fallback_tool": "v"}));
+        assert_eq!(
+            retries.failed(&loops, 0, at(0)),
+            RetryDecision::GiveUp(RetryReason::NotRetryable)
+        );
+    }
+
+    /// MGP-208: a wait that is too long is not cut short; nothing is tried early.
+    #[test]
+    fn a_wait_beyond_the_bounds_ends_it() {
+        let too_long = RetryDecision::GiveUp(RetryReason::TooLong);
+        let hour = json!({"retryable": true, "retry_after_ms": 3_600_000});
+        assert_eq!(run(&hour, u64::MAX / 2), (vec![], too_long.clone()));
+        let second = json!({"retryable": true, "retry_after_ms": 1_000});
+        assert_eq!(run(&second, 2_500), (vec![1_000, 1_000], too_long));
+    }
+
+    /// MGP-212: each retry has its event, which says which it is and why.
+    #[test]
+    fn each_retry_has_its_event() {
+        let mut retries = Retries::new("t", at(99_999));
+        let mgp = error(&json!({"retryable": true, "retry_after_ms": 70}));
+        let RetryDecision::Retry(attempt) = retries.failed(&mgp, 0, at(0)) else {
+            panic!("no retry");
+        };
+        let want = json!({"attempt": 1, "wait_ms": 70, "strategy": "fixed_delay", "code": 3000});
+        assert_eq!(Value::from(attempt.details()), want);
+    }
+
+    proptest! {
+        /// MGP-208: whatever a server says, no try comes before its time or after the caller's, and there
+        /// are only so many.
+        #[test]
+        fn no_try_is_early_late_or_endless(
+            after in proptest::option::of(0u64..90_000), most in proptest::option::of(0u64..20),
+            word in "immediate|fixed_delay|exponential_backoff|x", chance: u8, deadline in 0u64..400_000,
+        ) {
+            let mut mgp = json!({"retryable": true, "retry_strategy": word});
+            if let Some(after) = after { mgp["retry_after_ms"] = after.into(); }
+            if let Some(most) = most { mgp["max_retries"] = most.into(); }
+            let (mut retries, mut now, mut tries) = (Retries::new("t", at(deadline)), at(0), 0);
+            while let RetryDecision::Retry(attempt) = retries.failed(&error(&mgp), chance, now) {
+                tries += 1;
+                prop_assert!(attempt.wait >= Duration::from_millis(after.unwrap_or(0)));
+                prop_assert!(attempt.wait <= WAIT_MAX && attempt.at < at(deadline));
+                prop_assert!(tries <= most.unwrap_or(RETRIES).min(RETRIES_MAX));
+                now = attempt.at;
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The time, as engines are told it.
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// A point in time: how long after the kernel's start. Never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MonotonicTime(Duration);
+
+impl MonotonicTime {
+    /// The kernel's start.
+    pub const START: Self = Self(Duration::ZERO);
+
+    /// The moment that lies `after` the kernel's start.
+    #[must_use]
+    pub const fn new(after: Duration) -> Self {
+        Self(after)
+    }
+
+    /// How long after the kernel's start it lies.
+    #[must_use]
+    pub const fn since_start(self) -> Duration {
+        self.0
+    }
+
+    /// How long after `earlier` it lies; zero when it does not lie after it.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for MonotonicTime {
+    type Output = Self;
+
+    fn add(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_neither_goes_back_nor_overflows() {
+        let early = MonotonicTime::START + Duration::from_secs(1);
+        let late = early + Duration::from_secs(2);
+        assert_eq!(late.since(early), Duration::from_secs(2));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!((late + Duration::MAX).since_start(), Duration::MAX);
+    }
+}

@@ -1,0 +1,205 @@
+//! Access tokens that another authority signed (OAuth 2.1, RFC 9068): whether one is good here and now,
+//! and whom it names.
+//!
+//! The caller chooses nothing: which algorithms count is configured, and the key's own kind decides
+//! among them. Without a signature, or with one made from a shared secret, nothing is a token.
+
+mod keys;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_protocol::ids::AgentId;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+pub use self::keys::{Algorithm, Keys, MAX_KEYS};
+
+/// Longest token looked at, in bytes; real ones have one or two thousand.
+pub const LONGEST: usize = 16 << 10;
+
+/// How far the clocks of two machines may be apart.
+const LEEWAY_MS: u64 = 30_000;
+
+/// What a token must say to be good here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BearerPolicy {
+    /// Who signs.
+    pub issuer: String,
+    /// The algorithms that count.
+    pub algorithms: Vec<Algorithm>,
+    /// The claim that names the agent.
+    pub agent_claim: String,
+    /// Scopes a token must have, all of them.
+    pub scopes: Vec<String>,
+}
+
+/// A token that is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Good {
+    /// Whom it names.
+    pub agent: AgentId,
+    /// From then on it is good for nothing, in milliseconds since 1970.
+    pub not_after_ms: u64,
+}
+
+/// Why a token opens nothing. The words repeat nothing of the token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBearerToken {
+    /// It is no signed token.
+    #[error("it is no signed JSON Web Token")]
+    Malformed,
+    /// It is signed in a way that does not count here.
+    #[error("its algorithm is not one of those configured")]
+    Algorithm,
+    /// None of the issuer's keys goes by its `kid`.
+    #[error("none of the issuer's keys made it")]
+    UnknownKey,
+    /// The signature is of something else, or of somebody else.
+    #[error("its signature is not valid")]
+    Signature,
+    /// Somebody else issued it.
+    #[error("its issuer is another one")]
+    Issuer,
+    /// It was made for somebody else (RFC 8707).
+    #[error("it was issued for another audience")]
+    Audience,
+    /// It has no end, or no beginning that could be read.
+    #[error("it does not say until when it is good")]
+    Times,
+    /// It was good until then, in milliseconds since 1970.
+    #[error("it expired")]
+    Expired(u64),
+    /// It is not good yet.
+    #[error("it is not valid yet")]
+    NotYet,
+    /// It names nobody who could be an agent.
+    #[error("the claim that names the agent is missing or names none")]
+    Subject,
+    /// It is good, and does not allow this.
+    #[error("it lacks a scope")]
+    Scope,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: Option<String>,
+    #[serde(default)]
+    typ: Option<String>,
+    /// Extensions that must be understood; none is.
+    #[serde(default)]
+    crit: Option<Value>,
+}
+
+/// Says whether a token is good at `now_ms` for one of these audiences.
+///
+/// # Errors
+/// [`BadBearerToken`].
+pub fn judge(
+    token: &str,
+    keys: &Keys,
+    policy: &BearerPolicy,
+    audiences: &[String],
+    now_ms: u64,
+) -> Result<Good, BadBearerToken> {
+    let (signed, signature) = token.rsplit_once('.').ok_or(BadBearerToken::Malformed)?;
+    let (head, body) = signed.split_once('.').ok_or(BadBearerToken::Malformed)?;
+    if token.len() > LONGEST || body.contains('.') {
+        return Err(BadBearerToken::Malformed);
+    }
+    let header: Header = part(head)?;
+    let typ = header.typ.as_deref().unwrap_or("JWT").to_ascii_lowercase();
+    let typ = typ.strip_prefix("application/").unwrap_or(&typ);
+    if header.crit.is_some() || !matches!(typ, "jwt" | "at+jwt") {
+        return Err(BadBearerToken::Malformed);
+    }
+    let algorithm = Algorithm::parse(&header.alg)
+        .filter(|algorithm| policy.algorithms.contains(algorithm))
+        .ok_or(BadBearerToken::Algorithm)?;
+    let signature = decode(signature)?;
+    keys.verify(
+        algorithm,
+        header.kid.as_deref(),
+        signed.as_bytes(),
+        &signature,
+    )?;
+    claims(&part(body)?, policy, audiences, now_ms)
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, BadBearerToken> {
+    URL_SAFE_NO_PAD
+        .decode(text)
+        .map_err(|_| BadBearerToken::Malformed)
+}
+
+fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken> {
+    serde_json::from_slice(&decode(text)?).map_err(|_| BadBearerToken::Malformed)
+}
+
+/// What a token whose signature is right says.
+fn claims(
+    claims: &Map<String, Value>,
+    policy: &BearerPolicy,
+    audiences: &[String],
+    now_ms: u64,
+) -> Result<Good, BadBearerToken> {
+    if claims.get("iss").and_then(Value::as_str) != Some(&policy.issuer) {
+        return Err(BadBearerToken::Issuer);
+    }
+    let plain = |text: &str| text.trim_end_matches('/').to_owned();
+    let meant = |said: &&str| audiences.iter().any(|own| plain(own) == plain(said));
+    if !texts(claims.get("aud")).iter().any(meant) {
+        return Err(BadBearerToken::Audience);
+    }
+    let end = claims
+        .get("exp")
+        .and_then(ms)
+        .ok_or(BadBearerToken::Times)?;
+    if end.saturating_add(LEEWAY_MS) <= now_ms {
+        return Err(BadBearerToken::Expired(end));
+    }
+    if let Some(begin) = claims.get("nbf") {
+        let begin = ms(begin).ok_or(BadBearerToken::Times)?;
+        if begin > now_ms.saturating_add(LEEWAY_MS) {
+            return Err(BadBearerToken::NotYet);
+        }
+    }
+    let subject = claims.get(&policy.agent_claim).and_then(Value::as_str);
+    let agent = subject.and_then(|subject| AgentId::of_subject(subject).ok());
+    let agent = agent.ok_or(BadBearerToken::Subject)?;
+    let scopes: Vec<&str> = ["scope", "scp"]
+        .iter()
+        .flat_map(|name| texts(claims.get(*name)))
+        .flat_map(str::split_ascii_whitespace)
+        .collect();
+    if !policy
+        .scopes
+        .iter()
+        .all(|wanted| scopes.contains(&wanted.as_str()))
+    {
+        return Err(BadBearerToken::Scope);
+    }
+    Ok(Good {
+        agent,
+        not_after_ms: end.saturating_add(LEEWAY_MS),
+    })
+}
+
+/// One text, or a list of them.
+fn texts(value: Option<&Value>) -> Vec<&str> {
+    match value {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => vec![],
+    }
+}
+
+/// A moment of a token, in seconds, as milliseconds.
+fn ms(value: &Value) -> Option<u64> {
+    let seconds = value.as_f64().filter(|s| s.is_finite() && *s >= 0.0)?;
+    Some((seconds * 1000.0) as u64)
+}
+
+#[cfg(test)]
+mod tests;

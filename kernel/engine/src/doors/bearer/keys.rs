@@ -1,0 +1,225 @@
+//! The keys an issuer signs with (JWKS, RFC 7517), and what each of them is good for.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{
+    self, ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RsaParameters,
+    RsaPublicKeyComponents, UnparsedPublicKey,
+};
+use serde::Deserialize;
+
+use super::BadBearerToken;
+
+/// Keys of one issuer that are kept; it has a handful, and what comes behind them is passed over.
+pub const MAX_KEYS: usize = 64;
+
+/// A way to sign with a key of one's own. Shared secrets are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RSA, PKCS#1 v1.5, SHA-256.
+    Rs256,
+    /// RSA, PKCS#1 v1.5, SHA-384.
+    Rs384,
+    /// RSA, PKCS#1 v1.5, SHA-512.
+    Rs512,
+    /// RSA-PSS, SHA-256.
+    Ps256,
+    /// ECDSA on P-256, SHA-256.
+    Es256,
+    /// ECDSA on P-384, SHA-384.
+    Es384,
+    /// Ed25519.
+    EdDsa,
+}
+
+impl Algorithm {
+    /// Every one, with its name in a token.
+    pub const ALL: [(&str, Self); 7] = [
+        ("RS256", Self::Rs256),
+        ("RS384", Self::Rs384),
+        ("RS512", Self::Rs512),
+        ("PS256", Self::Ps256),
+        ("ES256", Self::Es256),
+        ("ES384", Self::Es384),
+        ("EdDSA", Self::EdDsa),
+    ];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, algorithm)| *algorithm)
+    }
+}
+
+/// A public key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Public {
+    Rsa { n: Vec<u8>, e: Vec<u8> },
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+    Ed25519(Vec<u8>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct IssuerKey {
+    kid: Option<String>,
+    /// The one algorithm it is for, when it says so.
+    only: Option<Algorithm>,
+    public: Public,
+}
+
+/// The keys of an issuer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys(Vec<IssuerKey>);
+
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    #[serde(default)]
+    kid: Option<String>,
+    #[serde(default)]
+    alg: Option<String>,
+    #[serde(default, rename = "use")]
+    purpose: Option<String>,
+    #[serde(default)]
+    crv: Option<String>,
+    #[serde(default)]
+    n: Option<String>,
+    #[serde(default)]
+    e: Option<String>,
+    #[serde(default)]
+    x: Option<String>,
+    #[serde(default)]
+    y: Option<String>,
+}
+
+impl Keys {
+    /// Reads a key set. Keys that are for something else, or of a kind that is not known here, are
+    /// passed over; secrets are never taken for keys.
+    ///
+    /// # Errors
+    /// In words, why it is no key set.
+    pub fn read(json: &[u8]) -> Result<Self, String> {
+        let set: KeySet = serde_json::from_slice(json).map_err(|e| format!("no key set: {e}"))?;
+        let jwks = set.keys.into_iter();
+        let keys = jwks.filter_map(|jwk| IssuerKey::of(serde_json::from_value(jwk).ok()?));
+        Ok(Self(keys.take(MAX_KEYS).collect()))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Holds a signature against the key it says it is of; against every one that fits when it does
+    /// not say.
+    pub(super) fn verify(
+        &self,
+        algorithm: Algorithm,
+        kid: Option<&str>,
+        signed: &[u8],
+        signature: &[u8],
+    ) -> Result<(), BadBearerToken> {
+        let named = |key: &&IssuerKey| kid.is_none() || key.kid.as_deref() == kid;
+        let mut keys = self.0.iter().filter(named).peekable();
+        if keys.peek().is_none() {
+            return Err(BadBearerToken::UnknownKey);
+        }
+        match keys.any(|key| key.verifies(algorithm, signed, signature)) {
+            true => Ok(()),
+            false => Err(BadBearerToken::Signature),
+        }
+    }
+}
+
+impl IssuerKey {
+    fn of(jwk: Jwk) -> Option<Self> {
+        if jwk
+            .purpose
+            .as_deref()
+            .is_some_and(|purpose| purpose != "sig")
+        {
+            return None;
+        }
+        let only = match jwk.alg.as_deref() {
+            Some(alg) => Some(Algorithm::parse(alg)?),
+            None => None,
+        };
+        let bytes = |text: &Option<String>| URL_SAFE_NO_PAD.decode(text.as_deref()?).ok();
+        let point = |size: usize| {
+            let (x, y) = (bytes(&jwk.x)?, bytes(&jwk.y)?);
+            (x.len() == size && y.len() == size).then(|| [&[4], x.as_slice(), &y].concat())
+        };
+        let public = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
+            ("RSA", _) => Public::Rsa {
+                n: bytes(&jwk.n)?,
+                e: bytes(&jwk.e)?,
+            },
+            ("EC", Some("P-256")) => Public::P256(point(32)?),
+            ("EC", Some("P-384")) => Public::P384(point(48)?),
+            ("OKP", Some("Ed25519")) => Public::Ed25519(bytes(&jwk.x)?),
+            _ => return None,
+        };
+        Some(Self {
+            kid: jwk.kid,
+            only,
+            public,
+        })
+    }
+
+    fn verifies(&self, algorithm: Algorithm, signed: &[u8], sign: &[u8]) -> bool {
+        if self.only.is_some_and(|only| only != algorithm) {
+            return false;
+        }
+        let rsa = |how: &'static RsaParameters, n: &[u8], e: &[u8]| {
+            RsaPublicKeyComponents { n, e }
+                .verify(how, signed, sign)
+                .is_ok()
+        };
+        let other = |how: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
+            UnparsedPublicKey::new(how, key)
+                .verify(signed, sign)
+                .is_ok()
+        };
+        match (algorithm, &self.public) {
+            (Algorithm::Rs256, Public::Rsa { n, e }) => {
+                rsa(&signature::RSA_PKCS1_2048_8192_SHA256, n, e)
+            }
+            (Algorithm::Rs384, Public::Rsa { n, e }) => {
+                rsa(&signature::RSA_PKCS1_2048_8192_SHA384, n, e)
+            }
+            (Algorithm::Rs512, Public::Rsa { n, e }) => {
+                rsa(&signature::RSA_PKCS1_2048_8192_SHA512, n, e)
+            }
+            (Algorithm::Ps256, Public::Rsa { n, e }) => {
+                rsa(&signature::RSA_PSS_2048_8192_SHA256, n, e)
+            }
+            (Algorithm::Es256, Public::P256(key)) => other(&ECDSA_P256_SHA256_FIXED, key),
+            (Algorithm::Es384, Public::P384(key)) => other(&ECDSA_P384_SHA384_FIXED, key),
+            (Algorithm::EdDsa, Public::Ed25519(key)) => other(&ED25519, key),
+            (
+                Algorithm::Rs256
+                | Algorithm::Rs384
+                | Algorithm::Rs512
+                | Algorithm::Ps256
+                | Algorithm::Es256
+                | Algorithm::Es384
+                | Algorithm::EdDsa,
+                Public::Rsa { .. } | Public::P256(_) | Public::P384(_) | Public::Ed25519(_),
+            ) => false,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use serde_json::json;
+
+use super::*;
+
+const NOW: u64 = 1_800_000_000_000;
+
+fn encoded(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn signer() -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap()
+}
+
+fn jwk() -> Value {
+    json!({"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": encoded(signer().public_key().as_ref())})
+}
+
+fn keys() -> Keys {
+    Keys::read(json!({"keys": [jwk()]}).to_string().as_bytes()).unwrap()
+}
+
+fn policy() -> BearerPolicy {
+    BearerPolicy {
+        issuer: "https://issuer.example".into(),
+        algorithms: vec![Algorithm::EdDsa, Algorithm::Es256, Algorithm::Rs256],
+        agent_claim: "sub".into(),
+        scopes: vec!["mcp".into()],
+    }
+}
+
+fn good() -> Value {
+    json!({
+        "iss": "https://issuer.example", "aud": "https://door.example/mcp", "sub": "alice",
+        "exp": NOW / 1000 + 60, "nbf": NOW / 1000, "scope": "openid mcp",
+    })
+}
+
+fn token(header: &Value, claims: &Value) -> String {
+    let signed = format!(
+        "{}.{}",
+        encoded(header.to_string().as_bytes()),
+        encoded(claims.to_string().as_bytes())
+    );
+    let signature = signer().sign(signed.as_bytes());
+    format!("{signed}.{}", encoded(signature.as_ref()))
+}
+
+fn header() -> Value {
+    json!({"alg": "EdDSA", "kid": "one", "typ": "at+jwt"})
+}
+
+fn said(token: &str) -> Result<Good, BadBearerToken> {
+    let audiences = ["https://door.example/mcp".to_owned()];
+    judge(token, &keys(), &policy(), &audiences, NOW)
+}
+
+#[test]
+fn a_good_token_names_its_agent_until_its_end() {
+    let found = said(&token(&header(), &good())).unwrap();
+    assert_eq!(found.agent.as_str(), "agent.alice");
+    assert_eq!(found.not_after_ms, NOW + 90_000);
+}
+
+/// RFC 8725: each claim is looked at, and a token that lacks one is no better than one with another.
+#[test]
+fn each_claim_counts() {
+    let with = |name: &str, value: Value| {
+        let mut claims = good();
+        claims[name] = value;
+        said(&token(&header(), &claims)).unwrap_err()
+    };
+    assert_eq!(
+        with("iss", json!("https://issuer.example/")),
+        BadBearerToken::Issuer
+    );
+    assert_eq!(
+        with("iss", json!(["https://issuer.example"])),
+        BadBearerToken::Issuer
+    );
+    for other in [
+        json!("https://other.example/mcp"),
+        json!([]),
+        json!(null),
+        json!("https://door.example"),
+    ] {
+        assert_eq!(with("aud", other), BadBearerToken::Audience);
+    }
+    assert_eq!(
+        with("exp", json!(NOW / 1000 - 31)),
+        BadBearerToken::Expired(NOW - 31_000)
+    );
+    for odd in [json!(null), json!("2099"), json!(-1), json!({})] {
+        assert_eq!(with("exp", odd), BadBearerToken::Times);
+    }
+    assert_eq!(with("nbf", json!(NOW / 1000 + 31)), BadBearerToken::NotYet);
+    assert_eq!(with("nbf", json!("soon")), BadBearerToken::Times);
+    for odd in [
+        json!(null),
+        json!(""),
+        json!(7),
+        json!("operator"),
+        json!("local"),
+    ] {
+        assert_eq!(with("sub", odd), BadBearerToken::Subject);
+    }
+    for odd in [json!(null), json!("mcpx openid"), json!(["x"])] {
+        assert_eq!(with("scope", odd), BadBearerToken::Scope);
+    }
+    let mut listed = good();
+    listed["aud"] = json!(["https://x.example", "https://door.example/mcp/"]);
+    listed["scope"] = json!(null);
+    listed["scp"] = json!(["mcp"]);
+    assert!(said(&token(&header(), &listed)).is_ok());
+}
+
+/// No token chooses how it is judged: `none`, a shared secret, another key's algorithm, an extension.
+#[test]
+fn the_header_chooses_nothing() {
+    let with = |name: &str, value: Value| {
+        let mut header = header();
+        header[name] = value;
+        said(&token(&header, &good())).unwrap_err()
+    };
+    for alg in ["none", "None", "HS256", "HS512", "eddsa", "RS384", ""] {
+        assert_eq!(with("alg", json!(alg)), BadBearerToken::Algorithm, "{alg}");
+    }
+    assert_eq!(with("alg", json!("RS256")), BadBearerToken::Signature);
+    assert_eq!(with("alg", json!("ES256")), BadBearerToken::Signature);
+    assert_eq!(with("kid", json!("two")), BadBearerToken::UnknownKey);
+    assert_eq!(with("crit", json!(["exp"])), BadBearerToken::Malformed);
+    assert_eq!(with("typ", json!("logout+jwt")), BadBearerToken::Malformed);
+    let whole = token(&header(), &good());
+    let (signed, _) = whole.rsplit_once('.').unwrap();
+    assert_eq!(said(&format!("{signed}.")), Err(BadBearerToken::Signature));
+    assert_eq!(said(signed), Err(BadBearerToken::Malformed));
+    assert_eq!(said(&format!("{whole}.x")), Err(BadBearerToken::Malformed));
+}
+
+/// Whatever character of a token is changed, it is none any more.
+#[test]
+fn a_changed_token_is_none() {
+    let whole = token(&header(), &good());
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        let changed = String::from_utf8(bytes).unwrap();
+        assert!(said(&changed).is_err(), "changed at {at}");
+    }
+}
+
+#[test]
+fn keys_are_what_they_say_and_secrets_are_none() {
+    let of = |jwk: Value| Keys::read(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
+    let mut enc = jwk();
+    enc["use"] = json!("enc");
+    let mut other = jwk();
+    other["alg"] = json!("HS256");
+    let secret = json!({"kty": "oct", "kid": "one", "k": encoded(b"secret")});
+    for none in [enc, other, secret, json!(7)] {
+        assert!(of(none.clone()).is_empty(), "{none}");
+    }
+    assert!(Keys::read(b"[]").is_err());
+    let many: Vec<Value> = vec![jwk(); MAX_KEYS + 1];
+    let many = Keys::read(json!({"keys": many}).to_string().as_bytes()).unwrap();
+    assert_eq!(many.len(), MAX_KEYS);
+}
+
+#[test]
+fn an_elliptic_key_verifies_what_it_signed() {
+    let random = SystemRandom::new();
+    let how = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let made = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(how, made.as_ref(), &random).unwrap();
+    let point = pair.public_key().as_ref();
+    let jwk = json!({
+        "kty": "EC", "crv": "P-256", "alg": "ES256", "kid": "ec", "use": "sig",
+        "x": encoded(&point[1..33]), "y": encoded(&point[33..]),
+    });
+    let keys = Keys::read(json!({"keys": [jwk]}).to_string().as_bytes()).unwrap();
+    let signature = pair.sign(&random, b"text").unwrap();
+    let verify = |kid, text: &[u8]| keys.verify(Algorithm::Es256, kid, text, signature.as_ref());
+    assert_eq!(verify(Some("ec"), b"text"), Ok(()));
+    assert_eq!(verify(None, b"text"), Ok(()));
+    assert_eq!(verify(Some("ec"), b"other"), Err(BadBearerToken::Signature));
+    assert_eq!(verify(Some("no"), b"text"), Err(BadBearerToken::UnknownKey));
+}

@@ -1,0 +1,102 @@
+//! Whom a client's certificate names. Its chain, its times and its purpose were judged before.
+
+use mgp_protocol::ids::{AgentId, BadAgentName};
+
+/// What the URI of an agent begins with.
+pub const URI: &str = "mgp:agent:";
+
+/// The names in a certificate, as they stand there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CertificateNames<'a> {
+    /// URIs among its alternative names.
+    pub uris: &'a [String],
+    /// Host names among its alternative names.
+    pub hosts: &'a [String],
+    /// Common names of its subject.
+    pub common: &'a [String],
+}
+
+/// Why a certificate names no agent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAgent {
+    /// There is no name in it that could be one.
+    #[error("the certificate names no agent; give it the alternative name URI:{URI}<name>")]
+    Nameless,
+    /// It could be several.
+    #[error(
+        "the certificate names more than one agent; give it one alternative name URI:{URI}<name>"
+    )]
+    Several,
+    /// Nobody can be called so.
+    #[error("the certificate names no agent: {0}")]
+    Bad(#[from] BadAgentName),
+}
+
+/// The agent a certificate names: by its one URI `mgp:agent:<name>`, or else by its one host name, or,
+/// when it has neither, by its one common name. Names further down are not looked at: they are there
+/// for others.
+///
+/// # Errors
+/// [`NoAgent`].
+pub fn agent(names: CertificateNames<'_>) -> Result<AgentId, NoAgent> {
+    let uris: Vec<&str> = names.uris.iter().filter_map(|uri| of_uri(uri)).collect();
+    let lists = [uris, texts(names.hosts), texts(names.common)];
+    let first = lists.iter().find(|list| !list.is_empty());
+    match first.map(Vec::as_slice) {
+        None => Err(NoAgent::Nameless),
+        Some([name]) => Ok(AgentId::parse(name)?),
+        Some(_) => Err(NoAgent::Several),
+    }
+}
+
+fn of_uri(uri: &str) -> Option<&str> {
+    let (begin, name) = uri.split_at_checked(URI.len())?;
+    begin.eq_ignore_ascii_case(URI).then_some(name)
+}
+
+fn texts(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(uris: &[&str], hosts: &[&str], common: &[&str]) -> Result<String, NoAgent> {
+        let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let (uris, hosts, common) = (own(uris), own(hosts), own(common));
+        let names = CertificateNames {
+            uris: &uris,
+            hosts: &hosts,
+            common: &common,
+        };
+        agent(names).map(|agent| agent.to_string())
+    }
+
+    #[test]
+    fn the_uri_goes_before_the_host_and_the_host_before_the_common_name() {
+        let alice = Ok("agent.alice".to_owned());
+        assert_eq!(named(&["mgp:agent:alice"], &["b"], &["c"]), alice);
+        assert_eq!(named(&["MGP:agent:agent.alice"], &[], &[]), alice);
+        assert_eq!(named(&["spiffe://x/y"], &["alice"], &["c"]), alice);
+        assert_eq!(named(&[], &[], &["alice"]), alice);
+        let host = named(&[], &["build.example"], &[]);
+        assert_eq!(host, Ok("agent.build.example".to_owned()));
+    }
+
+    /// Nobody is guessed, and nobody is the operator by the name on a certificate.
+    #[test]
+    fn several_names_none_and_names_of_the_kernel_are_nobody() {
+        assert_eq!(named(&[], &[], &[]), Err(NoAgent::Nameless));
+        let two = ["mgp:agent:alice", "mgp:agent:bob"];
+        assert_eq!(named(&two, &[], &[]), Err(NoAgent::Several));
+        assert_eq!(named(&[], &["a", "b"], &[]), Err(NoAgent::Several));
+        for bad in ["operator", "LOCAL", "", "agent.", "a/b", "*.example", "ä"] {
+            let uri = format!("{URI}{bad}");
+            let judged = named(&[&uri], &["alice"], &[]);
+            assert!(matches!(judged, Err(NoAgent::Bad(_))), "{bad}: {judged:?}");
+            let judged = named(&[], &[], &[bad]);
+            assert!(matches!(judged, Err(NoAgent::Bad(_))), "{bad}: {judged:?}");
+        }
+    }
+}

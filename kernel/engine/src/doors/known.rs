@@ -1,0 +1,276 @@
+//! Which agents, servers and tools there are, and how what was typed is read as one of them.
+//!
+//! Nothing is read as another thing than was typed: what could be two things is refused with both,
+//! and what is not there is told with the nearest that is.
+
+mod unread;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mgp_protocol::ids::{AgentId, ServerId};
+
+use crate::doors::nearest::nearest_name;
+use crate::names::{self, Reading, canonical, shown};
+use crate::tools::catalog::NAME_MAX;
+
+pub use unread::{NotRead, UnknownName};
+
+/// Everything that has a name right now.
+#[derive(Clone, Debug, Default)]
+pub struct KnownNames {
+    /// Agents that can come in or have come in.
+    pub agents: BTreeSet<AgentId>,
+    /// Servers, and their own names for their tools; `None` of one that has listed none yet.
+    pub servers: BTreeMap<ServerId, Option<BTreeSet<Arc<str>>>>,
+}
+
+/// A server, or one of its tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerOrTool {
+    /// Which server.
+    pub server: ServerId,
+    /// The server's own name for the tool; the server as a whole without.
+    pub tool: Option<String>,
+}
+
+impl ServerOrTool {
+    /// `server` or `server:tool`, as it is printed everywhere.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        match &self.tool {
+            Some(tool) => canonical(&self.server, tool),
+            None => self.server.to_string(),
+        }
+    }
+}
+
+/// What was read, and what of it is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meant<T> {
+    /// What is meant.
+    pub it: T,
+    /// Why it means nothing yet.
+    pub unknown: Option<UnknownName>,
+}
+
+impl<T> Meant<T> {
+    fn known(it: T) -> Self {
+        Self { it, unknown: None }
+    }
+
+    /// What is there. Of a server that has listed nothing yet nobody can say what it has: that stays a
+    /// doubt.
+    ///
+    /// # Errors
+    /// What is not there.
+    pub fn there(self) -> Result<Self, NotRead> {
+        match self.unknown {
+            Some(unknown) if !unknown.is_doubt() => Err(unknown.into()),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl KnownNames {
+    /// Reads an agent's name, with or without `agent.`.
+    ///
+    /// # Errors
+    /// [`NotRead`] for what no agent can be called.
+    pub fn agent(&self, typed: &str) -> Result<Meant<AgentId>, NotRead> {
+        let name = typed.strip_prefix(AgentId::PREFIX).unwrap_or(typed);
+        let id = AgentId::new(format!("{}{name}", AgentId::PREFIX));
+        if self.agents.contains(&id) {
+            return Ok(Meant::known(id));
+        }
+        // Everybody, once nobody is asked who he is.
+        if id.as_str() != AgentId::ANONYMOUS {
+            // Those of other authorities hold bytes as `%` and two digits.
+            let plain: String = name.chars().filter(|c| *c != '%').collect();
+            AgentId::parse(&plain)?;
+        }
+        let names = self.agents.iter().map(AgentId::as_str);
+        let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
+        Ok(Meant {
+            unknown: Some(UnknownName::Agent(id.clone(), nearest)),
+            it: id,
+        })
+    }
+
+    /// Reads a server's id.
+    ///
+    /// # Errors
+    /// [`NotRead`] for what no server can be called.
+    pub fn server(&self, typed: &str) -> Result<Meant<ServerId>, NotRead> {
+        let id = ServerId::parse(typed)?;
+        let unknown = match self.servers.contains_key(&id) {
+            true => None,
+            false => Some(UnknownName::Server(id.clone(), self.near_server(typed))),
+        };
+        Ok(Meant { it: id, unknown })
+    }
+
+    /// Reads a server as a whole, or one of its tools by the server's own name.
+    ///
+    /// # Errors
+    /// [`NotRead`] for what no server or tool can be called.
+    pub fn place(&self, server: &str, tool: Option<&str>) -> Result<Meant<ServerOrTool>, NotRead> {
+        let Meant {
+            it: server,
+            unknown,
+        } = self.server(server)?;
+        let Some(tool) = tool else {
+            let it = ServerOrTool { server, tool: None };
+            return Ok(Meant { it, unknown });
+        };
+        let unknown = match (unknown, self.servers.get(&server)) {
+            (None, Some(Some(tools))) if tools.contains(tool) => None,
+            (unknown, listed) => {
+                judge_tool(tool)?;
+                let listed = listed.and_then(Option::as_ref);
+                unknown.or_else(|| Some(self.missing(&server, listed, tool)))
+            }
+        };
+        let tool = Some(tool.to_owned());
+        let it = ServerOrTool { server, tool };
+        Ok(Meant { it, unknown })
+    }
+
+    /// Reads what is typed for a server or one of its tools: `SERVER`, `SERVER:TOOL`, `SERVER/TOOL`, or
+    /// `SERVER__TOOL` as agents are shown it.
+    ///
+    /// # Errors
+    /// [`NotRead`] for what has no such form, and for what could be two things.
+    pub fn typed(&self, typed: &str) -> Result<Meant<ServerOrTool>, NotRead> {
+        if let Some((server, tool)) = typed.split_once(['/', ':']) {
+            return self.place(server, Some(tool));
+        }
+        let mut tools = self.shown_so(typed);
+        let first = tools.next();
+        let whole = self.servers.contains_key(typed);
+        match (first, tools.next(), whole) {
+            (Some(one), Some(other), _) => Err(NotRead::Two(
+                typed.into(),
+                one.canonical(),
+                other.canonical(),
+            )),
+            (Some(tool), None, true) => Err(NotRead::Both(typed.into(), tool.canonical())),
+            (Some(tool), None, false) => self.place(tool.server.as_str(), tool.tool.as_deref()),
+            (None, _, false) if names::is_qualified(typed) => {
+                Err(NotRead::Nobodys(typed.into(), self.near_tool(typed)))
+            }
+            (None, _, _) => self.place(typed, None),
+        }
+    }
+
+    /// Reads a tool by any of its names, of which the bare one is its own where only one server has it.
+    ///
+    /// # Errors
+    /// [`NotRead`] for what has no such form, for a bare name that nobody or more than one server has, and
+    /// for what could be two things.
+    pub fn tool(&self, typed: &str) -> Result<Meant<ServerOrTool>, NotRead> {
+        if names::is_qualified(typed) || typed.contains('/') {
+            return self.typed(typed);
+        }
+        let mut owners = self.owners(typed);
+        let place = |server: &ServerId| ServerOrTool {
+            server: server.clone(),
+            tool: Some(typed.to_owned()),
+        };
+        match (owners.next(), owners.next()) {
+            (Some(one), None) => Ok(Meant::known(place(one))),
+            (Some(one), Some(other)) => {
+                let [one, other] = [one, other].map(|server| place(server).canonical());
+                Err(NotRead::Two(typed.into(), one, other))
+            }
+            (None, _) => Err(NotRead::Nobodys(typed.into(), self.near_tool(typed))),
+        }
+    }
+
+    /// The tools that agents are shown under this name, or would be. One that a server has listed tools
+    /// without is only meant where nothing else is.
+    fn shown_so<'a>(&'a self, typed: &'a str) -> impl Iterator<Item = ServerOrTool> + 'a {
+        let whole = self.servers.contains_key(typed);
+        self.servers.iter().filter_map(move |(server, listed)| {
+            let has = |own: &str| listed.as_ref().is_none_or(|tools| tools.contains(own));
+            let tool = match names::read(server, typed)? {
+                Reading::Own(own) => (!whole || has(own)).then(|| own.to_owned()),
+                Reading::Closed => {
+                    let mut tools = listed.iter().flatten();
+                    let tool = tools.find(|tool| shown(server, tool) == typed);
+                    tool.map(ToString::to_string)
+                }
+            };
+            let server = server.clone();
+            Some(ServerOrTool {
+                server,
+                tool: Some(tool?),
+            })
+        })
+    }
+
+    fn missing(
+        &self,
+        server: &ServerId,
+        listed: Option<&BTreeSet<Arc<str>>>,
+        tool: &str,
+    ) -> UnknownName {
+        let (server, name) = (server.clone(), tool.to_owned());
+        let Some(listed) = listed else {
+            return UnknownName::Unlisted(server, name);
+        };
+        let own = listed.iter().map(|tool| &**tool);
+        let near = nearest_name(tool, own).map(|tool| canonical(&server, tool));
+        UnknownName::Tool(server, name, near.or_else(|| self.elsewhere(tool)))
+    }
+
+    fn near_server(&self, typed: &str) -> Option<String> {
+        let names = self.servers.keys().map(ServerId::as_str);
+        let near = nearest_name(typed, names).map(str::to_owned);
+        near.or_else(|| self.elsewhere(typed))
+    }
+
+    /// The only tool of this bare name.
+    fn elsewhere(&self, tool: &str) -> Option<String> {
+        let mut owners = self.owners(tool);
+        let only = owners.next().filter(|_| owners.next().is_none());
+        only.map(|server| canonical(server, tool))
+    }
+
+    /// The servers that have a tool of this bare name.
+    fn owners<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ServerId> + 'a {
+        let has = move |listed: &Option<BTreeSet<Arc<str>>>| {
+            listed.as_ref().is_some_and(|own| own.contains(tool))
+        };
+        let servers = self.servers.iter().filter(move |(_, listed)| has(listed));
+        servers.map(|(server, _)| server)
+    }
+
+    /// The tool one of whose names is most like this one.
+    fn near_tool(&self, typed: &str) -> Option<String> {
+        let bare = !names::is_qualified(typed);
+        let tools = self.servers.iter().flat_map(|(server, listed)| {
+            let own = listed.iter().flatten();
+            own.map(move |tool| match bare {
+                true => (tool.to_string(), canonical(server, tool)),
+                false => (shown(server, tool), canonical(server, tool)),
+            })
+        });
+        let names: BTreeMap<String, String> = tools.collect();
+        let near = nearest_name(typed, names.keys().map(String::as_str))?;
+        names.get(near).cloned()
+    }
+}
+
+/// A tool that nobody lists can be named by what cannot be mistaken for another name.
+fn judge_tool(tool: &str) -> Result<(), NotRead> {
+    match tool.chars().find(|c| !c.is_ascii_graphic()) {
+        _ if tool.is_empty() => Err(NotRead::NoTool),
+        _ if tool.len() > NAME_MAX => Err(NotRead::LongTool(tool.len())),
+        Some(c) => Err(NotRead::Character(c)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

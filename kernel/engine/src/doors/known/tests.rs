@@ -1,0 +1,141 @@
+use super::*;
+
+/// `agent.claude` with a token; a server that lists two tools, one that lists what agents are shown
+/// with a hash, and one that has listed nothing.
+fn known() -> KnownNames {
+    let agents = ["agent.local", "agent.claude", "agent.auth0%7C7"];
+    let lists = |tools: &[&str]| Some(tools.iter().map(|tool| Arc::from(*tool)).collect());
+    let servers = [
+        ("files", lists(&["write_file", "read_file"])),
+        ("tool.sh", lists(&["run", "günther"])),
+        ("slow", None),
+        ("fetch", lists(&["fetch"])),
+    ];
+    KnownNames {
+        agents: agents.map(AgentId::new).into(),
+        servers: servers.map(|(id, tools)| (ServerId::new(id), tools)).into(),
+    }
+}
+
+fn read(typed: &str) -> Result<String, String> {
+    let meant = known().typed(typed).and_then(Meant::there);
+    meant
+        .map(|meant| meant.it.canonical())
+        .map_err(|why| why.to_string())
+}
+
+/// whichever way a tool is spelled, it is the same one.
+#[test]
+fn every_spelling_of_a_tool_is_read() {
+    for typed in ["files:write_file", "files/write_file", "files__write_file"] {
+        assert_eq!(read(typed).as_deref(), Ok("files:write_file"), "{typed}");
+    }
+    let closed = shown(&ServerId::new("tool.sh"), "run");
+    assert_eq!(read(&closed).as_deref(), Ok("tool.sh:run"));
+    assert_eq!(read("tool.sh:günther").as_deref(), Ok("tool.sh:günther"));
+    assert_eq!(read("files").as_deref(), Ok("files"));
+    // Its tool of the same name does not stand in its way.
+    assert_eq!(read("fetch").as_deref(), Ok("fetch"));
+    assert_eq!(known().agent("claude"), known().agent("agent.claude"));
+}
+
+/// where a tool is meant its bare name will do, as long as it is one server's.
+#[test]
+fn a_bare_name_is_a_tool_where_only_one_server_has_it() {
+    let mut known = known();
+    let tool =
+        |known: &KnownNames, typed: &str| known.tool(typed).map(|meant| meant.it.canonical());
+    for typed in ["write_file", "files/write_file", "files__write_file"] {
+        assert_eq!(tool(&known, typed).as_deref(), Ok("files:write_file"));
+    }
+    assert_eq!(tool(&known, "fetch").as_deref(), Ok("fetch:fetch"));
+    let said = tool(&known, "wriet_file").unwrap_err().to_string();
+    assert!(said.contains("did you mean files:write_file?"), "{said}");
+    let other = ServerId::new("other");
+    known.servers.insert(other, Some(["fetch".into()].into()));
+    let said = tool(&known, "fetch").unwrap_err().to_string();
+    assert!(said.contains("fetch:fetch and other:fetch"), "{said}");
+}
+
+/// What is not there is refused with what is nearest.
+#[test]
+fn what_is_not_there_is_refused_with_the_nearest() {
+    for (typed, nearest) in [
+        ("filez", "files"),
+        ("Files", "files"),
+        ("filez/write_file", "files"),
+        ("files/wriet_file", "files:write_file"),
+        ("files__wriet_file", "files:write_file"),
+        ("filez__write_file", "files:write_file"),
+        ("write_file", "files:write_file"),
+        ("slow:write_fil", "not listed"),
+    ] {
+        let said = match read(typed) {
+            Err(said) => said,
+            // Nobody can say: it is taken, and the doubt is told.
+            Ok(_) => known().typed(typed).unwrap().unknown.unwrap().to_string(),
+        };
+        assert!(said.contains(nearest), "{typed}: {said}");
+    }
+    for typed in ["agent.claud", "claud", "agent.Claude"] {
+        let agent = known().agent(typed).and_then(Meant::there);
+        let said = agent.unwrap_err().to_string();
+        assert!(said.contains("did you mean agent.claude?"), "{said}");
+    }
+    assert!(known().agent("agent.auth0%7C7").unwrap().unknown.is_none());
+}
+
+/// What is still to come can be named, by what cannot be mistaken for another name.
+#[test]
+fn what_is_to_come_is_read_as_it_is_typed() {
+    let come = |typed: &str| known().typed(typed).map(|meant| meant.it.canonical());
+    assert_eq!(come("later").as_deref(), Ok("later"));
+    assert_eq!(come("later/of/all").as_deref(), Ok("later:of/all"));
+    assert_eq!(come("files:later").as_deref(), Ok("files:later"));
+    for bad in [
+        "",
+        "/x",
+        "files/",
+        "files:",
+        "files ",
+        "fіles",
+        "files:wri\u{200b}te",
+        "files:a b",
+        "later__x",
+        "files\u{1b}[2J",
+    ] {
+        let said = come(bad).unwrap_err().to_string();
+        assert!(said.chars().all(|c| !c.is_control()), "{bad:?}: {said}");
+    }
+    assert!(come("fіles").unwrap_err().to_string().contains("U+0456"));
+    for bad in [
+        "",
+        "agent.",
+        "operator",
+        "a b",
+        "claude\u{200b}",
+        "agent.claude\n",
+    ] {
+        assert!(known().agent(bad).is_err(), "{bad:?}");
+    }
+}
+
+/// A name that could be two things is neither.
+#[test]
+fn what_could_be_two_things_is_refused_with_both() {
+    let mut known = known();
+    known
+        .servers
+        .insert(ServerId::new("files__write_file"), None);
+    let said = known.typed("files__write_file").unwrap_err().to_string();
+    assert!(
+        said.contains("files:write_file") && said.contains("--whole-server"),
+        "{said}"
+    );
+    let whole = known.place("files__write_file", None).unwrap();
+    assert_eq!((whole.it.tool, whole.unknown), (None, None));
+    // A server whose id only looks like another one's tool is itself.
+    known.servers.insert(ServerId::new("files__copy"), None);
+    let copy = known.typed("files__copy").unwrap();
+    assert_eq!(copy.it.canonical(), "files__copy");
+}

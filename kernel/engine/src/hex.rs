@@ -1,0 +1,71 @@
+//! Ids of bytes, shown and read as hexadecimal digits.
+
+/// Not the hexadecimal digits of such a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not made of the right number of hexadecimal digits")]
+pub struct BadDigits;
+
+/// Makes a type of so many bytes.
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+        )]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name(pub [u8; $bytes]);
+
+        impl $name {
+            /// Reads the hexadecimal digits it is shown as.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                let text = text.as_bytes();
+                let mut bytes = [0; $bytes];
+                if text.len() != 2 * bytes.len() {
+                    return None;
+                }
+                for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+                    *byte = $crate::hex::digit(pair[0])? << 4 | $crate::hex::digit(pair[1])?;
+                }
+                Some(Self(bytes))
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(digest: $name) -> Self {
+                digest.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = $crate::hex::BadDigits;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::parse(&text).ok_or($crate::hex::BadDigits)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+    };
+}
+
+pub(crate) use hex_id;
+
+/// The value of one digit.
+pub(crate) fn digit(of: u8) -> Option<u8> {
+    match of {
+        b'0'..=b'9' => Some(of - b'0'),
+        b'a'..=b'f' => Some(of - b'a' + 10),
+        _ => None,
+    }
+}

@@ -1,0 +1,512 @@
+//! Who may call which tool (MGP §5): an entry for the tool, else one for its server, else the
+//! default policy. Where two entries of one level disagree, deny wins.
+//!
+//! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps a
+//! [`AccessLease`] and asks again before it leaves, so that a revoke reaches it, too.
+
+mod explain;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
+
+pub use self::explain::{explain, list};
+pub use self::requests::{GrantRefusal, GrantRequest, grant, may, revoke, vacate};
+use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
+use crate::timestamps::rfc3339_ms;
+
+/// Who asks, as the door knows it. Never taken from a body.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// A person who may do everything, by the name the door has for them.
+    Operator(Arc<str>),
+    /// An agent.
+    Agent(AgentId),
+}
+
+impl Principal {
+    /// The name that stands in logs.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Operator(name) => name,
+            Self::Agent(agent) => agent.as_str(),
+        }
+    }
+}
+
+/// What holds where no entry does (§5.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// For servers that have no policy of their own.
+    pub kernel: DefaultPolicy,
+    /// By server.
+    pub servers: HashMap<ServerId, DefaultPolicy>,
+}
+
+impl Defaults {
+    /// The policy for a server.
+    #[must_use]
+    pub fn of(&self, server: &ServerId) -> DefaultPolicy {
+        self.servers.get(server).copied().unwrap_or(self.kernel)
+    }
+
+    /// True when every server is open to who has no entry.
+    fn open(&self) -> bool {
+        let mut all = self.servers.values().chain([&self.kernel]);
+        all.all(|policy| *policy == DefaultPolicy::OptOut)
+    }
+}
+
+/// One grant in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessEntry {
+    /// Its name.
+    pub id: GrantId,
+    /// What it says.
+    pub permission: Permission,
+    /// From then on it does not count, in milliseconds since 1970.
+    pub not_after_ms: Option<u64>,
+    /// Who decided.
+    pub by: Arc<str>,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+impl AccessEntry {
+    fn of(granted: &Granted) -> Self {
+        Self {
+            id: granted.grant.id,
+            permission: granted.grant.permission,
+            not_after_ms: granted.grant.not_after_ms,
+            by: shown_author(granted).into(),
+            at_ms: granted.told_at_ms,
+        }
+    }
+
+    fn named(&self) -> String {
+        format!("grant {} of {}", self.id, self.by)
+    }
+
+    fn counts(&self, now_ms: u64) -> bool {
+        self.not_after_ms.is_none_or(|end| now_ms < end)
+    }
+
+    /// The one that decides comes first: deny before allow, then the one that lasts longest.
+    fn rank(&self) -> impl Ord + use<> {
+        let end = self.not_after_ms.unwrap_or(u64::MAX);
+        (
+            self.permission == Permission::Allow,
+            std::cmp::Reverse(end),
+            self.id,
+        )
+    }
+}
+
+/// Who is shown to have decided: as told, else who asked.
+fn shown_author(granted: &Granted) -> &str {
+    granted.grant.told_by.as_deref().unwrap_or(&granted.author)
+}
+
+/// Entries of one agent on one server, each list with the deciding one first.
+#[derive(Clone, Debug, Default)]
+struct AgentRules {
+    whole: Vec<AccessEntry>,
+    tools: HashMap<Box<str>, Vec<AccessEntry>>,
+}
+
+impl AgentRules {
+    fn entries(&self) -> impl Iterator<Item = &AccessEntry> {
+        self.tools.values().flatten().chain(&self.whole)
+    }
+}
+
+/// Everything one agent was given.
+#[derive(Debug, Default)]
+struct HeldRules {
+    servers: HashMap<ServerId, AgentRules>,
+    /// The generation in which it became what it is.
+    since: u64,
+}
+
+/// Everything a call is decided by; never changes, is replaced.
+#[derive(Clone, Debug)]
+pub struct GrantTable {
+    agents: HashMap<AgentId, Arc<HeldRules>>,
+    defaults: Defaults,
+    as_of_ms: u64,
+    generation: u64,
+    /// The generation in which the defaults became what they are.
+    defaults_since: u64,
+}
+
+/// For whom lists are made together: those of one audience see the same of every server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Audience {
+    /// Sees everything.
+    All,
+    /// Has no entries, so that the default policies of this generation decide.
+    Common(u64),
+    /// Has entries of its own, which are what they are since the first of these generations; with the
+    /// default policies of the second.
+    Agent(AgentId, u64, u64),
+}
+
+/// What was decided, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessDecision<'a> {
+    /// Allow or deny.
+    pub permission: Permission,
+    /// Which level decided.
+    pub source: Source,
+    /// The entry, where one decided.
+    pub entry: Option<&'a AccessEntry>,
+}
+
+/// Leave to make a call, as long as nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessLease {
+    generation: u64,
+    until_ms: Option<u64>,
+}
+
+impl GrantTable {
+    /// Takes what counts at `now_ms` (milliseconds since 1970) out of the grants. `generation` must be
+    /// another one for each table that is published.
+    #[must_use]
+    pub fn build(
+        grants: &Grants,
+        authority: &Authority,
+        defaults: Defaults,
+        now_ms: u64,
+        generation: u64,
+    ) -> Self {
+        let empty = Self {
+            agents: HashMap::new(),
+            defaults,
+            as_of_ms: now_ms,
+            generation,
+            defaults_since: generation,
+        };
+        let agents = grants.all().filter_map(|g| match &g.grant.subject {
+            Subject::Agent(agent) => Some(agent.clone()),
+            Subject::Server(_) => None,
+        });
+        let all: BTreeSet<AgentId> = agents.collect();
+        empty.next(&all, grants, authority, now_ms, generation)
+    }
+
+    /// The table after something changed for these agents; for others everything stays.
+    #[must_use]
+    pub fn next(
+        &self,
+        changed: &BTreeSet<AgentId>,
+        grants: &Grants,
+        authority: &Authority,
+        now_ms: u64,
+        generation: u64,
+    ) -> Self {
+        let now_ms = now_ms.max(self.as_of_ms);
+        let mut agents = self.agents.clone();
+        for agent in changed {
+            let servers = servers(agent, grants, authority, now_ms);
+            let since = generation;
+            match servers.is_empty() {
+                true => agents.remove(agent),
+                false => agents.insert(agent.clone(), Arc::new(HeldRules { servers, since })),
+            };
+        }
+        Self {
+            agents,
+            as_of_ms: now_ms,
+            generation,
+            ..self.clone()
+        }
+    }
+
+    /// The table with other default policies.
+    #[must_use]
+    pub fn with_defaults(&self, defaults: Defaults, generation: u64) -> Self {
+        Self {
+            defaults,
+            generation,
+            defaults_since: generation,
+            ..self.clone()
+        }
+    }
+
+    /// Which table it is.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The default policies.
+    #[must_use]
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// For whom lists are made that this caller may read.
+    #[must_use]
+    pub fn audience(&self, principal: &Principal) -> Audience {
+        let Principal::Agent(agent) = principal else {
+            return Audience::All;
+        };
+        match self.agents.get(agent) {
+            Some(held) => Audience::Agent(agent.clone(), held.since, self.defaults_since),
+            None if self.defaults.open() => Audience::All,
+            None => Audience::Common(self.defaults_since),
+        }
+    }
+
+    /// True when everybody sees the same.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.agents.is_empty() && self.defaults.open()
+    }
+
+    /// Whether the server as a whole is open to the caller: its prompts and resources, what it says
+    /// unasked.
+    #[must_use]
+    pub fn opens(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        self.decide(principal, server, None, now_ms).permission == Permission::Allow
+    }
+
+    /// Whether the caller knows of the server at all: it is open to it, or one of its tools is.
+    #[must_use]
+    pub fn sees(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        let whole = self.decide(principal, server, None, now_ms);
+        let Principal::Agent(agent) = principal else {
+            return true;
+        };
+        let rules = self.agents.get(agent).and_then(|h| h.servers.get(server));
+        let mut tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        whole.permission == Permission::Allow
+            || tools.any(|tool| {
+                let of_tool = self.decide(principal, server, Some(tool), now_ms);
+                of_tool.permission == Permission::Allow
+            })
+    }
+
+    /// All agents that have entries.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentId> {
+        self.agents.keys()
+    }
+
+    /// The tools of a server that this agent has entries for, by the server's own names.
+    pub fn named<'a>(
+        &'a self,
+        principal: &Principal,
+        server: &ServerId,
+    ) -> impl Iterator<Item = &'a str> + use<'a> {
+        let held = match principal {
+            Principal::Agent(agent) => self.agents.get(agent),
+            Principal::Operator(_) => None,
+        };
+        let rules = held.and_then(|held| held.servers.get(server));
+        let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        tools.map(|tool| &**tool)
+    }
+
+    /// Agents who have an entry that ended by `now_ms`, though it was in force when the table was made.
+    #[must_use]
+    pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
+        let ended = |held: &HeldRules| {
+            let mut entries = held.servers.values().flat_map(AgentRules::entries);
+            entries.any(|entry| !entry.counts(now_ms))
+        };
+        let agents = self.agents.iter().filter(|(_, held)| ended(held));
+        agents.map(|(agent, _)| agent.clone()).collect()
+    }
+
+    /// Decides one call; without a tool, whether the server as a whole is open. `tool` is the server's
+    /// own name for it. A clock that went back behind the table's own time counts as that time.
+    #[must_use]
+    pub fn decide(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> AccessDecision<'_> {
+        let Principal::Agent(agent) = principal else {
+            return AccessDecision {
+                permission: Permission::Allow,
+                source: Source::Operator,
+                entry: None,
+            };
+        };
+        let now_ms = now_ms.max(self.as_of_ms);
+        let rules = self
+            .agents
+            .get(agent)
+            .and_then(|held| held.servers.get(server));
+        let of_tool = rules
+            .zip(tool)
+            .and_then(|(rules, tool)| rules.tools.get(tool));
+        let levels = [
+            (Source::ToolGrant, of_tool),
+            (Source::ServerGrant, rules.map(|rules| &rules.whole)),
+        ];
+        for (source, entries) in levels {
+            let mut entries = entries.into_iter().flatten();
+            if let Some(entry) = entries.find(|entry| entry.counts(now_ms)) {
+                return AccessDecision {
+                    permission: entry.permission,
+                    source,
+                    entry: Some(entry),
+                };
+            }
+        }
+        AccessDecision {
+            permission: self.defaults.of(server).permission(),
+            source: Source::DefaultPolicy,
+            entry: None,
+        }
+    }
+
+    /// Whether this caller may call a tool, or anything of the server that is not about a tool.
+    #[must_use]
+    pub fn admits(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> bool {
+        self.decide(principal, server, tool, now_ms).permission == Permission::Allow
+    }
+
+    /// Leave for a call that this table allows; `None` for one that it denies.
+    #[must_use]
+    pub fn pass(&self, decision: &AccessDecision<'_>) -> Option<AccessLease> {
+        (decision.permission == Permission::Allow).then(|| AccessLease {
+            generation: self.generation,
+            until_ms: decision.entry.and_then(|entry| entry.not_after_ms),
+        })
+    }
+
+    /// True when the pass is as good as the day it was given. False means: decide again.
+    #[must_use]
+    pub fn honours(&self, pass: AccessLease, now_ms: u64) -> bool {
+        let now_ms = now_ms.max(self.as_of_ms);
+        pass.generation == self.generation && pass.until_ms.is_none_or(|end| now_ms < end)
+    }
+
+    /// When the first entry ends: from then on this table holds entries that do not count, which is
+    /// right but wasteful.
+    #[must_use]
+    pub fn next_end_ms(&self) -> Option<u64> {
+        let rules = self.agents.values().flat_map(|held| held.servers.values());
+        let entries = rules.flat_map(AgentRules::entries);
+        entries.filter_map(|entry| entry.not_after_ms).min()
+    }
+}
+
+/// What counts at `now_ms` of an agent's grants, by server.
+fn servers(
+    agent: &AgentId,
+    grants: &Grants,
+    authority: &Authority,
+    now_ms: u64,
+) -> HashMap<ServerId, AgentRules> {
+    let mut servers: HashMap<ServerId, AgentRules> = HashMap::new();
+    for granted in grants.of(&Subject::Agent(agent.clone())) {
+        if grants.force(granted, authority, now_ms) != Force::InForce {
+            continue;
+        }
+        let list = match &granted.grant.resource {
+            GrantResource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
+            GrantResource::Tool(server, tool) => {
+                let rules = servers.entry(server.clone()).or_default();
+                rules.tools.entry(tool.as_str().into()).or_default()
+            }
+            GrantResource::Permission(_) => continue,
+        };
+        list.push(AccessEntry::of(granted));
+    }
+    for rules in servers.values_mut() {
+        let tools = rules.tools.values_mut();
+        for list in tools.chain([&mut rules.whole]) {
+            list.sort_by_key(AccessEntry::rank);
+        }
+    }
+    servers
+}
+
+impl AccessDecision<'_> {
+    /// What decided, for the log.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        let verb = match self.permission {
+            Permission::Allow => "allows",
+            Permission::Deny => "denies",
+        };
+        match (self.source, self.entry) {
+            (Source::ToolGrant, Some(entry)) => format!("{} {verb} the tool", entry.named()),
+            (_, Some(entry)) => format!("{} {verb} the whole server", entry.named()),
+            (_, None) => format!("the default policy {verb} it"),
+        }
+    }
+
+    /// True when somebody allowed exactly this, which is what dangerous tools need (§4.4).
+    #[must_use]
+    pub fn is_explicit_allow(&self) -> bool {
+        self.permission == Permission::Allow && self.source != Source::DefaultPolicy
+    }
+
+    /// The answer of `mgp/access/query`.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing {
+            permission: self.permission,
+            source: self.source,
+            granted_by: self.entry.map(|entry| entry.by.to_string()),
+            granted_at: self.entry.map(|entry| rfc3339_ms(entry.at_ms)),
+            expires_at: self
+                .entry
+                .and_then(|entry| entry.not_after_ms)
+                .map(rfc3339_ms),
+        }
+    }
+}
+
+/// The answer of `mgp/access/query` to an agent about a tool that is denied to it, and the same about
+/// one that does not exist: nothing is learned by asking.
+#[must_use]
+pub fn hidden() -> Standing {
+    Standing {
+        permission: Permission::Deny,
+        source: Source::DefaultPolicy,
+        granted_by: None,
+        granted_at: None,
+        expires_at: None,
+    }
+}
+
+/// How a call of a denied tool is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DenialAnswer {
+    /// In the very words for a tool that does not exist.
+    Unknown,
+    /// 1001 ACCESS_DENIED (§14).
+    Denied,
+}
+
+/// What the caller of a denied tool is told. That it is denied it only learns when it agreed to
+/// `access_control` (`agreed`). The operator can hide it (no `reveal`), but for where it tells nothing
+/// new: the caller was shown the tool before (`shown`, as when a grant was revoked while a call waited).
+#[must_use]
+pub fn told(agreed: bool, shown: bool, reveal: bool) -> DenialAnswer {
+    if agreed && (shown || reveal) {
+        DenialAnswer::Denied
+    } else {
+        DenialAnswer::Unknown
+    }
+}

@@ -1,0 +1,201 @@
+//! Which rule decides, in words. Walks the grants themselves and not the table made of them, so that
+//! what does not count is told of as well, with the reason.
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
+
+use super::{Defaults, Principal, shown_author};
+use crate::policy::grants::{Authority, Force, GrantResource, Granted, Grants, Subject};
+use crate::timestamps::rfc3339_ms;
+
+/// Most entries told of in one explanation; the rest are counted.
+const TOLD_MAX: usize = 100;
+
+/// Explains what [`super::Table::decide`] decides on a table of the same grants.
+#[must_use]
+pub fn explain(
+    grants: &Grants,
+    authority: &Authority,
+    defaults: &Defaults,
+    principal: &Principal,
+    server: &ServerId,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Explanation {
+    let Principal::Agent(agent) = principal else {
+        return Explanation {
+            permission: Permission::Allow,
+            source: Source::Operator,
+            rule: format!(
+                "{} is the operator, to whom nothing is closed",
+                principal.name()
+            ),
+            considered: Vec::new(),
+            notes: Vec::new(),
+        };
+    };
+    let subject = Subject::Agent(agent.clone());
+    let of_tool = tool.map(|tool| GrantResource::Tool(server.clone(), tool.to_owned()));
+    let levels = [
+        (Source::ToolGrant, of_tool),
+        (
+            Source::ServerGrant,
+            Some(GrantResource::Server(server.clone())),
+        ),
+    ];
+    let mut considered = Vec::new();
+    let mut decided: Option<(Permission, Source, String)> = None;
+    for (source, resource) in levels {
+        let Some(resource) = resource else { continue };
+        let found = grants.of(&subject).filter(|g| g.grant.resource == resource);
+        let mut found: Vec<_> = found
+            .map(|granted| (granted, grants.force(granted, authority, now_ms)))
+            .collect();
+        found.sort_by_key(|(granted, force)| weight(granted, force));
+        if found.is_empty() {
+            considered.push(format!("no entry for {}", named(&resource)));
+        }
+        for (granted, force) in found {
+            let sentence = sentence(granted, &force);
+            if decided.is_none() && force == Force::InForce {
+                decided = Some((granted.grant.permission, source, sentence.clone()));
+            }
+            considered.push(sentence);
+        }
+    }
+    let default = policy(defaults, server);
+    considered.push(default.1.clone());
+    let (permission, source, rule) =
+        decided.unwrap_or((default.0.permission(), Source::DefaultPolicy, default.1));
+    Explanation {
+        permission,
+        source,
+        rule,
+        considered: bounded(considered),
+        notes: Vec::new(),
+    }
+}
+
+/// What counts before what does not, deny before allow, what lasts before what ends.
+fn weight(granted: &Granted, force: &Force) -> impl Ord + use<> {
+    (
+        *force != Force::InForce,
+        granted.grant.permission == Permission::Allow,
+        std::cmp::Reverse(granted.grant.not_after_ms.unwrap_or(u64::MAX)),
+        granted.grant.id,
+    )
+}
+
+fn bounded(mut all: Vec<String>) -> Vec<String> {
+    if all.len() > TOLD_MAX {
+        let more = all.len() - TOLD_MAX;
+        let policy = all.pop();
+        all.truncate(TOLD_MAX - 1);
+        all.push(format!("and {more} more entries"));
+        all.extend(policy);
+    }
+    all
+}
+
+fn policy(defaults: &Defaults, server: &ServerId) -> (DefaultPolicy, String) {
+    let policy = defaults.of(server);
+    let whose = if defaults.servers.contains_key(server) {
+        format!("server {server}")
+    } else {
+        "the kernel".to_owned()
+    };
+    let words = match policy {
+        DefaultPolicy::OptIn => "opt-in: denied unless granted",
+        DefaultPolicy::OptOut => "opt-out: allowed unless denied",
+    };
+    (policy, format!("the default policy of {whose} is {words}"))
+}
+
+fn named(resource: &GrantResource) -> String {
+    match resource {
+        GrantResource::Server(server) => format!("all of server {server}"),
+        GrantResource::Tool(server, tool) => format!("tool {server}:{tool}"),
+        GrantResource::Permission(permission) => format!("permission {permission}"),
+    }
+}
+
+fn sentence(granted: &Granted, force: &Force) -> String {
+    let verb = match granted.grant.permission {
+        Permission::Allow => "allows",
+        Permission::Deny => "denies",
+    };
+    let what = named(&granted.grant.resource);
+    let (by, at) = (shown_author(granted), rfc3339_ms(granted.told_at_ms));
+    let why = granted.grant.justification.as_deref();
+    let why = why.map(|why| format!(" ({why:?})")).unwrap_or_default();
+    let until = granted.grant.not_after_ms;
+    let state = match force {
+        Force::InForce => match until {
+            Some(end) => format!("in force until {}", rfc3339_ms(end)),
+            None => "in force".to_owned(),
+        },
+        Force::Expired(end) => format!("does not count: it expired at {}", rfc3339_ms(*end)),
+        Force::Revoked(place) => {
+            let (issuer, sequence) = (place.issuer.to_string(), place.sequence);
+            format!(
+                "does not count: it was taken back by node {} (operation {sequence})",
+                &issuer[..8]
+            )
+        }
+        Force::NotAuthorised => "does not count: the node that issued it may not".to_owned(),
+        Force::Quarantined => {
+            "does not count: the log of the node that issued it is forked".to_owned()
+        }
+    };
+    format!(
+        "grant {} of {by} at {at} {verb} {what}{why}: {state}",
+        granted.grant.id
+    )
+}
+
+/// The entries in force for `mgp/access/list`, of everyone or of one agent, everywhere or on one
+/// server, in the order of their agents.
+#[must_use]
+pub fn list(
+    grants: &Grants,
+    authority: &Authority,
+    request: &access::List,
+    now_ms: u64,
+) -> Vec<access::Entry> {
+    let counts = |granted: &&Granted| grants.force(granted, authority, now_ms) == Force::InForce;
+    let shown = grants.all().filter(counts).filter_map(shown);
+    let wanted = |entry: &access::Entry| {
+        request
+            .agent_id
+            .as_ref()
+            .is_none_or(|agent| *agent == entry.agent_id)
+            && request
+                .server_id
+                .as_ref()
+                .is_none_or(|server| *server == entry.server_id)
+    };
+    shown.filter(wanted).collect()
+}
+
+fn shown(granted: &Granted) -> Option<access::Entry> {
+    let Subject::Agent(agent) = &granted.grant.subject else {
+        return None;
+    };
+    let (entry_type, server, tool) = match &granted.grant.resource {
+        GrantResource::Server(server) => (EntryType::ServerGrant, server, None),
+        GrantResource::Tool(server, tool) => (EntryType::ToolGrant, server, Some(tool.clone())),
+        GrantResource::Permission(_) => return None,
+    };
+    Some(access::Entry {
+        grant_id: granted.grant.id.to_string(),
+        entry_type,
+        agent_id: agent.to_string(),
+        server_id: server.to_string(),
+        tool_name: tool,
+        permission: granted.grant.permission,
+        granted_by: shown_author(granted).to_owned(),
+        granted_at: rfc3339_ms(granted.told_at_ms),
+        expires_at: granted.grant.not_after_ms.map(rfc3339_ms),
+        justification: granted.grant.justification.clone(),
+    })
+}

@@ -1,0 +1,513 @@
+use std::collections::BTreeMap;
+
+use mgp_protocol::mgp::access::{self as words, EntryType};
+use proptest::prelude::*;
+
+use super::*;
+use crate::node_key::Issuer;
+use crate::policy::grants::{Grant, GrantChange, LogPosition, Operation, OperationId, Revoke};
+
+const NOW: u64 = 10_000;
+
+fn issuer(n: u8) -> Issuer {
+    Issuer([n; 32])
+}
+
+fn authority() -> Authority {
+    Authority::nobody().with(issuer(1))
+}
+
+fn id(n: u8) -> GrantId {
+    GrantId([n; 16])
+}
+
+fn operator() -> Principal {
+    Principal::Operator("admin".into())
+}
+
+fn agent(name: &str) -> Principal {
+    Principal::Agent(AgentId::new(name))
+}
+
+fn server(name: &str) -> ServerId {
+    ServerId::new(name)
+}
+
+fn defaults(kernel: DefaultPolicy) -> Defaults {
+    Defaults {
+        kernel,
+        servers: HashMap::new(),
+    }
+}
+
+fn write(grants: &mut Grants, by: u8, change: GrantChange) {
+    let (sequence, previous) = grants.next(issuer(by));
+    let place = LogPosition {
+        issuer: issuer(by),
+        sequence,
+    };
+    let operation = Operation {
+        place,
+        previous,
+        author: "admin".into(),
+        told_at_ms: 5000,
+        change,
+    };
+    grants.apply(&operation).unwrap();
+}
+
+fn request(tool: Option<&str>, permission: Permission) -> words::Grant {
+    let entry_type = match tool {
+        Some(_) => "tool_grant",
+        None => "server_grant",
+    };
+    let json = serde_json::json!({"entry_type": entry_type, "agent_id": "a", "server_id": "files",
+        "tool_name": tool, "permission": permission, "granted_by": "chief", "justification": "why not"});
+    serde_json::from_value(json).unwrap()
+}
+
+fn revoking(tool: Option<&str>) -> words::Revoke {
+    let entry_type = match tool {
+        Some(_) => "tool_grant",
+        None => "server_grant",
+    };
+    let json = serde_json::json!({"entry_type": entry_type, "agent_id": "a", "server_id": "files",
+        "tool_name": tool});
+    serde_json::from_value(json).unwrap()
+}
+
+/// Grants as the operator asks for it.
+fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
+    let change = grant(request, &operator(), grants, &authority(), id(n), NOW).unwrap();
+    write(grants, 1, change);
+}
+
+fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
+    let changes = revoke(request, &operator(), grants, &authority()).unwrap();
+    let ids = changes.iter().map(|change| change.revoked().len()).sum();
+    for change in changes {
+        write(grants, 1, change);
+    }
+    ids
+}
+
+fn table(grants: &Grants, policy: DefaultPolicy) -> GrantTable {
+    GrantTable::build(grants, &authority(), defaults(policy), NOW, 1)
+}
+
+fn decided(grants: &Grants, policy: DefaultPolicy, tool: &str) -> (Permission, Source) {
+    let table = table(grants, policy);
+    let found = table.decide(&agent("a"), &server("files"), Some(tool), NOW);
+    (found.permission, found.source)
+}
+
+/// MGP-067, MGP-068, MGP-069: all combinations of the three levels.
+#[test]
+fn a_tools_entry_beats_its_servers_entry_beats_the_default() {
+    let each = [None, Some(Permission::Allow), Some(Permission::Deny)];
+    for (of_tool, of_server, policy) in each.iter().flat_map(|tool| {
+        let pairs = each.iter().map(move |server| (tool, server));
+        pairs.flat_map(|(t, s)| [DefaultPolicy::OptIn, DefaultPolicy::OptOut].map(|p| (*t, *s, p)))
+    }) {
+        let mut grants = Grants::default();
+        if let Some(permission) = of_server {
+            give(&mut grants, 1, &request(None, permission));
+        }
+        if let Some(permission) = of_tool {
+            give(&mut grants, 2, &request(Some("read"), permission));
+        }
+        let expected = match (of_tool, of_server) {
+            (Some(permission), _) => (permission, Source::ToolGrant),
+            (None, Some(permission)) => (permission, Source::ServerGrant),
+            (None, None) => (policy.permission(), Source::DefaultPolicy),
+        };
+        assert_eq!(decided(&grants, policy, "read"), expected);
+        let other = decided(&grants, policy, "write");
+        let whole = of_server.map_or((policy.permission(), Source::DefaultPolicy), |permission| {
+            (permission, Source::ServerGrant)
+        });
+        assert_eq!(other, whole, "a tool's entry is for that tool alone");
+    }
+}
+
+/// MGP-077, MGP-078, MGP-273: with no entry the policy decides, a server's own before the kernel's,
+/// for any server and any agent.
+#[test]
+fn the_default_policy_decides_for_who_has_no_entry() {
+    let mut policies = defaults(DefaultPolicy::OptIn);
+    policies
+        .servers
+        .insert(server("open"), DefaultPolicy::OptOut);
+    let table = GrantTable::build(&Grants::default(), &authority(), policies, NOW, 1);
+    let may = |at: &str| {
+        table
+            .decide(&agent("new"), &server(at), Some("t"), NOW)
+            .permission
+    };
+    assert_eq!(may("files"), Permission::Deny);
+    assert_eq!(may("open"), Permission::Allow);
+}
+
+/// MGP-229: with a server goes what was allowed on it and to it, and nothing else; what was denied stays.
+#[test]
+fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
+    let (here, there) = (server("files"), server("others"));
+    let mut grants = Grants::default();
+    let tool = |server: &ServerId| GrantResource::Tool(server.clone(), "read".into());
+    let camera = || GrantResource::Permission("camera".into());
+    let entries = [
+        (
+            Subject::Agent(AgentId::new("a")),
+            GrantResource::Server(here.clone()),
+            Permission::Allow,
+        ),
+        (
+            Subject::Agent(AgentId::new("b")),
+            tool(&here),
+            Permission::Allow,
+        ),
+        (Subject::Server(here.clone()), camera(), Permission::Allow),
+        (
+            Subject::Agent(AgentId::new("c")),
+            GrantResource::Server(here.clone()),
+            Permission::Deny,
+        ),
+        (
+            Subject::Agent(AgentId::new("a")),
+            GrantResource::Server(there.clone()),
+            Permission::Allow,
+        ),
+        (
+            Subject::Agent(AgentId::new("a")),
+            tool(&there),
+            Permission::Allow,
+        ),
+        (Subject::Server(there), camera(), Permission::Allow),
+    ];
+    for (n, (subject, resource, permission)) in (1..).zip(entries) {
+        let grant = Grant {
+            id: id(n),
+            subject,
+            resource,
+            permission,
+            not_after_ms: None,
+            told_by: None,
+            justification: None,
+            replaces: Vec::new(),
+        };
+        write(&mut grants, 1, GrantChange::Grant(grant));
+    }
+    let gone = vacate(&here, &grants, &authority());
+    let ids: Vec<GrantId> = gone
+        .iter()
+        .flat_map(|change| change.revoked().to_vec())
+        .collect();
+    assert_eq!(ids, [id(1), id(2), id(3)]);
+    for change in gone {
+        write(&mut grants, 1, change);
+    }
+    assert!(
+        vacate(&here, &grants, &authority()).is_empty(),
+        "once is enough"
+    );
+}
+
+/// MGP-070, MGP-071, MGP-073: grant, query, revoke, query.
+#[test]
+fn a_query_tells_what_was_granted_and_falls_back_when_it_is_revoked() {
+    let mut grants = Grants::default();
+    let mut asked = request(Some("read"), Permission::Allow);
+    asked.expires_at = Some("1970-01-01T00:00:20Z".into());
+    give(&mut grants, 1, &asked);
+    let standing = |grants: &Grants| {
+        let table = table(grants, DefaultPolicy::OptIn);
+        table
+            .decide(&agent("a"), &server("files"), Some("read"), NOW)
+            .standing()
+    };
+    assert_eq!(
+        serde_json::to_value(standing(&grants)).unwrap(),
+        serde_json::json!({"permission": "allow", "source": "tool_grant", "granted_by": "chief",
+            "granted_at": "1970-01-01T00:00:05.000Z", "expires_at": "1970-01-01T00:00:20.000Z"})
+    );
+    assert_eq!(take(&mut grants, &revoking(Some("read"))), 1);
+    assert_eq!(standing(&grants), hidden());
+    // MGP-074: there is nothing left to take back, and nothing to write.
+    assert_eq!(take(&mut grants, &revoking(Some("read"))), 0);
+    assert_eq!(take(&mut grants, &revoking(None)), 0);
+}
+
+/// A new decision takes the place of the old one, whichever way round.
+#[test]
+fn the_last_decision_of_the_operator_counts() {
+    let mut grants = Grants::default();
+    for (n, permission) in [
+        (1, Permission::Allow),
+        (2, Permission::Deny),
+        (3, Permission::Allow),
+    ] {
+        give(&mut grants, n, &request(None, permission));
+        assert_eq!(decided(&grants, DefaultPolicy::OptIn, "t").0, permission);
+    }
+    let all: words::List = serde_json::from_str("{}").unwrap();
+    let shown = list(&grants, &authority(), &all, NOW);
+    assert_eq!(shown.len(), 1);
+    assert_eq!(shown[0].entry_type, EntryType::ServerGrant);
+}
+
+/// MGP-072: what does not fit is refused before it is written.
+#[test]
+fn a_grant_that_does_not_fit_is_refused() {
+    let grants = Grants::default();
+    let refused = |request: words::Grant| {
+        let refused = grant(&request, &operator(), &grants, &authority(), id(1), NOW).unwrap_err();
+        (refused.code(), refused)
+    };
+    let mut no_tool = request(None, Permission::Allow);
+    no_tool.entry_type = EntryType::ToolGrant;
+    assert!(matches!(
+        refused(no_tool),
+        (-32602, GrantRefusal::Target(_))
+    ));
+    for (when, past) in [("tomorrow", false), ("1970-01-01T00:00:10Z", true)] {
+        let mut ends = request(None, Permission::Allow);
+        ends.expires_at = Some(when.into());
+        let (code, why) = refused(ends);
+        assert_eq!((code, matches!(why, GrantRefusal::Past(_))), (-32602, past));
+    }
+    let mut nobody = request(None, Permission::Allow);
+    nobody.agent_id = String::new();
+    assert!(matches!(refused(nobody), (-32602, GrantRefusal::Form(_))));
+}
+
+/// A-31: agents never administer, and ask about themselves only.
+#[test]
+fn only_the_operator_grants_and_an_agent_asks_about_itself() {
+    assert_eq!(may(&operator(), GrantRequest::Administer), Ok(()));
+    assert_eq!(may(&operator(), GrantRequest::Query("b")), Ok(()));
+    assert_eq!(may(&agent("a"), GrantRequest::Query("a")), Ok(()));
+    let other = may(&agent("a"), GrantRequest::Query("b")).unwrap_err();
+    assert_eq!(other.code(), 1000);
+    // An agent that takes the operator's name is an agent.
+    let grants = Grants::default();
+    let asked = request(None, Permission::Allow);
+    let named = agent("admin");
+    let refused = grant(&asked, &named, &grants, &authority(), id(1), NOW).unwrap_err();
+    assert_eq!(refused.code(), 1000);
+    let refused = revoke(&revoking(None), &named, &grants, &authority()).unwrap_err();
+    assert_eq!(refused.code(), 1000);
+    let table = table(&grants, DefaultPolicy::OptIn);
+    let found = table.decide(&named, &server("files"), None, NOW);
+    assert_eq!(found.permission, Permission::Deny);
+    let found = table.decide(&operator(), &server("files"), None, NOW);
+    assert_eq!(found.source, Source::Operator);
+}
+
+/// MGP-075: an entry ends while the table that holds it is in use, and a clock that goes back brings
+/// nothing back.
+#[test]
+fn an_entry_ends_within_the_table() {
+    let mut grants = Grants::default();
+    let mut asked = request(None, Permission::Allow);
+    asked.expires_at = Some("1970-01-01T00:00:20Z".into());
+    give(&mut grants, 1, &asked);
+    let table = GrantTable::build(
+        &grants,
+        &authority(),
+        defaults(DefaultPolicy::OptIn),
+        NOW,
+        1,
+    );
+    let at = |now| {
+        table
+            .decide(&agent("a"), &server("files"), Some("t"), now)
+            .permission
+    };
+    assert_eq!(at(19_999), Permission::Allow);
+    assert_eq!(at(20_000), Permission::Deny);
+    assert_eq!(table.next_end_ms(), Some(20_000));
+    let late = GrantTable::build(
+        &grants,
+        &authority(),
+        defaults(DefaultPolicy::OptIn),
+        20_000,
+        2,
+    );
+    let back = late.decide(&agent("a"), &server("files"), Some("t"), 0);
+    assert_eq!(back.permission, Permission::Deny);
+}
+
+/// A call that waited is asked about again when anything changed or its leave ended.
+#[test]
+fn a_pass_is_good_until_something_changes_or_it_ends() {
+    let mut grants = Grants::default();
+    let mut asked = request(None, Permission::Allow);
+    asked.expires_at = Some("1970-01-01T00:00:20Z".into());
+    give(&mut grants, 1, &asked);
+    let before = table(&grants, DefaultPolicy::OptIn);
+    let allowed = before.decide(&agent("a"), &server("files"), Some("t"), NOW);
+    assert!(allowed.is_explicit_allow());
+    let pass = before.pass(&allowed).unwrap();
+    assert!(before.honours(pass, 19_999));
+    assert!(!before.honours(pass, 20_000));
+    take(&mut grants, &revoking(None));
+    let after = GrantTable::build(
+        &grants,
+        &authority(),
+        defaults(DefaultPolicy::OptIn),
+        NOW,
+        2,
+    );
+    assert!(!after.honours(pass, NOW));
+    let denied = after.decide(&agent("a"), &server("files"), Some("t"), NOW);
+    assert_eq!(after.pass(&denied), None);
+}
+
+/// MGP-079, MGP-081: a denied tool is an unknown one to whom it was never shown; 1001 is for those
+/// who knew it.
+#[test]
+fn a_denied_tool_is_unknown_to_whom_it_was_not_shown() {
+    assert_eq!(told(true, false, false), DenialAnswer::Unknown);
+    assert_eq!(told(false, true, true), DenialAnswer::Unknown);
+    assert_eq!(told(true, true, false), DenialAnswer::Denied);
+    assert_eq!(told(true, false, true), DenialAnswer::Denied);
+}
+
+#[test]
+fn an_explanation_names_what_decides_and_what_does_not() {
+    let mut grants = Grants::default();
+    give(&mut grants, 1, &request(Some("read"), Permission::Allow));
+    take(&mut grants, &revoking(Some("read")));
+    give(&mut grants, 2, &request(None, Permission::Deny));
+    let told = explain(
+        &grants,
+        &authority(),
+        &defaults(DefaultPolicy::OptOut),
+        &agent("a"),
+        &server("files"),
+        Some("read"),
+        NOW,
+    );
+    assert_eq!(
+        (told.permission, told.source),
+        (Permission::Deny, Source::ServerGrant)
+    );
+    assert_eq!(
+        told.rule,
+        "grant 02020202020202020202020202020202 of chief at 1970-01-01T00:00:05.000Z denies all of \
+         server files (\"why not\"): in force"
+    );
+    assert!(
+        told.considered[0].ends_with("it was taken back by node 01010101 (operation 1)"),
+        "{told:?}"
+    );
+    assert_eq!(
+        told.considered.last().unwrap(),
+        "the default policy of the kernel is opt-out: allowed unless denied"
+    );
+}
+
+fn change() -> impl Strategy<Value = GrantChange> {
+    let resource = prop_oneof![
+        Just(GrantResource::Server(server("s"))),
+        Just(GrantResource::Server(server("t"))),
+        Just(GrantResource::Tool(server("s"), "x".into())),
+        Just(GrantResource::Tool(server("s"), "y".into())),
+    ];
+    let who = prop_oneof![Just("a"), Just("b")];
+    let end = proptest::option::of(0_u64..30);
+    let given = (0_u8..20, who, resource, any::<bool>(), end);
+    let given = given.prop_map(|(n, who, resource, allows, not_after_ms)| {
+        GrantChange::Grant(Grant {
+            id: id(n),
+            subject: Subject::Agent(AgentId::new(who)),
+            resource,
+            permission: if allows {
+                Permission::Allow
+            } else {
+                Permission::Deny
+            },
+            not_after_ms,
+            told_by: None,
+            justification: None,
+            replaces: Vec::new(),
+        })
+    });
+    let swept = (0_u64..4).prop_map(|until| {
+        let subject = Subject::Agent(AgentId::new("a"));
+        GrantChange::Revoke(Revoke::UpTo {
+            subject,
+            until: BTreeMap::from([(issuer(1), until)]),
+        })
+    });
+    let taken = (0_u8..20).prop_map(|n| GrantChange::Revoke(Revoke::Ids(vec![id(n)])));
+    prop_oneof![6 => given, 2 => taken, 1 => swept]
+}
+
+/// Grants of one who may issue and one who may not.
+fn some_grants() -> impl Strategy<Value = Grants> {
+    proptest::collection::vec((1_u8..3, change()), 0..25).prop_map(|changes| {
+        let mut grants = Grants::default();
+        for (by, change) in changes {
+            write(&mut grants, by, change);
+        }
+        grants
+    })
+}
+
+proptest! {
+    /// Explain walks the grants, decide reads the table: they agree on every call at any time.
+    #[test]
+    fn explain_agrees_with_decide(
+        grants in some_grants(),
+        built in 0_u64..30,
+        later in 0_u64..10,
+        opt_in in any::<bool>(),
+    ) {
+        let policy = if opt_in { DefaultPolicy::OptIn } else { DefaultPolicy::OptOut };
+        let now = built + later;
+        let table = GrantTable::build(&grants, &authority(), defaults(policy), built, 1);
+        for (who, at, tool) in ["a", "b", "c"].into_iter().flat_map(|who| {
+            let calls = [("s", Some("x")), ("s", Some("y")), ("s", Some("z")), ("t", Some("x")), ("s", None)];
+            calls.map(|(at, tool)| (agent(who), server(at), tool))
+        }) {
+            let found = table.decide(&who, &at, tool, now);
+            let told = explain(&grants, &authority(), &defaults(policy), &who, &at, tool, now);
+            prop_assert_eq!((found.permission, found.source), (told.permission, told.source));
+            let rule = found.entry.map(|entry| format!("grant {}", entry.id));
+            prop_assert!(told.rule.starts_with(rule.as_deref().unwrap_or("the default")));
+            prop_assert!(told.considered.contains(&told.rule));
+        }
+    }
+
+    /// MGP-075: an expired, revoked or unauthorised grant never allows.
+    #[test]
+    fn nothing_is_allowed_by_a_grant_that_does_not_count(
+        grants in some_grants(),
+        built in 0_u64..30,
+        later in 0_u64..10,
+    ) {
+        let now = built + later;
+        let table = GrantTable::build(&grants, &authority(), defaults(DefaultPolicy::OptIn), built, 1);
+        for tool in ["x", "y", "z"] {
+            let found = table.decide(&agent("a"), &server("s"), Some(tool), now);
+            if found.permission == Permission::Allow {
+                let entry = found.entry.unwrap();
+                let counts = grants.all().any(|g| {
+                    g.grant.id == entry.id
+                        && g.grant.permission == Permission::Allow
+                        && g.place.issuer == issuer(1)
+                        && grants.force(g, &authority(), now) == Force::InForce
+                });
+                prop_assert!(counts);
+                let pass = table.pass(&found).unwrap();
+                prop_assert!(table.honours(pass, now));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_operation_of_a_log_has_nothing_before_it() {
+    assert_eq!(Grants::default().next(issuer(1)), (0, OperationId::START));
+}

@@ -1,0 +1,324 @@
+//! What waits for a person: a bounded list of questions, each under a short name that is typed by
+//! hand.
+//!
+//! A question stands until whoever asked takes it back or has all the answers it needs, or until its
+//! time is over. Names are made of chance, so that one that was read yesterday does not mean another
+//! thing today.
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::approvals::{Entry, Subject};
+
+/// Most questions at once. A person reads them one by one; more is a flood, and who asks then is
+/// told no.
+pub const QUESTIONS_MAX: usize = 1024;
+/// Most questions of one server or agent, so that one alone does not fill the list.
+pub const OF_ONE_MAX: usize = 64;
+/// Longest text and detail that is kept, in bytes: what servers write is not endless.
+pub const TEXT_MAX: usize = 4096;
+/// Most details and parts of one question.
+pub const LINES_MAX: usize = 256;
+
+const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
+const VOWELS: &[u8; 4] = b"aiou";
+/// Syllables of a name: 64³, so that a list that is full has few names taken.
+const SYLLABLES: u32 = 3;
+
+/// Who wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asker {
+    /// A server: for itself, or because of what it offers.
+    Server(ServerId),
+    /// An agent, whose call waits.
+    Agent(AgentId),
+}
+
+/// A question to the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalQuestion {
+    /// What kind it is.
+    pub subject: Subject,
+    /// Who wants to know.
+    pub asker: Asker,
+    /// The server it is about.
+    pub server: Option<ServerId>,
+    /// In one plain sentence, what is asked.
+    pub text: String,
+    /// What a person should read before the answer, line by line.
+    pub details: Vec<String>,
+    /// What can be decided on its own: permissions, tools. Empty when it is yes or no.
+    pub parts: Vec<String>,
+    /// When it is over without an answer, in milliseconds since 1970.
+    pub until_ms: Option<u64>,
+}
+
+/// Why a question was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// [`QUESTIONS_MAX`].
+    #[error("{QUESTIONS_MAX} questions wait for the operator already; `mgp pending` shows them")]
+    Full,
+    /// [`OF_ONE_MAX`].
+    #[error("{OF_ONE_MAX} questions of this one wait for the operator already")]
+    TooManyOfOne,
+}
+
+/// Why there is nothing to answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOpen {
+    /// No such name.
+    #[error("nothing waits under {0}; `mgp pending` shows what does")]
+    Unknown(String),
+    /// It cannot be decided about that alone.
+    #[error("{id} is not about {part}; it is about {}", if .parts.is_empty() { "one thing as a whole".to_owned() } else { .parts.join(", ") })]
+    NoSuchPart {
+        /// Its name.
+        id: String,
+        /// As it was typed.
+        part: String,
+        /// What it is about.
+        parts: Vec<String>,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct OpenQuestion {
+    question: ApprovalQuestion,
+    since_ms: u64,
+}
+
+/// The list. One owner.
+#[derive(Clone, Debug, Default)]
+pub struct Approvals(BTreeMap<String, OpenQuestion>);
+
+impl Approvals {
+    /// Takes a question; answers its name. `chance` is random and new.
+    ///
+    /// # Errors
+    /// [`NotTaken`] at a bound.
+    pub fn ask(
+        &mut self,
+        mut question: ApprovalQuestion,
+        chance: u32,
+        now_ms: u64,
+    ) -> Result<String, NotTaken> {
+        if self.0.len() >= QUESTIONS_MAX {
+            return Err(NotTaken::Full);
+        }
+        let of_it = self.0.values();
+        let of_it = of_it.filter(|open| open.question.asker == question.asker);
+        if of_it.count() >= OF_ONE_MAX {
+            return Err(NotTaken::TooManyOfOne);
+        }
+        bound(&mut question);
+        let mut at = chance;
+        while self.0.contains_key(&name(at)) {
+            at = at.wrapping_add(1);
+        }
+        let open = OpenQuestion {
+            question,
+            since_ms: now_ms,
+        };
+        self.0.insert(name(at), open);
+        Ok(name(at))
+    }
+
+    /// The question as it is open now, judged against what the answer is limited to.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn find(&self, id: &str, only: &[String]) -> Result<&ApprovalQuestion, NotOpen> {
+        let open = self.0.get(&id.trim().to_ascii_lowercase());
+        let open = open.ok_or_else(|| NotOpen::Unknown(id.to_owned()))?;
+        let parts = &open.question.parts;
+        match only.iter().find(|part| !parts.contains(part)) {
+            None => Ok(&open.question),
+            Some(part) => Err(NotOpen::NoSuchPart {
+                id: id.to_owned(),
+                part: part.clone(),
+                parts: parts.clone(),
+            }),
+        }
+    }
+
+    /// Some of what was asked is answered; the rest stays open.
+    pub fn narrow(&mut self, id: &str, parts: &[String]) {
+        if let Some(open) = self.0.get_mut(id) {
+            open.question.parts = parts.to_vec();
+        }
+    }
+
+    /// It needs no answer any more.
+    pub fn close(&mut self, id: &str) -> Option<ApprovalQuestion> {
+        self.0.remove(id).map(|open| open.question)
+    }
+
+    /// What is over by now.
+    pub fn tick(&mut self, now_ms: u64) -> Vec<String> {
+        let over = |open: &OpenQuestion| open.question.until_ms.is_some_and(|end| end <= now_ms);
+        let ended = self.0.iter().filter(|(_, open)| over(open));
+        let ended: Vec<String> = ended.map(|(id, _)| id.clone()).collect();
+        for id in &ended {
+            self.0.remove(id);
+        }
+        ended
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Everything that waits, the longest first.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut all: Vec<(u64, Entry)> = self
+            .0
+            .iter()
+            .map(|(id, open)| (open.since_ms, entry(id, open)))
+            .collect();
+        all.sort_by(|(a, x), (b, y)| (a, &x.id).cmp(&(b, &y.id)));
+        all.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+fn entry(id: &str, open: &OpenQuestion) -> Entry {
+    let OpenQuestion { question, since_ms } = open;
+    let (server, agent) = match &question.asker {
+        Asker::Server(server) => (Some(server.to_string()), None),
+        Asker::Agent(agent) => (
+            question.server.as_ref().map(ToString::to_string),
+            Some(agent.to_string()),
+        ),
+    };
+    Entry {
+        id: id.to_owned(),
+        subject: question.subject,
+        server,
+        agent,
+        text: question.text.clone(),
+        details: question.details.clone(),
+        parts: question.parts.clone(),
+        since: crate::timestamps::rfc3339_ms(*since_ms),
+        until: question.until_ms.map(crate::timestamps::rfc3339_ms),
+    }
+}
+
+fn bound(question: &mut ApprovalQuestion) {
+    cut(&mut question.text);
+    question.details.truncate(LINES_MAX);
+    question.parts.truncate(LINES_MAX);
+    question.details.iter_mut().for_each(cut);
+}
+
+fn cut(text: &mut String) {
+    if text.len() > TEXT_MAX {
+        let end = (0..=TEXT_MAX).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+}
+
+/// A name that can be said and typed: `tobami`.
+fn name(chance: u32) -> String {
+    let syllable = |at: u32| {
+        let bits = (chance >> (6 * at)) as usize;
+        [CONSONANTS[bits & 15], VOWELS[bits >> 4 & 3]].map(char::from)
+    };
+    (0..SYLLABLES).flat_map(syllable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(server: &str) -> ApprovalQuestion {
+        ApprovalQuestion {
+            subject: Subject::Permissions,
+            asker: Asker::Server(ServerId::new(server)),
+            server: None,
+            text: "needs more".into(),
+            details: Vec::new(),
+            parts: vec!["shell.execute".into(), "camera".into()],
+            until_ms: None,
+        }
+    }
+
+    #[test]
+    fn a_name_is_short_and_belongs_to_one_question() {
+        let mut all = Approvals::default();
+        let first = all.ask(question("a"), 7, 0).unwrap();
+        let second = all.ask(question("a"), 7, 0).unwrap();
+        assert_ne!(first, second);
+        for id in [&first, &second] {
+            assert_eq!(id.len(), 6);
+            assert!(id.bytes().all(|b| b.is_ascii_lowercase()));
+        }
+        let typed = format!(" {} ", first.to_uppercase());
+        assert!(all.find(&typed, &[]).is_ok());
+    }
+
+    #[test]
+    fn one_alone_does_not_fill_the_list() {
+        let mut all = Approvals::default();
+        for chance in 0..OF_ONE_MAX {
+            all.ask(question("a"), u32::try_from(chance).unwrap(), 0)
+                .unwrap();
+        }
+        assert_eq!(all.ask(question("a"), 0, 0), Err(NotTaken::TooManyOfOne));
+        let mut server = 0;
+        while all.ask(question(&format!("s{server}")), 0, 0).is_ok() {
+            server += 1;
+        }
+        assert_eq!(all.len(), QUESTIONS_MAX);
+        assert_eq!(all.ask(question("z"), 0, 0), Err(NotTaken::Full));
+    }
+
+    #[test]
+    fn what_is_over_is_gone() {
+        let mut all = Approvals::default();
+        let until_ms = Some(10);
+        let short = ApprovalQuestion {
+            until_ms,
+            ..question("a")
+        };
+        let short = all.ask(short, 1, 0).unwrap();
+        let long = all.ask(question("a"), 2, 5).unwrap();
+        assert!(all.tick(9).is_empty());
+        assert_eq!(all.tick(10), [short]);
+        let left: Vec<_> = all.entries().into_iter().map(|e| e.id).collect();
+        assert_eq!(left, [long]);
+    }
+
+    #[test]
+    fn an_answer_names_only_what_was_asked() {
+        let mut all = Approvals::default();
+        let id = all.ask(question("a"), 1, 0).unwrap();
+        assert!(all.find(&id, &["camera".into()]).is_ok());
+        let error = all.find(&id, &["camera2".into()]).unwrap_err();
+        assert!(error.to_string().contains("shell.execute, camera"));
+        assert!(matches!(all.find("nobody", &[]), Err(NotOpen::Unknown(_))));
+    }
+
+    #[test]
+    fn texts_from_elsewhere_are_cut() {
+        let mut all = Approvals::default();
+        let endless = ApprovalQuestion {
+            text: "ä".repeat(TEXT_MAX),
+            details: vec![String::new(); 2 * LINES_MAX],
+            ..question("a")
+        };
+        all.ask(endless, 1, 0).unwrap();
+        let entry = &all.entries()[0];
+        assert!(entry.text.len() <= TEXT_MAX + '…'.len_utf8());
+        assert_eq!(entry.details.len(), LINES_MAX);
+    }
+}

@@ -1,0 +1,368 @@
+//! Grants and revokes as signed operations, and the state that any number of logs of them make.
+//!
+//! Each issuer appends to a log of its own. State is the union of all logs: a grant is in force when
+//! its issuer was authorised, it has not expired and nobody authorised ever took it back. So order
+//! between issuers means nothing, the same operation twice is as good as once, and no clock decides
+//! who was first. What takes away (revokes, and grants that deny) counts from the moment it is seen;
+//! what allows counts only as part of an unbroken log.
+
+mod log;
+mod operation;
+mod signed;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_protocol::mgp::access::Permission;
+
+use crate::node_key::Issuer;
+
+use self::log::IssuerLog;
+pub use self::operation::{
+    BadOperation, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogPosition, NAME_MAX,
+    Operation, OperationId, Revoke, Subject, TEXT_MAX,
+};
+pub use self::signed::{Signed, Unreadable};
+pub use crate::hex::BadDigits;
+
+/// Most issuers whose logs are kept: admin nodes of a cluster, each admitted by a person. Another
+/// one's operations are refused.
+pub const ISSUERS_MAX: usize = 256;
+/// Sequence numbers an issuer has for grants; above it, only revokes are taken, so that a full log
+/// can still take away. Fixed, so that every node draws the line at the same operation.
+pub const GRANTS_END: u64 = 1_000_000;
+/// Sequence numbers an issuer has altogether. Then it needs a new key.
+pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
+
+/// Who may issue, and which part of each log counts: told from outside, by membership.
+///
+/// An issuer whose authority ended keeps the operations below its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Authority(BTreeMap<Issuer, u64>);
+
+impl Authority {
+    /// Nobody: nothing is granted, nothing is revoked.
+    #[must_use]
+    pub fn nobody() -> Self {
+        Self::default()
+    }
+
+    /// Also this issuer, whatever its log holds.
+    #[must_use]
+    pub fn with(self, issuer: Issuer) -> Self {
+        self.with_until(issuer, u64::MAX)
+    }
+
+    /// Also this issuer, as far as its operations have a sequence number below `end`.
+    #[must_use]
+    pub fn with_until(mut self, issuer: Issuer, end: u64) -> Self {
+        self.0.insert(issuer, end);
+        self
+    }
+
+    /// True when what stands at this place of a log counts.
+    #[must_use]
+    pub fn covers(&self, place: LogPosition) -> bool {
+        self.0
+            .get(&place.issuer)
+            .is_some_and(|end| place.sequence < *end)
+    }
+}
+
+/// What became of an operation that was handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is part of its issuer's log now, with those that waited for it.
+    Appended,
+    /// Operations before it are missing: what it takes away counts already, what it allows waits.
+    Held,
+    /// It was known.
+    Known,
+    /// Its issuer signed two operations for one place. Nothing that issuer allowed counts any more;
+    /// all that it took away still does.
+    Forked,
+}
+
+/// Why an operation was not taken. The state is as before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotApplied {
+    /// It is not of a form that any node takes.
+    #[error(transparent)]
+    Bad(#[from] BadOperation),
+    /// It lies too far ahead of what is known; fetch the log from `from` on.
+    #[error("operations from {from} on are missing")]
+    Gap {
+        /// The first that is missing.
+        from: u64,
+    },
+    /// There are [`ISSUERS_MAX`] logs.
+    #[error("there are logs of {ISSUERS_MAX} issuers already; revoke nodes that are gone")]
+    TooManyIssuers,
+}
+
+/// A grant as it stands in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The grant.
+    pub grant: Grant,
+    /// Where it stands.
+    pub place: LogPosition,
+    /// The person or agent that asked for it, as the issuer knew it.
+    pub author: String,
+    /// When the issuer wrote it, in milliseconds since 1970, as it told: shown, and decides nothing.
+    pub told_at_ms: u64,
+}
+
+/// Why a grant does not count, or that it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// It counts.
+    InForce,
+    /// It ended at this time, in milliseconds since 1970.
+    Expired(u64),
+    /// It was taken back, by the one that stands here and others perhaps.
+    Revoked(LogPosition),
+    /// Its issuer may not, or could no longer when it wrote it.
+    NotAuthorised,
+    /// Its issuer's log is forked.
+    Quarantined,
+}
+
+/// A revoke of everything a subject had up to some place in each log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sweep {
+    place: LogPosition,
+    subject: Subject,
+    until: BTreeMap<Issuer, u64>,
+}
+
+/// The union of all logs. Cheap to ask for one subject, bounded by [`ISSUERS_MAX`] times
+/// [`SEQUENCE_END`] operations.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    logs: BTreeMap<Issuer, IssuerLog>,
+    /// By operation as well: a forked log has two for one place.
+    granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
+    revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
+    sweeps: BTreeMap<Subject, Vec<Sweep>>,
+}
+
+impl PartialEq for Grants {
+    /// Equal when they decide the same and know the same of every log. What a forked log allows
+    /// decides nothing.
+    fn eq(&self, other: &Self) -> bool {
+        self.all()
+            .filter(|g| self.may_count(g))
+            .eq(other.all().filter(|g| other.may_count(g)))
+            && self.revoked == other.revoked
+            && self.sweeps == other.sweeps
+            && self.logs == other.logs
+    }
+}
+
+impl Grants {
+    /// Takes an operation whose signature was found good. Any order, any number of times.
+    ///
+    /// # Errors
+    /// [`NotApplied`]; then nothing has changed.
+    pub fn apply(&mut self, operation: &Operation) -> Result<Applied, NotApplied> {
+        operation.check()?;
+        let issuer = operation.place.issuer;
+        if !self.logs.contains_key(&issuer) && self.logs.len() >= ISSUERS_MAX {
+            return Err(NotApplied::TooManyIssuers);
+        }
+        let mut new = IssuerLog::default();
+        let log = self.logs.get_mut(&issuer).unwrap_or(&mut new);
+        let (applied, appended) = log.take(operation)?;
+        self.logs.entry(issuer).or_insert(new);
+        if applied != Applied::Known {
+            self.take_away(operation);
+        }
+        for operation in appended {
+            self.allow(&operation);
+        }
+        Ok(applied)
+    }
+
+    /// What counts from the moment it is seen.
+    fn take_away(&mut self, operation: &Operation) {
+        let place = operation.place;
+        for id in operation.change.revoked() {
+            self.revoked.entry(*id).or_default().insert(place);
+        }
+        match &operation.change {
+            GrantChange::Grant(grant) if grant.permission == Permission::Deny => {
+                self.keep(operation, grant)
+            }
+            GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
+                let sweeps = self.sweeps.entry(subject.clone()).or_default();
+                let sweep = Sweep {
+                    place,
+                    subject: subject.clone(),
+                    until: until.clone(),
+                };
+                // In order, so that how it came about does not show.
+                if let Err(at) = sweeps.binary_search(&sweep) {
+                    sweeps.insert(at, sweep);
+                }
+            }
+            GrantChange::Grant(_) | GrantChange::Revoke(Revoke::Ids(_)) => {}
+        }
+    }
+
+    /// What counts once its log leads up to it.
+    fn allow(&mut self, operation: &Operation) {
+        if let GrantChange::Grant(grant) = &operation.change {
+            self.keep(operation, grant);
+        }
+    }
+
+    fn keep(&mut self, operation: &Operation, grant: &Grant) {
+        let of_subject = self.granted.entry(grant.subject.clone()).or_default();
+        let granted = Granted {
+            grant: grant.clone(),
+            place: operation.place,
+            author: operation.author.clone(),
+            told_at_ms: operation.told_at_ms,
+        };
+        of_subject.insert((grant.id, operation.place, operation.id()), granted);
+    }
+
+    /// Every grant of a subject, whether it counts or not.
+    pub fn of<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Granted> + use<'a> {
+        self.granted
+            .get(subject)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+    }
+
+    /// Every grant of everyone, whether it counts or not.
+    pub fn all(&self) -> impl Iterator<Item = &Granted> {
+        self.granted.values().flat_map(BTreeMap::values)
+    }
+
+    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    #[must_use]
+    pub fn named(&self, id: GrantId) -> Option<&Granted> {
+        let first = LogPosition {
+            issuer: Issuer([0; 32]),
+            sequence: 0,
+        };
+        let from = (id, first, OperationId([0; 32]));
+        let mut all = self.granted.values();
+        all.find_map(|of_subject| {
+            let (key, granted) = of_subject.range(from..).next()?;
+            (key.0 == id).then_some(granted)
+        })
+    }
+
+    /// Whom a change concerns.
+    #[must_use]
+    pub fn subjects(&self, change: &GrantChange) -> BTreeSet<Subject> {
+        let told = match change {
+            GrantChange::Grant(grant) => Some(&grant.subject),
+            GrantChange::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
+            GrantChange::Revoke(Revoke::Ids(_)) => None,
+        };
+        let revoked = change.revoked().iter().filter_map(|id| self.named(*id));
+        let revoked = revoked.map(|granted| &granted.grant.subject);
+        revoked.chain(told).cloned().collect()
+    }
+
+    /// Whether a grant counts, and why not. `now_ms` is in milliseconds since 1970.
+    #[must_use]
+    pub fn force(&self, granted: &Granted, authority: &Authority, now_ms: u64) -> Force {
+        if !authority.covers(granted.place) {
+            return Force::NotAuthorised;
+        }
+        if let Some(place) = self.revoker(granted, authority) {
+            return Force::Revoked(place);
+        }
+        match granted.grant.not_after_ms {
+            Some(end) if now_ms >= end => return Force::Expired(end),
+            Some(_) | None => {}
+        }
+        if self.may_count(granted) {
+            Force::InForce
+        } else {
+            Force::Quarantined
+        }
+    }
+
+    /// A forked log denies and takes back; it allows nothing.
+    fn may_count(&self, granted: &Granted) -> bool {
+        let forked = self
+            .logs
+            .get(&granted.place.issuer)
+            .is_some_and(IssuerLog::is_forked);
+        !forked || granted.grant.permission == Permission::Deny
+    }
+
+    /// Where the grant was taken back by somebody who may; the first such place of all.
+    fn revoker(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
+        let by_id = self
+            .revoked
+            .get(&granted.grant.id)
+            .into_iter()
+            .flatten()
+            .copied();
+        let sweeps = self
+            .sweeps
+            .get(&granted.grant.subject)
+            .into_iter()
+            .flatten();
+        let swept = sweeps.filter(|sweep| {
+            let until = sweep.until.get(&granted.place.issuer);
+            until.is_some_and(|until| granted.place.sequence <= *until)
+        });
+        let places = by_id.chain(swept.map(|sweep| sweep.place));
+        places.filter(|place| authority.covers(*place)).min()
+    }
+
+    /// The grants of exactly this subject and resource that nobody authorised took back, whether they
+    /// count now or not: what a revoke names and what a new grant takes the place of. An expired one
+    /// is among them, so that no clock brings it back.
+    #[must_use]
+    pub fn standing(
+        &self,
+        subject: &Subject,
+        resource: &GrantResource,
+        authority: &Authority,
+    ) -> Vec<&Granted> {
+        let stands = |granted: &&Granted| {
+            granted.grant.resource == *resource && !self.is_revoked(granted, authority)
+        };
+        self.of(subject).filter(stands).collect()
+    }
+
+    /// Whether somebody authorised took a grant back.
+    #[must_use]
+    pub fn is_revoked(&self, granted: &Granted, authority: &Authority) -> bool {
+        self.revoker(granted, authority).is_some()
+    }
+
+    /// Where this issuer's next operation belongs, and the one before it.
+    #[must_use]
+    pub fn next(&self, issuer: Issuer) -> (u64, OperationId) {
+        self.logs
+            .get(&issuer)
+            .map_or((0, OperationId::START), IssuerLog::next)
+    }
+
+    /// What is known whole of every log: the first sequence number that is missing. For asking others
+    /// for the rest.
+    #[must_use]
+    pub fn known(&self) -> BTreeMap<Issuer, u64> {
+        self.logs
+            .iter()
+            .map(|(issuer, log)| (*issuer, log.next().0))
+            .collect()
+    }
+
+    /// Issuers whose logs are forked.
+    pub fn forked(&self) -> impl Iterator<Item = Issuer> {
+        let forked = self.logs.iter().filter(|(_, log)| log.is_forked());
+        forked.map(|(issuer, _)| *issuer)
+    }
+}

@@ -1,0 +1,327 @@
+use mgp_protocol::ids::{AgentId, ServerId};
+use proptest::prelude::*;
+
+use super::*;
+
+fn issuer(n: u8) -> Issuer {
+    Issuer([n; 32])
+}
+
+fn agent(name: &str) -> Subject {
+    Subject::Agent(AgentId::new(name))
+}
+
+fn grant(id: u8, permission: Permission, not_after_ms: Option<u64>) -> Grant {
+    Grant {
+        id: GrantId([id; 16]),
+        subject: agent("a"),
+        resource: GrantResource::Server(ServerId::new("files")),
+        permission,
+        not_after_ms,
+        told_by: None,
+        justification: None,
+        replaces: Vec::new(),
+    }
+}
+
+fn allow(id: u8) -> GrantChange {
+    GrantChange::Grant(grant(id, Permission::Allow, None))
+}
+
+fn deny(id: u8) -> GrantChange {
+    GrantChange::Grant(grant(id, Permission::Deny, None))
+}
+
+fn revoke(id: u8) -> GrantChange {
+    GrantChange::Revoke(Revoke::Ids(vec![GrantId([id; 16])]))
+}
+
+/// A log of these changes, chained.
+fn log(by: u8, changes: Vec<GrantChange>) -> Vec<Operation> {
+    let mut previous = OperationId::START;
+    let mut out = Vec::new();
+    for (sequence, change) in (0..).zip(changes) {
+        let operation = Operation {
+            place: LogPosition {
+                issuer: issuer(by),
+                sequence,
+            },
+            previous,
+            author: "admin".into(),
+            told_at_ms: 1000 + sequence,
+            change,
+        };
+        previous = operation.id();
+        out.push(operation);
+    }
+    out
+}
+
+fn everyone() -> Authority {
+    (0..8).fold(Authority::nobody(), |all, n| all.with(issuer(n)))
+}
+
+fn applied<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Grants {
+    let mut grants = Grants::default();
+    for operation in operations {
+        grants.apply(operation).unwrap();
+    }
+    grants
+}
+
+/// The ids of what counts.
+fn in_force(grants: &Grants, authority: &Authority, now_ms: u64) -> Vec<u8> {
+    let counts = |g: &&Granted| grants.force(g, authority, now_ms) == Force::InForce;
+    let found = grants.of(&agent("a")).filter(counts);
+    found.map(|g| g.grant.id.0[0]).collect()
+}
+
+/// MGP-082: a revoke beats a grant from elsewhere whichever comes first, and a new grant needs a new
+/// name.
+#[test]
+fn a_revoke_wins_in_either_order_and_for_good() {
+    let (one, other) = (
+        log(1, vec![allow(1), allow(2)]),
+        log(2, vec![revoke(1), allow(1)]),
+    );
+    for order in [[&one, &other], [&other, &one]] {
+        let grants = applied(order.into_iter().flatten());
+        assert_eq!(in_force(&grants, &everyone(), 0), [2]);
+    }
+}
+
+/// MGP-075, MGP-045: from its end on, a grant does not count.
+#[test]
+fn a_grant_ends_at_its_end() {
+    let grants = applied(&log(
+        1,
+        vec![GrantChange::Grant(grant(1, Permission::Allow, Some(5000)))],
+    ));
+    assert_eq!(in_force(&grants, &everyone(), 4999), [1]);
+    assert!(in_force(&grants, &everyone(), 5000).is_empty());
+    let expired = grants.all().next().unwrap();
+    assert_eq!(
+        grants.force(expired, &everyone(), 6000),
+        Force::Expired(5000)
+    );
+}
+
+/// Who may not issue neither gives nor takes, and authority that ended covers what was before.
+#[test]
+fn only_what_an_authorised_issuer_wrote_counts() {
+    let one = log(1, vec![allow(1), allow(2)]);
+    let other = log(2, vec![revoke(1)]);
+    let grants = applied(one.iter().chain(&other));
+    assert!(in_force(&grants, &Authority::nobody(), 0).is_empty());
+    let first = Authority::nobody().with(issuer(1));
+    assert_eq!(in_force(&grants, &first, 0), [1, 2]);
+    let until = Authority::nobody().with_until(issuer(1), 1);
+    assert_eq!(in_force(&grants, &until, 0), [1]);
+    assert_eq!(in_force(&grants, &everyone(), 0), [2]);
+}
+
+#[test]
+fn a_revoke_up_to_a_place_spares_what_came_after() {
+    let until = BTreeMap::from([(issuer(1), 1)]);
+    let subject = agent("a");
+    let sweep = GrantChange::Revoke(Revoke::UpTo { subject, until });
+    let one = log(1, vec![allow(1), allow(2), allow(3)]);
+    let two = log(2, vec![sweep, allow(4)]);
+    let grants = applied(two.iter().chain(&one));
+    assert_eq!(in_force(&grants, &everyone(), 0), [3, 4]);
+}
+
+#[test]
+fn a_grant_takes_the_place_of_others_in_one_step() {
+    let mut new = grant(2, Permission::Deny, None);
+    new.replaces = vec![GrantId([1; 16])];
+    let grants = applied(&log(1, vec![allow(1), GrantChange::Grant(new)]));
+    assert_eq!(in_force(&grants, &everyone(), 0), [2]);
+    let server = GrantResource::Server(ServerId::new("files"));
+    let standing = grants.standing(&agent("a"), &server, &everyone());
+    assert_eq!(standing.len(), 1);
+}
+
+/// What takes away counts at once, what allows waits for the operations before it.
+#[test]
+fn an_operation_ahead_of_a_gap_can_only_take_away() {
+    let all = log(1, vec![allow(1), allow(2), deny(3), revoke(1)]);
+    let mut grants = Grants::default();
+    assert_eq!(grants.apply(&all[1]), Ok(Applied::Held));
+    assert_eq!(grants.apply(&all[2]), Ok(Applied::Held));
+    assert_eq!(grants.apply(&all[3]), Ok(Applied::Held));
+    assert_eq!(in_force(&grants, &everyone(), 0), [3]);
+    assert_eq!(grants.apply(&all[0]), Ok(Applied::Appended));
+    assert_eq!(in_force(&grants, &everyone(), 0), [2, 3]);
+    assert_eq!(grants.next(issuer(1)), (4, all[3].id()));
+    let mut far = all[1].clone();
+    far.place.sequence = 4 + super::log::AHEAD_MAX;
+    assert_eq!(grants.apply(&far), Err(NotApplied::Gap { from: 4 }));
+}
+
+/// A fork takes all that its issuer allowed, and spares what it took away, in any order.
+#[test]
+fn a_fork_leaves_only_what_takes_away() {
+    let one = log(1, vec![allow(1), allow(2), deny(3)]);
+    let other = log(1, vec![allow(1), deny(4), revoke(9)]);
+    let friend = log(2, vec![allow(8), allow(9)]);
+    let there: Vec<_> = friend.iter().chain(&one).chain(&other).collect();
+    let back: Vec<_> = other
+        .iter()
+        .rev()
+        .chain(one.iter().rev())
+        .chain(&friend)
+        .collect();
+    let (there, back) = (applied(there), applied(back));
+    assert_eq!(in_force(&there, &everyone(), 0), [3, 4, 8]);
+    assert_eq!(there, back);
+    assert_eq!(there.forked().collect::<Vec<_>>(), [issuer(1)]);
+}
+
+/// An operation that names another one before it is a branch, whether it came in order or waited.
+#[test]
+fn a_broken_chain_is_a_fork() {
+    let one = log(1, vec![allow(1), allow(2)]);
+    let other = log(1, vec![allow(3), allow(4)]);
+    for order in [[&one[0], &other[1]], [&other[1], &one[0]]] {
+        let grants = applied(order);
+        assert_eq!(grants.forked().collect::<Vec<_>>(), [issuer(1)]);
+        assert!(in_force(&grants, &everyone(), 0).is_empty());
+    }
+}
+
+#[test]
+fn a_refused_operation_leaves_no_trace() {
+    let mut full = log(1, vec![allow(1)]).remove(0);
+    full.place.sequence = GRANTS_END;
+    let mut grants = Grants::default();
+    assert_eq!(
+        grants.apply(&full),
+        Err(NotApplied::Bad(BadOperation::Full))
+    );
+    full.change = revoke(1);
+    assert_eq!(grants.apply(&full), Err(NotApplied::Gap { from: 0 }));
+    assert_eq!(grants, Grants::default());
+    assert!(grants.known().is_empty());
+    for bad in [
+        GrantChange::Revoke(Revoke::Ids(Vec::new())),
+        GrantChange::Grant(Grant {
+            replaces: vec![GrantId([1; 16])],
+            ..grant(1, Permission::Allow, None)
+        }),
+        GrantChange::Grant(Grant {
+            resource: GrantResource::Permission("camera".into()),
+            ..grant(1, Permission::Allow, None)
+        }),
+        GrantChange::Grant(Grant {
+            subject: agent(""),
+            ..grant(1, Permission::Allow, None)
+        }),
+    ] {
+        let operation = log(1, vec![bad]).remove(0);
+        assert!(
+            matches!(grants.apply(&operation), Err(NotApplied::Bad(_))),
+            "{operation:?}"
+        );
+    }
+}
+
+/// The bytes are an interface: signatures of stored logs depend on them.
+#[test]
+fn the_signed_bytes_stay_as_they_are() {
+    let operation = log(1, vec![allow(1)]).remove(0);
+    assert_eq!(
+        operation.id().to_string(),
+        "fc7f19ac71cc1ce2963fcaaab4bac435e1f40b19841c5debb450248937cabe52"
+    );
+    let text = serde_json::to_string(&operation).unwrap();
+    let back: Operation = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.bytes(), operation.bytes());
+    assert_eq!(GrantId::parse(&"0f".repeat(16)), Some(GrantId([15; 16])));
+    assert_eq!(GrantId::parse(&"+f".repeat(16)), None);
+}
+
+fn change() -> impl Strategy<Value = GrantChange> {
+    let end = proptest::option::of(0_u64..20);
+    let given = (
+        0_u8..12,
+        any::<bool>(),
+        end,
+        proptest::collection::vec(0_u8..12, 0..3),
+    );
+    let given = given.prop_map(|(id, allows, end, replaces)| {
+        let permission = if allows {
+            Permission::Allow
+        } else {
+            Permission::Deny
+        };
+        let others = replaces.into_iter().filter(|other| *other != id);
+        GrantChange::Grant(Grant {
+            replaces: others.map(|id| GrantId([id; 16])).collect(),
+            ..grant(id, permission, end)
+        })
+    });
+    let sweep = (0_u8..4, 0_u64..6).prop_map(|(by, until)| {
+        let subject = agent("a");
+        GrantChange::Revoke(Revoke::UpTo {
+            subject,
+            until: BTreeMap::from([(issuer(by), until)]),
+        })
+    });
+    prop_oneof![4 => given, 2 => (0_u8..12).prop_map(revoke), 1 => sweep]
+}
+
+fn logs() -> impl Strategy<Value = Vec<Operation>> {
+    let changes = proptest::collection::vec(change(), 0..8);
+    proptest::collection::vec(changes, 1..4).prop_map(|logs| {
+        let logs = (0_u8..).zip(logs).map(|(by, changes)| log(by, changes));
+        logs.flatten().collect()
+    })
+}
+
+proptest! {
+    /// FEDERATION: any order, any operation twice, the same state.
+    #[test]
+    fn any_order_and_any_repetition_give_the_same_state(
+        (all, order) in logs().prop_flat_map(|all| {
+            let twice: Vec<_> = all.iter().chain(&all).cloned().collect();
+            (Just(all), Just(twice).prop_shuffle())
+        }),
+    ) {
+        prop_assert_eq!(applied(&all), applied(&order));
+    }
+
+    /// The same with a forked issuer: two logs of one key.
+    #[test]
+    fn a_fork_is_the_same_in_any_order(
+        (all, order) in (logs(), proptest::collection::vec(change(), 1..6)).prop_flat_map(|(mut all, branch)| {
+            all.extend(log(0, branch));
+            (Just(all.clone()), Just(all).prop_shuffle())
+        }),
+        now in 0_u64..25,
+    ) {
+        let (one, other) = (applied(&all), applied(&order));
+        prop_assert_eq!(in_force(&one, &everyone(), now), in_force(&other, &everyone(), now));
+        prop_assert_eq!(one, other);
+    }
+
+    /// An expired or revoked grant never counts, whatever else the logs say.
+    #[test]
+    fn what_is_expired_or_revoked_never_counts(all in logs(), now in 0_u64..25) {
+        let grants = applied(&all);
+        let taken: Vec<GrantId> = all.iter().flat_map(|o| o.change.revoked().to_vec()).collect();
+        for granted in grants.all() {
+            if grants.force(granted, &everyone(), now) == Force::InForce {
+                prop_assert!(!taken.contains(&granted.grant.id));
+                prop_assert!(granted.grant.not_after_ms.is_none_or(|end| now < end));
+            }
+        }
+    }
+
+    /// Two operations that differ are signed differently.
+    #[test]
+    fn different_operations_have_different_bytes(one in change(), other in change()) {
+        let (one, other) = (log(1, vec![one]).remove(0), log(1, vec![other]).remove(0));
+        prop_assert_eq!(one.bytes() == other.bytes(), one == other);
+    }
+}

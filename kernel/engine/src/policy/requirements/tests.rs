@@ -1,0 +1,200 @@
+use super::*;
+use mgp_protocol::mgp::security::RiskLevel;
+use mgp_screening::code_safety;
+use mgp_screening::validators::Blocked;
+
+fn terms(trust: TrustLevel) -> RequirementTerms {
+    RequirementTerms {
+        trust,
+        ..RequirementTerms::default()
+    }
+}
+
+fn with(rules: ToolRules) -> RequirementTerms {
+    RequirementTerms {
+        rules: Arc::new(rules),
+        ..RequirementTerms::default()
+    }
+}
+
+fn read(name: &str, rest: &str, terms: &RequirementTerms) -> CallRequirements {
+    let comma = if rest.is_empty() { "" } else { "," };
+    CallRequirements::read(&format!(r#"{{"name":"{name}"{comma}{rest}}}"#), name, terms)
+}
+
+fn names(requirements: &CallRequirements) -> Vec<&str> {
+    requirements
+        .validators
+        .chosen()
+        .iter()
+        .map(|v| v.name())
+        .collect()
+}
+
+fn blocked(requirements: &CallRequirements, args: &str) -> Option<Blocked> {
+    match requirements.judge("t", args, |_| Ok::<(), ()>(())) {
+        Err(No::Blocked(blocked)) => Some(blocked),
+        Ok(()) | Err(No::Unsafe { .. }) => None,
+    }
+}
+
+/// MGP-272: a tool that says nothing is held to what its name suggests, also of a plain MCP server.
+#[test]
+fn a_silent_tool_is_known_by_its_name() {
+    let plain = RequirementTerms::default();
+    assert_eq!(names(&read("execute_command", "", &plain)), ["sandbox"]);
+    assert_eq!(names(&read("run_python_code", "", &plain)), ["code_safety"]);
+    assert!(names(&read("add", "", &plain)).is_empty());
+    let off = with(ToolRules {
+        validators: vec!["none".into()],
+        ..ToolRules::default()
+    });
+    assert!(names(&read("execute_command", "", &off)).is_empty());
+}
+
+/// MGP-062, MGP-227: a server that says `none` is believed unless it is sandboxed.
+#[test]
+fn none_is_not_believed_of_a_sandboxed_server() {
+    let none = r#""security":{"validator":"none"}"#;
+    let standard = read("execute_command", none, &terms(TrustLevel::Standard));
+    assert!(names(&standard).is_empty());
+    let sandboxed = read("execute_command", none, &terms(TrustLevel::Sandboxed));
+    assert_eq!(names(&sandboxed), ["sandbox"]);
+}
+
+/// MGP-064, A-22: what nobody knows or can read closes the door and is told.
+#[test]
+fn an_unknown_validator_is_told() {
+    for security in [
+        r#"{"validator":"zzz"}"#,
+        r#"{"validator":7}"#,
+        "[]",
+        r#"{"validator":["none",{}]}"#,
+    ] {
+        let odd = read(
+            "t",
+            &format!(r#""security":{security}"#),
+            &RequirementTerms::default(),
+        );
+        assert_eq!(names(&odd), ["sandbox", "network_restricted"], "{security}");
+        assert!(!odd.odd.is_empty() && blocked(&odd, r#"{"command":"rm -rf /"}"#).is_some());
+        assert_eq!(odd.risk.level, RiskLevel::Dangerous);
+    }
+}
+
+/// MGP-104, MGP-109, MGP-227, A-24: a declaration holds by itself; a sandboxed server's code is judged
+/// strictly at least, whatever it declares.
+#[test]
+fn code_is_judged_where_it_is_declared_and_where_nobody_is_trusted() {
+    let declared = r#""security":{"code_safety":{"level":"unrestricted","max_code_size_bytes":9}}"#;
+    let code = read("t", declared, &terms(TrustLevel::Standard))
+        .code
+        .unwrap()
+        .policy
+        .clone();
+    assert_eq!(
+        (code.level, code.max_code_size_bytes),
+        (Level::Unrestricted, Some(9))
+    );
+    let code = read("t", declared, &terms(TrustLevel::Sandboxed))
+        .code
+        .unwrap()
+        .policy
+        .clone();
+    assert_eq!(code.level, Level::Strict);
+    for schema in [
+        r#""inputSchema":{"properties":{"code":{"type":"string"}}}"#,
+        r#""inputSchema":{"properties":{"a":{"items":{"properties":{"x":{"format":"code"}}}}}}"#,
+    ] {
+        assert!(
+            read("t", schema, &terms(TrustLevel::Standard))
+                .code
+                .is_none()
+        );
+        let code = read("t", schema, &terms(TrustLevel::Sandboxed))
+            .code
+            .unwrap()
+            .policy
+            .clone();
+        assert_eq!(code.level, Level::Strict);
+    }
+    let zip = r#""inputSchema":{"properties":{"zip_code":{"type":"string"}}}"#;
+    assert!(read("t", zip, &terms(TrustLevel::Sandboxed)).code.is_none());
+}
+
+/// A-24: the argument whose schema says `format: "code"` is the one that is judged.
+#[test]
+fn a_formatted_argument_is_code() {
+    let requirements = read(
+        "t",
+        r#""inputSchema":{"properties":{"body":{"format":"code"}}},"security":{"code_safety":{}}"#,
+        &RequirementTerms::default(),
+    );
+    let policy = requirements.code.clone().unwrap().policy.clone();
+    let judge =
+        |args: &str| requirements.judge("t", args, |code| code_safety::judge(&policy, code));
+    assert!(judge(r#"{"body":"import json","name":"import subprocess"}"#).is_ok());
+    let refused = judge(r#"{"body":"import subprocess"}"#);
+    assert!(matches!(refused, Err(No::Unsafe { path, .. }) if path == "/body"));
+}
+
+/// CVE-2026-27896: a server that does not regard case reads an argument that the schema does not know
+/// as the one it does.
+#[test]
+fn an_undeclared_argument_is_judged_as_the_declared_one_it_is_taken_for() {
+    let requirements = read(
+        "t",
+        r#""inputSchema":{"properties":{"body":{"format":"code"}}},"security":{"code_safety":{}}"#,
+        &RequirementTerms::default(),
+    );
+    let policy = requirements.code.clone().unwrap().policy.clone();
+    let judge =
+        |args: &str| requirements.judge("t", args, |code| code_safety::judge(&policy, code));
+    let refused = judge(r#"{"body":"1","BODY":"import subprocess"}"#);
+    assert!(matches!(refused, Err(No::Unsafe { path, .. }) if path == "/BODY"));
+    assert!(judge(r#"{"body":"1","BODIES":"import subprocess"}"#).is_ok());
+    let declared = r#""inputSchema":{"properties":{"baseImageURL":{"type":"string"}}},"security":{"validator":"network_restricted"}"#;
+    let requirements = read("t", declared, &RequirementTerms::default());
+    for name in [
+        "baseImageURL",
+        "baseimageurl",
+        "BaSeImAgEUrL",
+        "ba\u{17f}eImageURL",
+    ] {
+        let args = format!(r#"{{"{name}":"2130706433"}}"#);
+        assert!(blocked(&requirements, &args).is_some(), "{name}");
+    }
+    assert!(blocked(&requirements, r#"{"baSeImAgEUrX":"2130706433"}"#).is_none());
+}
+
+/// The operator's word on one tool is the last.
+#[test]
+fn the_operator_decides() {
+    let rule = ToolRule {
+        risk_level: Some(RiskLevel::Safe),
+        validators: Some(vec!["none".into()]),
+        code_safety: Some(Level::Readonly),
+    };
+    let rules = ToolRules {
+        validators: vec!["network_restricted".into()],
+        roots: vec!["/srv".into()],
+        tools: [("bash".to_owned(), rule)].into(),
+        ..ToolRules::default()
+    };
+    let security = r#""security":{"risk_level":"dangerous","validator":"sandbox"}"#;
+    let set = read("bash", security, &with(rules.clone()));
+    assert_eq!(
+        (set.risk.level, names(&set)),
+        (RiskLevel::Safe, vec!["code_safety"])
+    );
+    assert_eq!(set.code.unwrap().policy.level, Level::Readonly);
+    let other = read("sh", security, &with(rules.clone()));
+    assert_eq!(names(&other), ["sandbox", "network_restricted"]);
+    assert!(blocked(&other, r#"{"path":"/srv/a"}"#).is_none());
+    assert!(blocked(&other, r#"{"path":"/home/a"}"#).is_some());
+    let off = ToolRules {
+        validates: false,
+        ..rules
+    };
+    assert!(names(&read("bash", security, &with(off))).is_empty());
+}

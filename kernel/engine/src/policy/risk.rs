@@ -1,0 +1,328 @@
+//! How dangerous a call is by the kernel's own judgement (MGP §4, A-47), and whether a person must
+//! say yes first.
+//!
+//! What a server says of its tools can make them more dangerous, never less.
+
+mod confirm;
+
+use mgp_protocol::mgp::permission::PermissionType;
+use mgp_protocol::mgp::security::{RiskLevel, Security};
+
+pub use self::confirm::{
+    CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationStep, Confirming,
+    OpenChannels, Settled,
+};
+use crate::policy::trust::TrustLevel;
+
+/// The validators of §4.5. A server that names any other is not read as having said nothing.
+const VALIDATORS: [(&str, RiskLevel); 5] = [
+    ("readonly", RiskLevel::Safe),
+    ("sandbox", RiskLevel::Moderate),
+    ("network_restricted", RiskLevel::Moderate),
+    ("code_safety", RiskLevel::Moderate),
+    ("none", RiskLevel::Dangerous),
+];
+
+/// What raised the level, and to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The level it asks for.
+    pub level: RiskLevel,
+    /// In words.
+    pub why: String,
+}
+
+/// The kernel's judgement of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Risk {
+    /// What decisions rest on, and what agents are shown beside the server's own word.
+    pub level: RiskLevel,
+    /// True when the server said another level: worth an event `RISK_LEVEL_OVERRIDE`.
+    pub overrides: bool,
+    /// A person must say yes before each call, whatever is granted.
+    pub asks_each_time: bool,
+    /// Everything that spoke for this level.
+    pub causes: Vec<Cause>,
+}
+
+/// How far a server is trusted: what was configured, or less if it says so itself (A-20). A word
+/// that nobody knows is the least.
+#[must_use]
+pub fn trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
+    let declared = match declared {
+        None | Some("trusted" | "core") => TrustLevel::Trusted,
+        Some("standard") => TrustLevel::Standard,
+        Some(_) => TrustLevel::Sandboxed,
+    };
+    configured.min(declared)
+}
+
+/// The least risk of anything such a server offers.
+fn floor(trust: TrustLevel) -> RiskLevel {
+    match trust {
+        TrustLevel::Trusted => RiskLevel::Safe,
+        TrustLevel::Standard => RiskLevel::Moderate,
+        TrustLevel::Sandboxed => RiskLevel::Dangerous,
+    }
+}
+
+/// Judges a tool by what its server says of it (`None` for a tool without `security`) and how far
+/// that server is trusted. `operator` is a level set by hand, which ends all argument.
+#[must_use]
+pub fn judge(trust: TrustLevel, said: Option<&Security>, operator: Option<RiskLevel>) -> Risk {
+    let declared = said.and_then(|said| said.risk_level);
+    let causes = match operator {
+        Some(level) => vec![Cause {
+            level,
+            why: "the operator set it".into(),
+        }],
+        None => causes(trust, said),
+    };
+    let highest = causes.iter().map(|cause| cause.level).max();
+    let level = highest.unwrap_or(RiskLevel::Dangerous);
+    Risk {
+        level,
+        overrides: declared.is_some_and(|declared| declared != level),
+        asks_each_time: said.is_some_and(|said| said.confirmation_required),
+        causes: causes
+            .into_iter()
+            .filter(|cause| cause.level == level)
+            .collect(),
+    }
+}
+
+fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
+    let cause = |level, why: String| Cause { level, why };
+    let mut out = vec![cause(
+        floor(trust),
+        format!("its server is {}", trust.as_str()),
+    )];
+    let declared = said.and_then(|said| said.risk_level);
+    out.push(match declared {
+        Some(level) => cause(level, format!("its server says it is {}", level.as_str())),
+        // A-21: what says nothing of itself is not harmless.
+        None => cause(
+            RiskLevel::Moderate,
+            "its server does not say how risky it is".into(),
+        ),
+    });
+    let Some(said) = said else { return out };
+    for name in &said.permissions_required {
+        let meant = PermissionType::read(name);
+        out.extend(
+            meant
+                .iter()
+                .map(|p| cause(p.risk(), format!("it needs {p}"))),
+        );
+    }
+    for name in &said.validators {
+        let known = VALIDATORS.iter().find(|(known, _)| known == name);
+        out.push(match known {
+            Some((_, level)) => cause(*level, format!("its validator is {name}")),
+            None => cause(
+                RiskLevel::Dangerous,
+                format!("nobody knows its validator {name:?}"),
+            ),
+        });
+    }
+    if !said.side_effects.is_empty() {
+        let effects = said.side_effects.join(", ");
+        out.push(cause(
+            RiskLevel::Moderate,
+            format!("it has side effects: {effects}"),
+        ));
+    }
+    for member in &said.unreadable {
+        out.push(cause(
+            RiskLevel::Dangerous,
+            format!("its {member} cannot be read"),
+        ));
+    }
+    out
+}
+
+/// What the operator wants to be asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caution {
+    /// Moderate tools, too, need a yes where nobody granted them explicitly (§4.4: optional).
+    pub confirm_moderate: bool,
+}
+
+/// Why a person is asked before a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConfirmationReason {
+    /// The tool wants it before each call.
+    EachTime,
+    /// The tool is dangerous and nobody granted it explicitly.
+    Dangerous,
+    /// The tool is moderate, nobody granted it explicitly, and the operator is cautious.
+    Moderate,
+}
+
+/// Whether a person must say yes to a call that access control allows: `None` when it may just be
+/// made. `granted` is true where somebody allowed exactly this, by the tool or by its server.
+#[must_use]
+pub fn needs_yes(risk: &Risk, caution: Caution, granted: bool) -> Option<ConfirmationReason> {
+    if risk.asks_each_time {
+        return Some(ConfirmationReason::EachTime);
+    }
+    let asking = match risk.level {
+        RiskLevel::Safe => None,
+        RiskLevel::Moderate => caution
+            .confirm_moderate
+            .then_some(ConfirmationReason::Moderate),
+        RiskLevel::Dangerous => Some(ConfirmationReason::Dangerous),
+    };
+    asking.filter(|_| !granted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(text: &str) -> Security {
+        Security::of(&format!(r#"{{"security":{text}}}"#)).unwrap()
+    }
+
+    fn level(trust: TrustLevel, text: &str) -> RiskLevel {
+        judge(trust, Some(&said(text)), None).level
+    }
+
+    /// MGP-024, MGP-025, A-20: a server can ask for less trust, not for more.
+    #[test]
+    fn trust_is_the_lesser_of_configured_and_declared() {
+        use TrustLevel::{Sandboxed, Standard, Trusted};
+        for (configured, declared, expected) in [
+            (Standard, None, Standard),
+            (Standard, Some("trusted"), Standard),
+            (Standard, Some("core"), Standard),
+            (Trusted, Some("core"), Trusted),
+            (Trusted, Some("standard"), Standard),
+            (Trusted, Some("experimental"), Sandboxed),
+            (Trusted, Some("god"), Sandboxed),
+            (Sandboxed, Some("trusted"), Sandboxed),
+        ] {
+            assert_eq!(trust(configured, declared), expected, "{declared:?}");
+        }
+    }
+
+    /// MGP-049, A-21: what says nothing is moderate, and dangerous when it is sandboxed.
+    #[test]
+    fn a_tool_that_says_nothing_is_not_taken_for_safe() {
+        let silent = |trust| judge(trust, None, None).level;
+        assert_eq!(silent(TrustLevel::Trusted), RiskLevel::Moderate);
+        assert_eq!(silent(TrustLevel::Standard), RiskLevel::Moderate);
+        assert_eq!(silent(TrustLevel::Sandboxed), RiskLevel::Dangerous);
+        let odd = r#"{"risk_level":"harmless"}"#;
+        assert_eq!(level(TrustLevel::Trusted, odd), RiskLevel::Dangerous);
+    }
+
+    /// A-47: each thing said can raise the level.
+    #[test]
+    fn the_highest_of_all_counts() {
+        for (text, expected) in [
+            (r#"{"risk_level":"safe"}"#, RiskLevel::Safe),
+            (r#"{"risk_level":"dangerous"}"#, RiskLevel::Dangerous),
+            (
+                r#"{"risk_level":"safe","side_effects":["network"]}"#,
+                RiskLevel::Moderate,
+            ),
+            (
+                r#"{"risk_level":"safe","permissions_required":["shell"]}"#,
+                RiskLevel::Dangerous,
+            ),
+            (
+                r#"{"risk_level":"safe","permissions_required":["memory.read"]}"#,
+                RiskLevel::Safe,
+            ),
+            (
+                r#"{"risk_level":"safe","permissions_required":["com.x.y"]}"#,
+                RiskLevel::Dangerous,
+            ),
+            (
+                r#"{"risk_level":"safe","validator":"readonly"}"#,
+                RiskLevel::Safe,
+            ),
+            (
+                r#"{"risk_level":"safe","validator":"none"}"#,
+                RiskLevel::Dangerous,
+            ),
+            (
+                r#"{"risk_level":"safe","validator":"zzz"}"#,
+                RiskLevel::Dangerous,
+            ),
+        ] {
+            assert_eq!(level(TrustLevel::Trusted, text), expected, "{text}");
+        }
+        let risk = judge(
+            TrustLevel::Standard,
+            Some(&said(r#"{"risk_level":"safe"}"#)),
+            None,
+        );
+        assert!(risk.overrides);
+        assert_eq!(risk.causes.len(), 1);
+        assert_eq!(risk.causes[0].why, "its server is standard");
+        let set = judge(TrustLevel::Sandboxed, None, Some(RiskLevel::Safe));
+        assert_eq!(set.level, RiskLevel::Safe);
+    }
+
+    /// MGP-005, MGP-054, MGP-055, MGP-056, MGP-057: the table of §4.4.
+    #[test]
+    fn a_yes_is_needed_as_the_table_of_the_document_says() {
+        let of = |trust, text| judge(trust, Some(&said(text)), None);
+        let safe = of(TrustLevel::Trusted, r#"{"risk_level":"safe"}"#);
+        let moderate = of(TrustLevel::Standard, r#"{"risk_level":"safe"}"#);
+        let dangerous = of(TrustLevel::Sandboxed, r#"{"risk_level":"safe"}"#);
+        let asks = of(
+            TrustLevel::Trusted,
+            r#"{"risk_level":"safe","confirmation_required":true}"#,
+        );
+        let easy = Caution::default();
+        let cautious = Caution {
+            confirm_moderate: true,
+        };
+        assert_eq!(needs_yes(&safe, cautious, false), None);
+        assert_eq!(needs_yes(&moderate, easy, false), None);
+        assert_eq!(
+            needs_yes(&moderate, cautious, false),
+            Some(ConfirmationReason::Moderate)
+        );
+        assert_eq!(needs_yes(&moderate, cautious, true), None);
+        assert_eq!(
+            needs_yes(&dangerous, easy, false),
+            Some(ConfirmationReason::Dangerous)
+        );
+        assert_eq!(needs_yes(&dangerous, easy, true), None);
+        for granted in [false, true] {
+            assert_eq!(
+                needs_yes(&asks, easy, granted),
+                Some(ConfirmationReason::EachTime)
+            );
+        }
+    }
+
+    proptest! {
+        /// A-47: whatever a server says, a tool is never less dangerous than its trust allows, and
+        /// never less than when the server says less good of it.
+        #[test]
+        fn a_server_cannot_talk_its_risk_down(
+            level in 0_usize..4,
+            permissions in proptest::collection::vec("[a-z.]{1,8}|shell|memory.read", 0..4),
+            validators in proptest::collection::vec("[a-z]{1,8}|none|readonly", 0..3),
+        ) {
+            let security = Security {
+                risk_level: RiskLevel::ALL.get(level).copied(),
+                permissions_required: permissions,
+                validators,
+                ..Security::default()
+            };
+            for trust in [TrustLevel::Sandboxed, TrustLevel::Standard, TrustLevel::Trusted] {
+                let risk = judge(trust, Some(&security), None);
+                prop_assert!(risk.level >= floor(trust));
+                prop_assert!(security.risk_level.is_none_or(|said| risk.level >= said));
+                prop_assert!(!risk.causes.is_empty());
+            }
+        }
+    }
+}

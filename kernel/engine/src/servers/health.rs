@@ -1,0 +1,151 @@
+//! Whether a server that is asked from time to time is well (MGP §11.3, A-35).
+
+use std::time::Duration;
+
+use mgp_protocol::mgp::health::Health;
+
+/// How long an answer may take (MGP §11.3).
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How often servers are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthRules {
+    /// From one question to the next; zero asks nobody.
+    pub interval: Duration,
+    /// So many answers may be missing in a row; with the last of them the server has failed.
+    pub misses: u32,
+}
+
+impl Default for HealthRules {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(30),
+            misses: 3,
+        }
+    }
+}
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PingAnswer {
+    /// This, or a refusal of the question, which is an answer too.
+    Came(Health),
+    /// Nothing in time.
+    Missing,
+    /// Nothing in time from a server that promised none, while it works on calls: their own limits
+    /// tell whether it hangs.
+    Busy,
+}
+
+/// What is made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthVerdict {
+    /// It goes on, and this is how it is.
+    Lives(Health),
+    /// It is of no use any more; why, for people.
+    Failed(String),
+}
+
+/// The questions to one life of a server.
+#[derive(Clone, Debug)]
+pub struct Checkups {
+    allowed: u32,
+    missed: u32,
+    last: Health,
+}
+
+impl Checkups {
+    /// None asked yet.
+    #[must_use]
+    pub fn new(rules: HealthRules) -> Self {
+        Self {
+            allowed: rules.misses.max(1),
+            missed: 0,
+            last: Health::Healthy,
+        }
+    }
+
+    /// Takes the outcome of a question.
+    pub fn heard(&mut self, answer: PingAnswer) -> HealthVerdict {
+        match answer {
+            PingAnswer::Came(health) => {
+                self.missed = 0;
+                self.last = health;
+            }
+            PingAnswer::Busy => {}
+            PingAnswer::Missing => {
+                self.missed += 1;
+                self.last = Health::Unhealthy;
+            }
+        }
+        if self.missed < self.allowed {
+            return HealthVerdict::Lives(self.last);
+        }
+        let times = match self.missed {
+            1 => "a health check".to_owned(),
+            times => format!("{times} health checks in a row"),
+        };
+        let seconds = DEADLINE.as_secs();
+        HealthVerdict::Failed(format!("it did not answer {times} within {seconds} s"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use HealthVerdict::{Failed, Lives};
+    use PingAnswer::{Busy, Came, Missing};
+
+    fn checkups() -> Checkups {
+        Checkups::new(HealthRules::default())
+    }
+
+    /// MGP-132: silence makes a server unhealthy at once and failed after the third time in a row; an
+    /// answer in between begins the count anew.
+    #[test]
+    fn silence_is_a_failure_after_the_third_time_in_a_row() {
+        let mut it = checkups();
+        for _ in 0..10 {
+            assert_eq!(it.heard(Missing), Lives(Health::Unhealthy));
+            assert_eq!(it.heard(Missing), Lives(Health::Unhealthy));
+            assert_eq!(it.heard(Came(Health::Healthy)), Lives(Health::Healthy));
+        }
+        it.heard(Missing);
+        it.heard(Missing);
+        let reason = "it did not answer 3 health checks in a row within 5 s";
+        assert_eq!(it.heard(Missing), Failed(reason.into()));
+    }
+
+    /// MGP-134: what a server says of itself is how it is; that it is unhealthy is no silence.
+    #[test]
+    fn a_server_that_says_it_is_unhealthy_answers() {
+        let mut it = checkups();
+        for health in Health::ALL.into_iter().cycle().take(30) {
+            assert_eq!(it.heard(Came(health)), Lives(health));
+        }
+    }
+
+    /// MGP-137: who has promised nothing and works is not counted out, nor taken for well again.
+    #[test]
+    fn a_busy_server_stays_as_it_was() {
+        let mut it = checkups();
+        assert_eq!(it.heard(Busy), Lives(Health::Healthy));
+        it.heard(Missing);
+        it.heard(Missing);
+        for _ in 0..10 {
+            assert_eq!(it.heard(Busy), Lives(Health::Unhealthy));
+        }
+        assert!(matches!(it.heard(Missing), Failed(_)));
+    }
+
+    /// A count of none would never be reached.
+    #[test]
+    fn one_silence_is_the_least() {
+        let rules = HealthRules {
+            misses: 0,
+            ..HealthRules::default()
+        };
+        let reason = "it did not answer a health check within 5 s";
+        assert_eq!(Checkups::new(rules).heard(Missing), Failed(reason.into()));
+    }
+}

@@ -1,0 +1,584 @@
+//! The seven states of a server and the only ways between them (MGP §11.2, A-06).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use mgp_protocol::mgp::lifecycle::Reason;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::MonotonicTime;
+
+/// Where a server stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LifecycleState {
+    /// Configured, not started.
+    Registered,
+    /// Its transport is being set up, the handshake is under way.
+    Connecting,
+    /// Takes calls.
+    Connected,
+    /// Finishes what is under way, takes nothing new.
+    Draining,
+    /// Stopped.
+    Disconnected,
+    /// Failed to start, or broke.
+    Error,
+    /// Is being stopped and started again; the wait before a new try is part of it.
+    Restarting,
+}
+
+impl LifecycleState {
+    /// All of them, in the order of MGP §11.2.
+    pub const ALL: [Self; 7] = [
+        Self::Registered,
+        Self::Connecting,
+        Self::Connected,
+        Self::Draining,
+        Self::Disconnected,
+        Self::Error,
+        Self::Restarting,
+    ];
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Draining => "draining",
+            Self::Disconnected => "disconnected",
+            Self::Error => "error",
+            Self::Restarting => "restarting",
+        }
+    }
+
+    /// New calls are let through.
+    #[must_use]
+    pub const fn takes_calls(self) -> bool {
+        matches!(self, Self::Connected)
+    }
+
+    /// It takes calls or may soon do so without anybody's doing, so that calls wait. One that is
+    /// `connected` without a connection has just lost it, and it shows in a moment what comes next.
+    /// `due` says that it is to be started: for the first time, or again when it has stopped.
+    #[must_use]
+    pub const fn comes_up(self, due: bool) -> bool {
+        match self {
+            Self::Connecting | Self::Connected | Self::Restarting => true,
+            Self::Registered | Self::Draining | Self::Disconnected | Self::Error => due,
+        }
+    }
+}
+
+impl fmt::Display for LifecycleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a server is stopped or restarted: the reasons of MGP §11.4, and the two that are not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransitionReason {
+    /// A person asked.
+    OperatorRequest,
+    /// Its configuration changed.
+    ConfigurationChange,
+    /// It went over a limit.
+    ResourceLimit,
+    /// Nobody used it for too long.
+    IdleTimeout,
+    /// The whole kernel stops.
+    KernelShutdown,
+    /// It was taken out of the configuration or deregistered.
+    Deregistered,
+    /// It ended by itself, without an error.
+    ServerRequest,
+}
+
+impl TransitionReason {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OperatorRequest => "operator_request",
+            Self::ConfigurationChange => "configuration_change",
+            Self::ResourceLimit => "resource_limit",
+            Self::IdleTimeout => "idle_timeout",
+            Self::KernelShutdown => "kernel_shutdown",
+            Self::Deregistered => "deregistered",
+            Self::ServerRequest => "server_request",
+        }
+    }
+
+    /// What the server itself is told: MGP knows five reasons. `None` when it is the one who said it.
+    #[must_use]
+    pub const fn told(self) -> Option<Reason> {
+        match self {
+            Self::OperatorRequest => Some(Reason::OperatorRequest),
+            Self::ConfigurationChange | Self::Deregistered => Some(Reason::ConfigurationChange),
+            Self::ResourceLimit => Some(Reason::ResourceLimit),
+            Self::IdleTimeout => Some(Reason::IdleTimeout),
+            Self::KernelShutdown => Some(Reason::KernelShutdown),
+            Self::ServerRequest => None,
+        }
+    }
+}
+
+impl From<Reason> for TransitionReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::OperatorRequest => Self::OperatorRequest,
+            Reason::ConfigurationChange => Self::ConfigurationChange,
+            Reason::ResourceLimit => Self::ResourceLimit,
+            Reason::IdleTimeout => Self::IdleTimeout,
+            Reason::KernelShutdown => Self::KernelShutdown,
+        }
+    }
+}
+
+impl fmt::Display for TransitionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happened to a server.
+///
+/// An exit is told as what it means in its state: [`LifecycleEvent::Failed`] when it broke something,
+/// [`LifecycleEvent::Drained`] when it ended a drain, and for a clean exit that nobody asked for
+/// [`LifecycleEvent::StopRequested`] with [`TransitionReason::ServerRequest`] followed by [`LifecycleEvent::Drained`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LifecycleEvent {
+    /// Somebody starts it: at the kernel's start or by hand.
+    Start,
+    /// The handshake is through, the first lists are read.
+    HandshakeDone,
+    /// It could not be started, did not shake hands, died or lost its connection.
+    Failed(String),
+    /// It is to finish and stop. Also what a server says of itself (MGP-144).
+    StopRequested(TransitionReason),
+    /// It is to be stopped and started again; from draining, once the drain is through.
+    RestartRequested(TransitionReason),
+    /// Nothing is under way any more and its transport is closed.
+    Drained,
+    /// The restart rules grant another try. The wait before it passes in the new state.
+    TryAgain,
+}
+
+impl fmt::Display for LifecycleEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.clone().into_reason())
+    }
+}
+
+impl LifecycleEvent {
+    fn into_reason(self) -> Cow<'static, str> {
+        match self {
+            Self::Start => "start".into(),
+            Self::HandshakeDone => "handshake done".into(),
+            Self::Failed(reason) => reason.into(),
+            Self::StopRequested(why) | Self::RestartRequested(why) => why.as_str().into(),
+            Self::Drained => "drained".into(),
+            Self::TryAgain => "restart policy".into(),
+        }
+    }
+}
+
+/// A step from one state to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Where it stood.
+    pub from: LifecycleState,
+    /// Where it stands now.
+    pub to: LifecycleState,
+    /// Why, in words; for a failure the reason itself.
+    pub reason: Cow<'static, str>,
+}
+
+/// An event that has no meaning in this state; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a server that is {state} knows no step for: {event}")]
+pub struct IllegalTransition {
+    /// Where the server stands.
+    pub state: LifecycleState,
+    /// What was told.
+    pub event: LifecycleEvent,
+}
+
+/// What a server says of itself has no meaning where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it says that it went from {said_from:?} to {said_to:?}, but it is {state}: ignored")]
+pub struct Implausible {
+    state: LifecycleState,
+    said_from: String,
+    said_to: String,
+}
+
+/// What a server's own word that it went from one state to another means (MGP-144): it may begin its
+/// end, or say that it is broken. Anything else it says is not its to decide, or never was so.
+///
+/// # Errors
+/// [`Implausible`] for all that it cannot say in this state.
+pub fn said(
+    state: LifecycleState,
+    from: &str,
+    to: &str,
+    reason: &str,
+) -> Result<LifecycleEvent, Implausible> {
+    let fits = from.is_empty() || from == state.as_str();
+    if fits && state == LifecycleState::Connected && to == LifecycleState::Draining.as_str() {
+        return Ok(LifecycleEvent::StopRequested(
+            TransitionReason::ServerRequest,
+        ));
+    }
+    let lives = matches!(state, LifecycleState::Connected | LifecycleState::Draining);
+    if fits && lives && to == LifecycleState::Error.as_str() {
+        let reason = match reason {
+            "" => "it says that it is in error".to_owned(),
+            reason => format!("it says that it is in error: {}", shown(reason)),
+        };
+        return Ok(LifecycleEvent::Failed(reason));
+    }
+    Err(Implausible {
+        state,
+        said_from: shown(from),
+        said_to: shown(to),
+    })
+}
+
+/// As much of a server's words as people are shown, a bound on what it can write into every log.
+fn shown(words: &str) -> String {
+    words.chars().take(200).collect()
+}
+
+/// One server's state, why it is in it and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifecycle {
+    state: LifecycleState,
+    reason: Cow<'static, str>,
+    since: MonotonicTime,
+}
+
+impl Lifecycle {
+    /// A configured server that was not started yet.
+    #[must_use]
+    pub const fn new(now: MonotonicTime) -> Self {
+        Self {
+            state: LifecycleState::Registered,
+            reason: Cow::Borrowed("configured"),
+            since: now,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> LifecycleState {
+        self.state
+    }
+
+    /// Why it stands there.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Since when.
+    #[must_use]
+    pub const fn since(&self) -> MonotonicTime {
+        self.since
+    }
+
+    /// Takes the step an event calls for.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] when MGP §11.2 and A-06 know no such step; the state stays.
+    pub fn apply(
+        &mut self,
+        event: LifecycleEvent,
+        now: MonotonicTime,
+    ) -> Result<Transition, IllegalTransition> {
+        let from = self.state;
+        let Some(to) = next(from, &event) else {
+            return Err(IllegalTransition { state: from, event });
+        };
+        self.state = to;
+        self.since = now;
+        self.reason = event.into_reason();
+        Ok(Transition {
+            from,
+            to,
+            reason: self.reason.clone(),
+        })
+    }
+}
+
+/// The whole machine.
+fn next(state: LifecycleState, event: &LifecycleEvent) -> Option<LifecycleState> {
+    use LifecycleState::{
+        Connected, Connecting, Disconnected, Draining, Error, Registered, Restarting,
+    };
+    match (event, state) {
+        (LifecycleEvent::Start, Registered) => Some(Connecting),
+        (
+            LifecycleEvent::Start | LifecycleEvent::TryAgain | LifecycleEvent::RestartRequested(_),
+            Disconnected,
+        ) => Some(Connecting),
+        (
+            LifecycleEvent::Start | LifecycleEvent::TryAgain | LifecycleEvent::RestartRequested(_),
+            Error,
+        ) => Some(Restarting),
+        (LifecycleEvent::RestartRequested(_), Connected | Draining) => Some(Restarting),
+        (LifecycleEvent::HandshakeDone, Connecting | Restarting) => Some(Connected),
+        (LifecycleEvent::Failed(_), Connecting | Connected | Draining | Restarting) => Some(Error),
+        (LifecycleEvent::StopRequested(_), Connected) => Some(Draining),
+        // MGP knows no way from a start to a stop but a failed start.
+        (LifecycleEvent::StopRequested(_), Connecting | Restarting) => Some(Error),
+        (LifecycleEvent::Drained, Draining) => Some(Disconnected),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LifecycleState::*;
+
+    const WHYS: [TransitionReason; 7] = [
+        TransitionReason::OperatorRequest,
+        TransitionReason::ConfigurationChange,
+        TransitionReason::ResourceLimit,
+        TransitionReason::IdleTimeout,
+        TransitionReason::KernelShutdown,
+        TransitionReason::Deregistered,
+        TransitionReason::ServerRequest,
+    ];
+
+    /// Every event in every state (in the order of [`LifecycleState::ALL`]): the arrows of MGP §11.2 and the extra
+    /// ones of A-06. Where nothing stands, the document knows no step.
+    fn table() -> Vec<(LifecycleEvent, [Option<LifecycleState>; 7])> {
+        let mut table = vec![
+            (
+                LifecycleEvent::Start,
+                [
+                    Some(Connecting),
+                    None,
+                    None,
+                    None,
+                    Some(Connecting),
+                    Some(Restarting),
+                    None,
+                ],
+            ),
+            (
+                LifecycleEvent::HandshakeDone,
+                [
+                    None,
+                    Some(Connected),
+                    None,
+                    None,
+                    None,
+                    None,
+                    Some(Connected),
+                ],
+            ),
+            (
+                LifecycleEvent::Drained,
+                [None, None, None, Some(Disconnected), None, None, None],
+            ),
+            (
+                LifecycleEvent::TryAgain,
+                [
+                    None,
+                    None,
+                    None,
+                    None,
+                    Some(Connecting),
+                    Some(Restarting),
+                    None,
+                ],
+            ),
+        ];
+        let fails = [
+            None,
+            Some(Error),
+            Some(Error),
+            Some(Error),
+            None,
+            None,
+            Some(Error),
+        ];
+        for reason in ["", "exit status 1", "killed by signal 9"] {
+            table.push((LifecycleEvent::Failed(reason.into()), fails));
+        }
+        let stops = [
+            None,
+            Some(Error),
+            Some(Draining),
+            None,
+            None,
+            None,
+            Some(Error),
+        ];
+        let restarts = [
+            None,
+            None,
+            Some(Restarting),
+            Some(Restarting),
+            Some(Connecting),
+            Some(Restarting),
+            None,
+        ];
+        for why in WHYS {
+            table.push((LifecycleEvent::StopRequested(why), stops));
+            table.push((LifecycleEvent::RestartRequested(why), restarts));
+        }
+        table
+    }
+
+    fn at(state: LifecycleState) -> Lifecycle {
+        Lifecycle {
+            state,
+            ..Lifecycle::new(MonotonicTime::START)
+        }
+    }
+
+    /// MGP-122..130, A-06: every state meets every event, for every reason: it takes the step of the table,
+    /// or is refused and stays as it was.
+    #[test]
+    fn no_other_transition_is_possible() {
+        let later = MonotonicTime::START + std::time::Duration::from_secs(1);
+        for (event, steps) in table() {
+            for (state, to) in LifecycleState::ALL.into_iter().zip(steps) {
+                let mut lifecycle = at(state);
+                let step = lifecycle.apply(event.clone(), later);
+                match to {
+                    Some(to) => {
+                        let step = step.expect("the document knows this step");
+                        assert_eq!((step.from, step.to), (state, to), "{event:?}");
+                        assert_eq!((lifecycle.state(), lifecycle.since()), (to, later));
+                        assert_eq!(lifecycle.reason(), event.to_string());
+                    }
+                    None => {
+                        let event = event.clone();
+                        assert_eq!(step, Err(IllegalTransition { state, event }));
+                        assert_eq!(lifecycle, at(state));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn calls_wait_for_a_server_that_comes_and_for_no_other() {
+        for state in LifecycleState::ALL {
+            let comes = matches!(state, Connecting | Connected | Restarting);
+            assert_eq!(state.comes_up(false), comes, "{state}");
+            assert!(state.comes_up(true), "{state}");
+        }
+    }
+
+    /// MGP-115..121: the words, on the wire and in print.
+    #[test]
+    fn states_have_one_word_each() {
+        for state in LifecycleState::ALL {
+            let json = serde_json::to_string(&state).unwrap();
+            assert_eq!(json, format!("\"{state}\""));
+            assert_eq!(
+                serde_json::from_str::<LifecycleState>(&json).unwrap(),
+                state
+            );
+            assert_eq!(state.takes_calls(), state == Connected);
+        }
+        let why = serde_json::to_string(&TransitionReason::KernelShutdown).unwrap();
+        assert_eq!(why, format!("\"{}\"", TransitionReason::KernelShutdown));
+    }
+
+    /// MGP-144: a server may say that it drains or is broken; it cannot connect itself, undo a drain,
+    /// end another way or speak of a past that was not.
+    #[test]
+    fn a_server_says_of_itself_only_what_can_be() {
+        let drains = Ok(LifecycleEvent::StopRequested(
+            TransitionReason::ServerRequest,
+        ));
+        assert_eq!(said(Connected, "connected", "draining", ""), drains);
+        assert_eq!(said(Connected, "", "draining", "any"), drains);
+        let broken = said(Draining, "draining", "error", "disk full").unwrap();
+        let reason = "it says that it is in error: disk full";
+        assert_eq!(broken, LifecycleEvent::Failed(reason.into()));
+        for state in LifecycleState::ALL {
+            for from in LifecycleState::ALL
+                .iter()
+                .map(|s| s.as_str())
+                .chain(["", "asleep"])
+            {
+                for to in LifecycleState::ALL
+                    .iter()
+                    .map(|s| s.as_str())
+                    .chain(["", "asleep"])
+                {
+                    if let Ok(event) = said(state, from, to, "") {
+                        let step = at(state).apply(event, MonotonicTime::START).unwrap();
+                        assert_eq!(step.to.as_str(), to);
+                        assert!(from.is_empty() || from == state.as_str());
+                        assert!(matches!(step.to, Draining | Error));
+                    }
+                }
+            }
+        }
+        let long = "x".repeat(10_000);
+        assert!(
+            said(Connected, &long, &long, &long)
+                .unwrap_err()
+                .to_string()
+                .len()
+                < 600
+        );
+    }
+
+    /// MGP-140: each reason of the document is one of ours, and is said again as itself.
+    #[test]
+    fn a_reason_is_told_as_the_document_names_it() {
+        for why in [
+            TransitionReason::OperatorRequest,
+            TransitionReason::ConfigurationChange,
+            TransitionReason::ResourceLimit,
+            TransitionReason::IdleTimeout,
+            TransitionReason::KernelShutdown,
+        ] {
+            let told = why.told().unwrap();
+            assert_eq!(TransitionReason::from(told), why);
+            let word = serde_json::to_string(&told).unwrap();
+            assert_eq!(word, format!("\"{why}\""));
+        }
+        assert_eq!(
+            TransitionReason::Deregistered.told(),
+            Some(Reason::ConfigurationChange)
+        );
+        assert_eq!(TransitionReason::ServerRequest.told(), None);
+    }
+
+    /// MGP-128, MGP-129: a crash is an error, then a restart, then connected again.
+    #[test]
+    fn a_crash_and_its_recovery_are_three_steps() {
+        let mut server = at(Connected);
+        let second = MonotonicTime::START + std::time::Duration::from_secs(1);
+        let crash = server.apply(LifecycleEvent::Failed("killed by signal 9".into()), second);
+        assert_eq!(crash.unwrap().reason, "killed by signal 9");
+        assert_eq!(server.since(), second);
+        assert_eq!(server.reason(), "killed by signal 9");
+        assert_eq!(
+            server.apply(LifecycleEvent::TryAgain, second).unwrap().to,
+            Restarting
+        );
+        assert_eq!(
+            server
+                .apply(LifecycleEvent::HandshakeDone, second)
+                .unwrap()
+                .to,
+            Connected
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! The eight severities of log records (RFC 5424), and how low a server's floor must lie.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Severity, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Details for finding a fault.
+    Debug,
+    /// What goes on.
+    Info,
+    /// Normal, but worth a look.
+    Notice,
+    /// Could become an error.
+    Warning,
+    /// Something failed.
+    Error,
+    /// A part does not work.
+    Critical,
+    /// Somebody must act now.
+    Alert,
+    /// Nothing works.
+    Emergency,
+}
+
+impl LogLevel {
+    /// All of them, the least severe first.
+    pub const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// Whether a record of this severity reaches a session that asked for `floor` and above.
+    #[must_use]
+    pub fn passes(self, floor: Self) -> bool {
+        self >= floor
+    }
+}
+
+/// A word that is none of the eight.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no log level; the levels are debug, info, notice, warning, error, critical, alert and emergency"
+)]
+pub struct UnknownLogLevel(String);
+
+impl FromStr for LogLevel {
+    type Err = UnknownLogLevel;
+
+    fn from_str(word: &str) -> Result<Self, UnknownLogLevel> {
+        let known = Self::ALL.into_iter().find(|level| level.as_str() == word);
+        known.ok_or_else(|| UnknownLogLevel(word.chars().take(40).collect()))
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a server must be asked for so that every session gets its share; `None` when no session
+/// asked for anything.
+#[must_use]
+pub fn lowest(floors: impl IntoIterator<Item = LogLevel>) -> Option<LogLevel> {
+    floors.into_iter().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_one_word_and_one_order() {
+        for pair in LogLevel::ALL.windows(2) {
+            assert!(pair[0] < pair[1]);
+        }
+        for level in LogLevel::ALL {
+            let json = serde_json::to_string(&level).unwrap();
+            assert_eq!(json, format!("\"{level}\""));
+            assert_eq!(level.as_str().parse(), Ok(level));
+        }
+        assert!("verbose".parse::<LogLevel>().is_err());
+        assert!("DEBUG".parse::<LogLevel>().is_err());
+    }
+
+    #[test]
+    fn the_most_talkative_session_sets_the_floor() {
+        assert_eq!(
+            lowest([LogLevel::Error, LogLevel::Info, LogLevel::Alert]),
+            Some(LogLevel::Info)
+        );
+        assert_eq!(lowest([]), None);
+        assert!(LogLevel::Error.passes(LogLevel::Info));
+        assert!(LogLevel::Info.passes(LogLevel::Info));
+        assert!(!LogLevel::Debug.passes(LogLevel::Info));
+    }
+}

@@ -1,0 +1,108 @@
+//! What a new configuration asks of the servers that already run.
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::ids::ServerId;
+
+use crate::servers::spec::ServerSpec;
+
+/// The difference between two sets of servers, each part ordered by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reload {
+    /// New ones.
+    pub added: Vec<ServerSpec>,
+    /// Gone from the configuration.
+    pub removed: Vec<ServerId>,
+    /// Configured differently now; the new entry.
+    pub changed: Vec<ServerSpec>,
+    /// The same as before: they go on undisturbed.
+    pub untouched: Vec<ServerId>,
+}
+
+impl Reload {
+    /// Compares two sets. Ids are unique within each; of two with the same id the later counts.
+    #[must_use]
+    pub fn between(old: &[ServerSpec], new: &[ServerSpec]) -> Self {
+        let (old, new) = (by_id(old), by_id(new));
+        let mut reload = Self::default();
+        for (id, spec) in &new {
+            match old.get(id) {
+                None => reload.added.push((*spec).clone()),
+                Some(before) if before == spec => reload.untouched.push((*id).clone()),
+                Some(_) => reload.changed.push((*spec).clone()),
+            }
+        }
+        let gone = old.keys().filter(|id| !new.contains_key(*id));
+        reload.removed = gone.map(|id| (*id).clone()).collect();
+        reload
+    }
+
+    /// Nothing has to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+fn by_id(specs: &[ServerSpec]) -> BTreeMap<&ServerId, &ServerSpec> {
+    specs.iter().map(|spec| (&spec.id, spec)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::policy::permissions::PermissionRules;
+    use crate::policy::pins::PinMode;
+    use crate::servers::spec::{
+        MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+    };
+
+    fn spec(id: &str, url: &str) -> ServerSpec {
+        ServerSpec {
+            id: ServerId::new(id),
+            reach: Reach::Http {
+                url: url.into(),
+                headers: BTreeMap::new(),
+            },
+            autostart: true,
+            restart: RestartRules::default(),
+            limits: ServerLimits::default(),
+            default_policy: None,
+            asking: QuestionAttribution::default(),
+            instances: ServerInstances::default(),
+            mgp: MgpDeclaration::default(),
+            tools: Arc::default(),
+            permissions: PermissionRules::default(),
+            pin: PinMode::default(),
+            sandbox: crate::servers::sandbox::SandboxRules::default(),
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_touched() {
+        let old = [
+            spec("same", "http://1"),
+            spec("edited", "http://2"),
+            spec("gone", "http://3"),
+        ];
+        let new = [
+            spec("new", "http://4"),
+            spec("edited", "http://5"),
+            spec("same", "http://1"),
+        ];
+        let reload = Reload::between(&old, &new);
+        assert_eq!(reload.added, [spec("new", "http://4")]);
+        assert_eq!(reload.removed, [ServerId::new("gone")]);
+        assert_eq!(reload.changed, [spec("edited", "http://5")]);
+        assert_eq!(reload.untouched, [ServerId::new("same")]);
+        assert!(!reload.is_empty());
+    }
+
+    #[test]
+    fn the_same_servers_in_another_order_are_no_change() {
+        let (a, b) = (spec("a", "http://1"), spec("b", "http://2"));
+        assert!(Reload::between(&[a.clone(), b.clone()], &[b, a]).is_empty());
+    }
+}

@@ -1,0 +1,329 @@
+//! Whether a server that stopped is started again, after how long, or parked (MGP §11.5).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::MonotonicTime;
+use crate::servers::spec::{RestartPolicy, RestartRules};
+
+/// How a server stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerExit {
+    /// Without an error: exit status 0, or the far end closed in good order.
+    Clean,
+    /// With one; the text says which.
+    Failed(String),
+    /// It may not run as it is, whoever starts it: that is for a person to change.
+    Rejected(String),
+}
+
+/// What to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestartVerdict {
+    /// Start it again.
+    Restart {
+        /// How long to wait before.
+        after: Duration,
+        /// Which restart within the window this is, from 1.
+        attempt: u32,
+    },
+    /// Leave it stopped: somebody asked for it, or the policy says so.
+    Stay,
+    /// It restarted too often: leave it in error, in plain sight.
+    Park {
+        /// What the operator reads; contains `restart_limit_exceeded` (MGP-152).
+        reason: String,
+        /// When the window has slid empty and the kernel tries again; `None` when the rules allow no
+        /// restart at all.
+        next_try: Option<MonotonicTime>,
+    },
+}
+
+impl RestartVerdict {
+    /// True of a server that failed more than once within the window.
+    #[must_use]
+    pub fn keeps_failing(&self) -> bool {
+        match self {
+            Self::Restart { attempt, .. } => *attempt > 1,
+            Self::Park { .. } => true,
+            Self::Stay => false,
+        }
+    }
+}
+
+/// The restarts of one server within the sliding window.
+#[derive(Clone, Debug)]
+pub struct Restarts {
+    rules: RestartRules,
+    /// When each restart was to happen, oldest first. At most `max_restarts` of them: one more parks.
+    history: VecDeque<MonotonicTime>,
+}
+
+impl Restarts {
+    /// Nothing restarted yet.
+    #[must_use]
+    pub fn new(rules: RestartRules) -> Self {
+        Self {
+            rules,
+            history: VecDeque::new(),
+        }
+    }
+
+    /// Judges an exit. `asked` says that somebody wanted the stop: an operator, a deregistration, an
+    /// idle timeout or the kernel's own end.
+    pub fn exited(&mut self, exit: &ServerExit, asked: bool, now: MonotonicTime) -> RestartVerdict {
+        if asked || !self.policy_restarts(exit) {
+            return RestartVerdict::Stay;
+        }
+        self.slide(now);
+        let done = self.within_window(now);
+        if done >= self.rules.max_restarts {
+            return self.park(exit, now);
+        }
+        let after = self.backoff(done);
+        self.history.push_back(now + after);
+        RestartVerdict::Restart {
+            after,
+            attempt: done + 1,
+        }
+    }
+
+    /// Restarts that still count at `now`.
+    #[must_use]
+    pub fn within_window(&self, now: MonotonicTime) -> u32 {
+        let counting = self.history.iter().filter(|at| self.counts(**at, now));
+        u32::try_from(counting.count()).unwrap_or(u32::MAX)
+    }
+
+    /// An operator started the server: what was before does not count any more.
+    pub fn clear(&mut self) {
+        self.history.clear();
+    }
+
+    fn policy_restarts(&self, exit: &ServerExit) -> bool {
+        match (self.rules.policy, exit) {
+            (RestartPolicy::Never, _)
+            | (RestartPolicy::OnFailure, ServerExit::Clean)
+            | (_, ServerExit::Rejected(_)) => false,
+            (RestartPolicy::OnFailure, ServerExit::Failed(_)) | (RestartPolicy::Always, _) => true,
+        }
+    }
+
+    fn slide(&mut self, now: MonotonicTime) {
+        while self
+            .history
+            .front()
+            .is_some_and(|at| !self.counts(*at, now))
+        {
+            self.history.pop_front();
+        }
+    }
+
+    fn counts(&self, at: MonotonicTime, now: MonotonicTime) -> bool {
+        now.since(at) < self.rules.window
+    }
+
+    /// base, 2·base, 4·base … up to the longest delay (MGP-150).
+    fn backoff(&self, done: u32) -> Duration {
+        let factor = 2u32.saturating_pow(done);
+        self.rules
+            .backoff_base
+            .saturating_mul(factor)
+            .min(self.rules.backoff_max)
+    }
+
+    fn park(&self, exit: &ServerExit, now: MonotonicTime) -> RestartVerdict {
+        let last = match exit {
+            ServerExit::Clean => "it ended by itself",
+            ServerExit::Failed(reason) | ServerExit::Rejected(reason) => reason,
+        };
+        let RestartRules {
+            max_restarts,
+            window,
+            ..
+        } = self.rules;
+        RestartVerdict::Park {
+            reason: format!(
+                "restart_limit_exceeded: {max_restarts} restarts within {} s; last: {last}",
+                window.as_secs_f64()
+            ),
+            next_try: (max_restarts > 0).then(|| now + window),
+        }
+    }
+}
+
+/// Servers that keep failing may start this many at once, after a while without any.
+const AT_ONCE: u32 = 8;
+
+/// And then one each such time. A start costs some 20 ms of one core, most of it the server's own: so the
+/// starts of any number of them take a fiftieth of a machine with two.
+const GAP: Duration = Duration::from_millis(500);
+
+/// Whose turn it is among those that keep failing: a few at once, then one after the other, however many
+/// there are. What fails for the first time waits for nobody.
+#[derive(Clone, Debug, Default)]
+pub struct RestartTurns {
+    /// When all turns that were given will have been paid for.
+    paid: MonotonicTime,
+}
+
+impl RestartTurns {
+    /// Gives one turn: when it is, which is not before `now`.
+    pub fn take(&mut self, now: MonotonicTime) -> MonotonicTime {
+        let wait = self.paid.since(now).saturating_sub(GAP * (AT_ONCE - 1));
+        self.paid = self.paid.max(now) + GAP;
+        now + wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> MonotonicTime {
+        MonotonicTime::START + Duration::from_millis(millis)
+    }
+
+    fn failed() -> ServerExit {
+        ServerExit::Failed("exit status 1".into())
+    }
+
+    fn with(policy: RestartPolicy) -> Restarts {
+        Restarts::new(RestartRules {
+            policy,
+            ..RestartRules::default()
+        })
+    }
+
+    /// MGP-149, MGP-150, MGP-151: 1, 2, 4, 8, 16 s, then parked; spawns are one more than restarts.
+    #[test]
+    fn a_crash_loop_backs_off_and_is_parked() {
+        let mut restarts = with(RestartPolicy::OnFailure);
+        let mut now = at(0);
+        for (attempt, secs) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16)] {
+            let after = Duration::from_secs(secs);
+            let verdict = restarts.exited(&failed(), false, now);
+            assert_eq!(verdict, RestartVerdict::Restart { after, attempt });
+            now = now + after;
+        }
+        let RestartVerdict::Park { reason, next_try } = restarts.exited(&failed(), false, now)
+        else {
+            panic!("one restart too many");
+        };
+        assert!(reason.contains("restart_limit_exceeded"), "{reason}");
+        assert!(reason.contains("exit status 1"), "{reason}");
+        assert_eq!(next_try, Some(now + Duration::from_secs(300)));
+        assert_eq!(restarts.within_window(next_try.unwrap()), 0);
+    }
+
+    #[test]
+    fn delays_stop_growing_at_the_longest() {
+        let mut restarts = Restarts::new(RestartRules {
+            max_restarts: 40,
+            ..RestartRules::default()
+        });
+        let last = (0..40)
+            .map(|_| restarts.exited(&failed(), false, at(0)))
+            .last();
+        let after = Duration::from_secs(30);
+        assert_eq!(last, Some(RestartVerdict::Restart { after, attempt: 40 }));
+    }
+
+    /// MGP-146, MGP-147, MGP-148, A-07: who is restarted at all.
+    #[test]
+    fn the_policy_and_the_asker_decide() {
+        let restarts = |policy, exit: &ServerExit, asked| {
+            let verdict = with(policy).exited(exit, asked, at(0));
+            matches!(verdict, RestartVerdict::Restart { .. })
+        };
+        for asked in [true, false] {
+            assert!(!restarts(RestartPolicy::Never, &failed(), asked));
+            assert!(!restarts(
+                RestartPolicy::OnFailure,
+                &ServerExit::Clean,
+                asked
+            ));
+            assert_eq!(restarts(RestartPolicy::OnFailure, &failed(), asked), !asked);
+            assert_eq!(
+                restarts(RestartPolicy::Always, &ServerExit::Clean, asked),
+                !asked
+            );
+        }
+    }
+
+    #[test]
+    fn an_operators_start_clears_the_history() {
+        let mut restarts = with(RestartPolicy::OnFailure);
+        for _ in 0..6 {
+            restarts.exited(&failed(), false, at(0));
+        }
+        restarts.clear();
+        let after = Duration::from_secs(1);
+        let verdict = restarts.exited(&failed(), false, at(0));
+        assert_eq!(verdict, RestartVerdict::Restart { after, attempt: 1 });
+    }
+
+    /// Of fifty that fail together a few start at once, the others each at its turn; after a while without
+    /// any a few start at once again.
+    #[test]
+    fn those_that_keep_failing_take_turns() {
+        let mut turns = RestartTurns::default();
+        let given: Vec<_> = (0..50).map(|_| turns.take(at(1000))).collect();
+        let at_once = given.iter().filter(|turn| **turn == at(1000)).count();
+        assert_eq!(at_once, AT_ONCE as usize);
+        let gaps = given[AT_ONCE as usize - 1..].windows(2);
+        assert!(gaps.clone().all(|pair| pair[1].since(pair[0]) == GAP));
+        let later = *given.last().unwrap() + GAP * AT_ONCE;
+        assert!((0..AT_ONCE).all(|_| turns.take(later) == later));
+        assert!(turns.take(later) > later);
+    }
+
+    #[test]
+    fn no_restart_allowed_means_no_next_try() {
+        let mut restarts = Restarts::new(RestartRules {
+            max_restarts: 0,
+            ..RestartRules::default()
+        });
+        let verdict = restarts.exited(&failed(), false, at(0));
+        assert!(matches!(
+            verdict,
+            RestartVerdict::Park { next_try: None, .. }
+        ));
+    }
+
+    proptest! {
+        /// MGP-153: only the restarts of the last window count, whatever the gaps between the exits.
+        #[test]
+        fn the_window_slides(gaps in proptest::collection::vec(0u64..4_000, 1..60), max in 1u32..6) {
+            let rules = RestartRules {
+                policy: RestartPolicy::Always,
+                max_restarts: max,
+                window: Duration::from_millis(5_000),
+                backoff_base: Duration::from_millis(100),
+                backoff_max: Duration::from_millis(400),
+            };
+            let (mut restarts, mut model, mut now) = (Restarts::new(rules), Vec::<u64>::new(), 0);
+            for gap in gaps {
+                now += gap;
+                let counted = model.iter().filter(|t| **t + 5_000 > now).count() as u32;
+                let want = if counted < max {
+                    let after = (100 << counted).min(400);
+                    model.push(now + after);
+                    now += after;
+                    Some((Duration::from_millis(after), counted + 1))
+                } else {
+                    None
+                };
+                let asked_at = at(want.map_or(now, |(after, _)| now - after.as_millis() as u64));
+                let got = match restarts.exited(&ServerExit::Clean, false, asked_at) {
+                    RestartVerdict::Restart { after, attempt } => Some((after, attempt)),
+                    RestartVerdict::Park { .. } => None,
+                    RestartVerdict::Stay => panic!("always restarts"),
+                };
+                prop_assert_eq!(got, want);
+                prop_assert!(restarts.history.len() <= max as usize);
+            }
+        }
+    }
+}

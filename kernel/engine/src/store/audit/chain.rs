@@ -1,0 +1,135 @@
+//! Where a log stands, and how it grows.
+
+use mgp_protocol::mgp::audit::Event;
+use serde_json::{Map, Value};
+
+use super::record::{self, EVENT_MAX, RecordDigest};
+
+/// The last record of a log, or of a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its number; 0 before the first.
+    pub sequence: u64,
+    /// Its hash.
+    pub hash: RecordDigest,
+}
+
+impl Head {
+    /// Of a log without a record.
+    pub const START: Self = Self {
+        sequence: 0,
+        hash: RecordDigest::START,
+    };
+}
+
+/// A line to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditLine {
+    /// Its record.
+    pub head: Head,
+    /// The bytes, newline included.
+    pub text: Vec<u8>,
+}
+
+/// The end of a log, to which records are added. Whoever holds it writes the lines in this order.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    head: Head,
+}
+
+impl Chain {
+    /// Goes on after a record.
+    #[must_use]
+    pub fn new(head: Head) -> Self {
+        Self { head }
+    }
+
+    /// The last record.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Adds an event. Members of its details are put in order, so that the same event is the same text;
+    /// details beyond [`EVENT_MAX`] are left out, which the event then says.
+    ///
+    /// # Panics
+    /// When an event is nothing JSON can say; it is a plain struct.
+    pub fn append(&mut self, mut event: Event) -> AuditLine {
+        in_order(&mut event.details);
+        let sequence = self.head.sequence + 1;
+        let (text, hash) = record::write(sequence, self.head.hash, |line| {
+            let start = line.len();
+            put(line, &event);
+            let len = line.len() - start;
+            if len > EVENT_MAX {
+                line.truncate(start);
+                event.details = Map::new();
+                let dropped = "details_dropped_bytes".into();
+                event.details.insert(dropped, len.into());
+                put(line, &event);
+            }
+        });
+        self.head = Head { sequence, hash };
+        AuditLine {
+            head: self.head,
+            text,
+        }
+    }
+}
+
+fn in_order(details: &mut Map<String, Value>) {
+    if !details.keys().is_sorted() {
+        details.sort_keys();
+    }
+    details.values_mut().for_each(Value::sort_all_objects);
+}
+
+fn put(line: &mut Vec<u8>, event: &Event) {
+    serde_json::to_writer(line, event).expect("an event is always JSON");
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::store::audit::record::AuditRecord;
+    use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
+    use serde_json::json;
+
+    pub(in crate::store::audit) fn event(details: Value) -> Event {
+        Event {
+            timestamp: "2026-02-27T12:00:00.000Z".into(),
+            trace_id: TraceId::mint([7; 16]),
+            event_type: EventType::ToolExecuted,
+            actor: Actor {
+                kind: ActorKind::Agent,
+                id: "a".into(),
+            },
+            target: Target::default(),
+            result: Outcome::Success,
+            details: details.as_object().unwrap().clone(),
+        }
+    }
+
+    #[test]
+    fn the_same_event_is_the_same_text() {
+        let line = |details| Chain::new(Head::START).append(event(details));
+        let event = |line: &AuditLine| {
+            let record = AuditRecord::parse(line.text.trim_ascii_end()).unwrap();
+            record.event.to_owned()
+        };
+        let one = line(json!({"b": {"y": 1, "x": [{"d": 1, "c": 2}]}, "a": 1}));
+        let two = line(json!({"a": 1, "b": {"x": [{"c": 2, "d": 1}], "y": 1}}));
+        assert_eq!(one, two);
+        assert!(event(&one).ends_with(r#""details":{"a":1,"b":{"x":[{"c":2,"d":1}],"y":1}}}"#));
+        assert_eq!(one.head.sequence, 1);
+    }
+
+    #[test]
+    fn details_without_bound_are_left_out() {
+        let line = Chain::new(Head::START).append(event(json!({"long": "x".repeat(EVENT_MAX)})));
+        assert!(line.text.len() < 1000);
+        let text = String::from_utf8(line.text).unwrap();
+        assert!(text.contains("details_dropped_bytes"));
+    }
+}

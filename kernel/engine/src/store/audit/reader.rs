@@ -1,0 +1,188 @@
+//! Finds the records in the bytes of a log file, and says of every byte that is in none what it is.
+
+use super::record::{self, AuditRecord};
+
+/// A stretch of a file, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub len: u64,
+}
+
+/// What stands in a file. Together the stretches are the whole of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogItem<'a> {
+    /// A record whose own hash is right, newline included.
+    Record(Stretch, AuditRecord<'a>),
+    /// Bytes that are no record, where one should be. The number is what they still show.
+    Damaged(Stretch, Option<u64>),
+    /// One byte after a whole record that is not the newline that was written there.
+    Separator(Stretch),
+    /// The file ends within a record: it was being written when the power went.
+    Torn(Stretch),
+    /// A whole last record without its newline. Its stretch is empty: it is where the newline belongs.
+    Unterminated(Stretch),
+}
+
+/// Reads a file from its beginning.
+#[derive(Clone, Debug)]
+pub struct LogReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Said after the record that was just read.
+    next: Option<LogItem<'a>>,
+}
+
+impl<'a> LogReader<'a> {
+    /// Starts at the first byte.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            next: None,
+        }
+    }
+
+    /// Takes the next `len` bytes.
+    fn advance(&mut self, len: usize) -> Stretch {
+        let offset = self.at as u64;
+        self.at += len;
+        Stretch {
+            offset,
+            len: len as u64,
+        }
+    }
+
+    /// The length of the line at hand, and whether its newline is there.
+    fn line(&self) -> (usize, bool) {
+        let rest = &self.bytes[self.at..];
+        match rest.iter().position(|b| *b == b'\n') {
+            Some(len) => (len, true),
+            None => (rest.len(), false),
+        }
+    }
+
+    /// A line that is no record may be a whole one with more behind it, where a newline was.
+    fn whole_beginning(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
+        let ends = (2..line.len()).filter(|end| line[..*end].ends_with(b"\"}"));
+        ends.into_iter()
+            .find_map(|end| AuditRecord::parse(&line[..end]).map(|record| (end, record)))
+    }
+
+    /// Damage of one record may look like a newline: what follows is of the same record when this part
+    /// has no end and that one no beginning.
+    fn damaged(&mut self, len: usize) -> LogItem<'a> {
+        let start = self.at;
+        let mut stretch = self.advance(len + 1);
+        while !record::ends_like_one(&self.bytes[start..self.at - 1]) {
+            let (len, ended) = self.line();
+            let line = &self.bytes[self.at..self.at + len];
+            if !ended || line.is_empty() || record::begins_like_one(line) {
+                break;
+            }
+            stretch.len += self.advance(len + 1).len;
+        }
+        LogItem::Damaged(stretch, record::stated(&self.bytes[start..self.at]))
+    }
+}
+
+impl<'a> Iterator for LogReader<'a> {
+    type Item = LogItem<'a>;
+
+    fn next(&mut self) -> Option<LogItem<'a>> {
+        if let Some(item) = self.next.take() {
+            return Some(item);
+        }
+        if self.at == self.bytes.len() {
+            return None;
+        }
+        let (len, ended) = self.line();
+        let line = &self.bytes[self.at..self.at + len];
+        if let Some(record) = AuditRecord::parse(line) {
+            let stretch = self.advance(len + usize::from(ended));
+            self.next = (!ended).then(|| LogItem::Unterminated(self.advance(0)));
+            return Some(LogItem::Record(stretch, record));
+        }
+        if let Some((end, record)) = Self::whole_beginning(line) {
+            let stretch = self.advance(end);
+            self.next = Some(LogItem::Separator(self.advance(1)));
+            return Some(LogItem::Record(stretch, record));
+        }
+        Some(if ended {
+            self.damaged(len)
+        } else {
+            LogItem::Torn(self.advance(len))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::audit::chain::tests::event;
+    use crate::store::audit::chain::{Chain, Head};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn log(records: usize) -> Vec<u8> {
+        let mut chain = Chain::new(Head::START);
+        let lines = (0..records).flat_map(|n| chain.append(event(json!({"n": n}))).text);
+        lines.collect()
+    }
+
+    fn kinds(bytes: &[u8]) -> String {
+        LogReader::new(bytes)
+            .map(|item| match item {
+                LogItem::Record(..) => 'r',
+                LogItem::Damaged(..) => 'd',
+                LogItem::Separator(_) => 's',
+                LogItem::Torn(_) => 't',
+                LogItem::Unterminated(_) => 'u',
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_kind_of_damage_has_its_name() {
+        let whole = log(3);
+        let line = whole.len() / 3;
+        assert_eq!(kinds(&whole), "rrr");
+        assert_eq!(kinds(&whole[..whole.len() - 1]), "rrru");
+        assert_eq!(kinds(&whole[..whole.len() - 2]), "rrt");
+        let with = |at: usize, byte| {
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            kinds(&bytes)
+        };
+        assert_eq!(with(line - 1, b' '), "rsrr");
+        assert_eq!(with(whole.len() - 1, 0), "rrrs");
+        assert_eq!(with(line + 90, b'\n'), "rdr");
+        assert_eq!(with(0, b'\n'), "drr");
+        assert_eq!(kinds(b""), "");
+        assert_eq!(kinds(b"\n\n"), "dd");
+    }
+
+    proptest! {
+        /// Whatever the bytes are, each of them is in exactly one stretch, in their order.
+        #[test]
+        fn no_byte_is_passed_over(
+            cut in 0usize..2000, at in 0usize..2000, junk in proptest::collection::vec(any::<u8>(), 0..40)
+        ) {
+            let mut bytes = log(4);
+            let at = at % bytes.len();
+            let to = (at + cut).min(bytes.len());
+            bytes.splice(at..to, junk);
+            let mut next = 0;
+            for item in LogReader::new(&bytes) {
+                let (LogItem::Record(s, _) | LogItem::Damaged(s, _) | LogItem::Separator(s) | LogItem::Torn(s)
+                    | LogItem::Unterminated(s)) = item;
+                prop_assert_eq!(s.offset, next);
+                next += s.len;
+            }
+            prop_assert_eq!(next, bytes.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One line of the log: `{"seq":1,"prev":"…","event":{…},"hash":"…"}`.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::LazyLock;
+
+/// Longest event taken into a line, in bytes. A longer one is written without its details.
+pub const EVENT_MAX: usize = 32 << 10;
+const OPENING: &str = r#"{"seq":"#;
+const PREVIOUS: &str = r#","prev":""#;
+const EVENT: &str = r#"","event":"#;
+const HASH: &str = r#","hash":""#;
+const CLOSING: &str = r#""}"#;
+const HEX: usize = 64;
+/// From the comma before `hash` to the end of the line.
+const TAIL: usize = HASH.len() + HEX + CLOSING.len();
+/// Most lines fit into this many bytes.
+const USUAL: usize = 1_024;
+
+/// The hash of a record: of all of its line before the hash itself, the previous hash included.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RecordDigest([u8; blake3::OUT_LEN]);
+
+impl RecordDigest {
+    /// What the first record has before it.
+    pub const START: Self = Self([0; blake3::OUT_LEN]);
+
+    fn of(body: &[u8]) -> Self {
+        // The key of the context is made once: it costs as much as a record.
+        static KEYED: LazyLock<blake3::Hasher> =
+            LazyLock::new(|| blake3::Hasher::new_derive_key("mgp 2026-11 audit record"));
+        let mut hasher = KEYED.clone();
+        hasher.update(body);
+        Self(hasher.finalize().into())
+    }
+
+    /// Reads 64 small hexadecimal digits. Large ones are refused: there is one way to write a hash.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |b: u8| match b {
+            b'0'..=b'9' => Some(b - b'0'),
+            b'a'..=b'f' => Some(b - b'a' + 10),
+            _ => None,
+        };
+        let mut out = [0; blake3::OUT_LEN];
+        if text.len() != HEX {
+            return None;
+        }
+        for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(out))
+    }
+}
+
+impl fmt::Display for RecordDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(blake3::Hash::from_bytes(self.0).to_hex().as_str())
+    }
+}
+
+impl fmt::Debug for RecordDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A whole line, borrowed, whose own hash was found right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRecord<'a> {
+    /// Its number, from 1.
+    pub sequence: u64,
+    /// Hash of the record before.
+    pub previous: RecordDigest,
+    /// The event, as JSON text.
+    pub event: &'a str,
+    /// Its own hash.
+    pub hash: RecordDigest,
+}
+
+/// Writes the line of an event, newline included, and says its hash. `event` writes JSON on one line.
+pub(super) fn write(
+    sequence: u64,
+    previous: RecordDigest,
+    event: impl FnOnce(&mut Vec<u8>),
+) -> (Vec<u8>, RecordDigest) {
+    const MEMORY: &str = "memory takes what is written";
+    let mut line = Vec::with_capacity(USUAL);
+    write!(line, "{OPENING}{sequence}{PREVIOUS}{previous}{EVENT}").expect(MEMORY);
+    event(&mut line);
+    let hash = RecordDigest::of(&line);
+    writeln!(line, "{HASH}{hash}{CLOSING}").expect(MEMORY);
+    (line, hash)
+}
+
+impl<'a> AuditRecord<'a> {
+    /// Reads a line without its newline; `None` when a single byte of it is not as it was written.
+    #[must_use]
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        if !ends_like_one(line) {
+            return None;
+        }
+        let line = std::str::from_utf8(line).ok()?;
+        let (body, tail) = line.split_at_checked(line.len() - TAIL)?;
+        let hash = RecordDigest::parse(tail.get(HASH.len()..HASH.len() + HEX)?)?;
+        if RecordDigest::of(body.as_bytes()) != hash {
+            return None;
+        }
+        let (sequence, rest) = body.strip_prefix(OPENING)?.split_once(PREVIOUS)?;
+        let (previous, event) = rest.split_once(EVENT)?;
+        Some(Self {
+            sequence: sequence.parse().ok()?,
+            previous: RecordDigest::parse(previous)?,
+            event,
+            hash,
+        })
+    }
+}
+
+/// Whether bytes have the end of a line, right or wrong.
+pub(super) fn ends_like_one(line: &[u8]) -> bool {
+    let tail = line.len().checked_sub(TAIL).map(|at| &line[at..]);
+    tail.is_some_and(|t| t.starts_with(HASH.as_bytes()) && t.ends_with(CLOSING.as_bytes()))
+}
+
+/// Whether bytes begin as a line does.
+pub(super) fn begins_like_one(line: &[u8]) -> bool {
+    line.starts_with(OPENING.as_bytes())
+}
+
+/// The number that a broken line still shows.
+pub(super) fn stated(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(OPENING.as_bytes())?;
+    let end = rest.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(sequence: u64, event: &str) -> (Vec<u8>, RecordDigest) {
+        write(sequence, RecordDigest::START, |line| {
+            line.extend_from_slice(event.as_bytes());
+        })
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let (line, hash) = line(7, r#"{"a":"\n"}"#);
+        assert!(line.ends_with(b"\"}\n") && line.iter().filter(|b| **b == b'\n').count() == 1);
+        let record = AuditRecord::parse(line.trim_ascii_end()).unwrap();
+        assert_eq!((record.sequence, record.hash), (7, hash));
+        assert_eq!(record.event, r#"{"a":"\n"}"#);
+        assert_eq!(RecordDigest::parse(&hash.to_string()), Some(hash));
+        assert_eq!(RecordDigest::parse(&format!("{:A>64}", "")), None);
+    }
+
+    proptest! {
+        /// No byte of a line can be another, its hash included.
+        #[test]
+        fn any_other_byte_is_noticed(at in 0usize..1000, mask in 1u8..) {
+            let (line, _) = line(12, r#"{"event_type":"TOOL_EXECUTED","n":"é"}"#);
+            let mut bytes = line.trim_ascii_end().to_vec();
+            let at = at % bytes.len();
+            bytes[at] ^= mask;
+            prop_assert_eq!(AuditRecord::parse(&bytes), None);
+        }
+    }
+}

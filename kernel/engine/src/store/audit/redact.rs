@@ -1,0 +1,348 @@
+//! Keeps secrets and what people typed out of the log. Every event passes here before it is sealed,
+//! since nothing can be taken out of a chain afterwards.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+/// Longest text within details, in bytes.
+pub const TEXT_MAX: usize = 1_024;
+/// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
+pub const ARGUMENTS_MAX: usize = 16 << 10;
+/// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
+pub const SECRET_MIN: usize = 6;
+/// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
+/// configuration in force are.
+pub const SECRETS_MAX: usize = 4_096;
+/// Members that the details of a call usually have.
+const USUAL: usize = 8;
+const MASK: &str = "[redacted]";
+
+/// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
+const PAYLOADS: [&str; 8] = [
+    "arguments",
+    "content",
+    "elicitation",
+    "inputresponses",
+    "params",
+    "requeststate",
+    "result",
+    "structuredcontent",
+];
+/// Words in a name, written small and without `_` and `-`, that make its value a secret.
+const SECRET_WORDS: [&str; 10] = [
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "passphrase",
+    "password",
+    "passwd",
+    "privatekey",
+    "secret",
+    "token",
+];
+
+/// `audit.arguments` of the settings: what is kept of a call's arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArgumentsKept {
+    /// A keyed hash and the length: enough to say later whether it was this.
+    #[default]
+    Digest,
+    /// All of them, secrets masked.
+    Whole,
+}
+
+/// Makes of a call's arguments what is kept of them, while the call is under way: a record that waits
+/// to be written holds no frame.
+#[derive(Clone)]
+pub struct Keeping {
+    arguments: ArgumentsKept,
+    key: [u8; blake3::KEY_LEN],
+}
+
+/// What is kept of a call's arguments.
+#[derive(Clone, Debug)]
+pub struct KeptArguments {
+    digest: blake3::Hash,
+    bytes: usize,
+    whole: Option<Box<str>>,
+}
+
+impl Keeping {
+    /// Reads all of them once.
+    #[must_use]
+    pub fn of(&self, text: &str) -> KeptArguments {
+        let whole = self.arguments == ArgumentsKept::Whole && text.len() <= ARGUMENTS_MAX;
+        KeptArguments {
+            digest: blake3::keyed_hash(&self.key, text.as_bytes()),
+            bytes: text.len(),
+            whole: whole.then(|| text.into()),
+        }
+    }
+}
+
+/// The rules of one kernel.
+#[derive(Clone)]
+pub struct Redaction {
+    keeping: Keeping,
+    secrets: Vec<String>,
+}
+
+impl Redaction {
+    /// `key` makes digests that cannot be guessed at by who has the log only. `secrets` are the values
+    /// that the configuration resolved; those under [`SECRET_MIN`] bytes are not looked for.
+    #[must_use]
+    pub fn new(
+        arguments: ArgumentsKept,
+        key: &[u8; blake3::KEY_LEN],
+        secrets: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let mut rules = Self {
+            keeping: Keeping {
+                arguments,
+                key: blake3::derive_key("mgp 2026-11 audit arguments", key),
+            },
+            secrets: Vec::new(),
+        };
+        rules.learn(secrets);
+        rules
+    }
+
+    /// These values are secrets now. Those before stay secret too: servers that were started with them
+    /// may still run, and up to [`SECRETS_MAX`] altogether there is room.
+    pub fn learn(&mut self, secrets: impl IntoIterator<Item = String>) {
+        let mut known: BTreeSet<String> = secrets.into_iter().collect();
+        known.retain(|s| s.len() >= SECRET_MIN);
+        let room = SECRETS_MAX.saturating_sub(known.len());
+        let before = std::mem::take(&mut self.secrets);
+        known.extend(before.into_iter().take(room));
+        self.secrets = known.into_iter().collect();
+        // A secret that holds another is masked whole.
+        self.secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
+    }
+
+    /// What makes of arguments what is kept.
+    #[must_use]
+    pub fn keeping(&self) -> &Keeping {
+        &self.keeping
+    }
+
+    /// What is kept of the arguments of a call, to be joined with details that were scrubbed.
+    #[must_use]
+    pub fn arguments(&self, kept: &KeptArguments) -> Map<String, Value> {
+        let mut out = Map::with_capacity(USUAL);
+        out.insert("arguments_bytes".into(), kept.bytes.into());
+        let digest = kept.digest.to_hex();
+        out.insert("arguments_digest".into(), digest.as_str().into());
+        let whole = kept.whole.as_deref();
+        // What is no JSON is kept by its digest alone.
+        if let Some(Ok(mut value)) = whole.map(serde_json::from_str) {
+            self.mask(&mut value);
+            out.insert("arguments".into(), value);
+        }
+        out
+    }
+
+    /// Takes out of details what does not belong there: payloads altogether, secrets by their name and
+    /// by their value, and the rest of long texts.
+    pub fn scrub(&self, details: &mut Map<String, Value>) {
+        details.retain(|key, value| {
+            let key = plain(key);
+            if PAYLOADS.contains(&key.as_str()) {
+                return false;
+            }
+            if is_secret(&key) && !value.is_boolean() {
+                *value = MASK.into();
+            } else if let Value::Object(inner) = value {
+                self.scrub(inner);
+            } else if let Value::Array(items) = value {
+                items.iter_mut().for_each(|item| self.item(item));
+            } else {
+                self.mask(value);
+            }
+            true
+        });
+    }
+
+    fn item(&self, value: &mut Value) {
+        match value {
+            Value::Object(inner) => self.scrub(inner),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.item(item)),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => self.mask(value),
+        }
+    }
+
+    /// Masks secrets and cuts texts, and takes nothing out.
+    fn mask(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
+            Value::Object(members) => {
+                for (key, value) in members.iter_mut() {
+                    if is_secret(&plain(key)) {
+                        *value = MASK.into();
+                    } else {
+                        self.mask(value);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Takes the secrets of the configuration out of a text, and cuts it at [`TEXT_MAX`] bytes.
+    pub fn text(&self, text: &mut String) {
+        if let Cow::Owned(masked) = self.masked(text) {
+            *text = masked;
+        }
+    }
+
+    /// The same text where nothing had to be changed, which is nearly always.
+    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut out = Cow::Borrowed(text);
+        for secret in self.secrets.iter().filter(|s| text.contains(s.as_str())) {
+            out = out.replace(secret.as_str(), MASK).into();
+        }
+        if out.len() > TEXT_MAX {
+            let end = (0..=TEXT_MAX).rev().find(|at| out.is_char_boundary(*at));
+            let dropped = out.len() - end.unwrap_or(0);
+            let out = out.to_mut();
+            out.truncate(end.unwrap_or(0));
+            out.push_str(&format!("… ({dropped} bytes more)"));
+        }
+        out
+    }
+}
+
+/// A name written small and without what parts its words.
+fn plain(key: &str) -> String {
+    if key.is_ascii() {
+        let kept = key
+            .bytes()
+            .filter(|c| !matches!(c, b'_' | b'-' | b'.' | b' '));
+        return kept.map(|c| char::from(c.to_ascii_lowercase())).collect();
+    }
+    let kept = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+/// Whether a name in its plain form has a word in it that makes its value a secret.
+fn is_secret(key: &str) -> bool {
+    let key = key.as_bytes();
+    // Each place is looked at once: names are too short for a search to be set up.
+    (0..key.len()).any(|at| {
+        let rest = &key[at..];
+        SECRET_WORDS
+            .iter()
+            .any(|word| rest.starts_with(word.as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn rules(arguments: ArgumentsKept) -> Redaction {
+        Redaction::new(
+            arguments,
+            &[7; 32],
+            ["hunter2-hunter2".to_owned(), "abc".to_owned()],
+        )
+    }
+
+    fn kept(rules: &Redaction, text: &str) -> Map<String, Value> {
+        rules.arguments(&rules.keeping().of(text))
+    }
+
+    fn scrubbed(details: &Value) -> Value {
+        let mut details = details.as_object().unwrap().clone();
+        rules(ArgumentsKept::Digest).scrub(&mut details);
+        details.into()
+    }
+
+    /// Neither what a person typed nor what a tool was asked or answered is kept, nor any secret.
+    #[test]
+    fn payloads_go_and_secrets_are_masked() {
+        let details = json!({
+            "duration_ms": 12,
+            "reason": "login with hunter2-hunter2 failed",
+            "content": {"name": "Ada"},
+            "inputResponses": [1],
+            "request_state": "mgp1.x",
+            "headers": {"Authorization": "Bearer x", "X-API-Key": 7, "arguments": 1},
+            "list": ["hunter2-hunter2", [{"refresh_token": "r", "content": 1}]]
+        });
+        let want = json!({
+            "duration_ms": 12,
+            "reason": "login with [redacted] failed",
+            "headers": {"Authorization": "[redacted]", "X-API-Key": "[redacted]"},
+            "list": ["[redacted]", [{"refresh_token": "[redacted]"}]]
+        });
+        assert_eq!(scrubbed(&details), want);
+    }
+
+    #[test]
+    fn arguments_are_a_digest_unless_configured() {
+        let text = r#"{"query":"who is Ada","password":"p","note":"hunter2-hunter2"}"#;
+        let digest = kept(&rules(ArgumentsKept::Digest), text);
+        assert_eq!(
+            digest.keys().collect::<Vec<_>>(),
+            ["arguments_bytes", "arguments_digest"]
+        );
+        assert_eq!(digest["arguments_bytes"], text.len());
+        assert_ne!(
+            digest["arguments_digest"],
+            blake3::hash(text.as_bytes()).to_string()
+        );
+        let rules = rules(ArgumentsKept::Whole);
+        let whole = kept(&rules, text);
+        assert_eq!(whole["arguments_digest"], digest["arguments_digest"]);
+        let masked = json!({"query": "who is Ada", "password": "[redacted]", "note": "[redacted]"});
+        assert_eq!(whole["arguments"], masked);
+        let long = format!("\"{}\"", "x".repeat(ARGUMENTS_MAX));
+        assert!(!kept(&rules, &long).contains_key("arguments"));
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_letter() {
+        let mut cut = "é".repeat(TEXT_MAX);
+        rules(ArgumentsKept::Digest).text(&mut cut);
+        assert!(
+            cut.len() < TEXT_MAX + 40 && cut.ends_with("bytes more)"),
+            "{cut}"
+        );
+    }
+
+    /// What a new configuration holds is masked as well, and what the old one held still is.
+    #[test]
+    fn what_was_learnt_later_is_masked_too() {
+        let mut rules = rules(ArgumentsKept::Digest);
+        rules.learn(["correct-horse".to_owned(), "short".to_owned()]);
+        let text = |rules: &Redaction, text: &str| rules.masked(text).into_owned();
+        assert_eq!(
+            text(&rules, "hunter2-hunter2 correct-horse short"),
+            "[redacted] [redacted] short"
+        );
+        let many = (0..SECRETS_MAX).map(|n| format!("number-{n}"));
+        rules.learn(many);
+        assert_eq!(rules.secrets.len(), SECRETS_MAX);
+        assert_eq!(text(&rules, "number-4095"), "[redacted]");
+    }
+
+    proptest! {
+        /// Wherever a secret of the configuration stands, it is not in what is kept.
+        #[test]
+        fn no_secret_is_kept(before in ".{0,30}", after in ".{0,30}", key in "[a-z]{1,8}", depth in 0usize..4) {
+            let mut value = json!(format!("{before}hunter2-hunter2{after}"));
+            for n in 0..depth {
+                value = if n % 2 == 0 { json!([value]) } else { json!({key.as_str(): value}) };
+            }
+            let kept = scrubbed(&json!({key: value})).to_string();
+            prop_assert!(!kept.contains("hunter2"), "{}", kept);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The log in files, so that old records can go without the rest losing its beginning.
+//!
+//! Before files are removed, a record says so: it names the last record that goes, and its hash. Then
+//! what is left begins where that record says, and a missing beginning that no record names is a fault.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::chain::Head;
+
+/// Most files there are. Beyond, the oldest go whatever their age, since each start reads them all.
+pub const SEGMENTS_MAX: usize = 4_096;
+
+/// `[audit]` of the settings: how much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Records older than this go; `None` keeps them whatever their age.
+    pub max_age: Option<Duration>,
+    /// All files together have at most this many bytes, and those of one open file more.
+    pub max_bytes: u64,
+    /// A file of this many bytes is closed.
+    pub segment_bytes: u64,
+}
+
+impl Default for Retention {
+    /// 90 days or 1 GiB, in files of 16 MiB.
+    fn default() -> Self {
+        Self {
+            max_age: Some(Duration::from_secs(90 * 86_400)),
+            max_bytes: 1 << 30,
+            segment_bytes: 16 << 20,
+        }
+    }
+}
+
+/// One file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number, from 1; its name is made of it.
+    pub number: u64,
+    /// Its last record; that of the file before while it is empty.
+    pub last: Head,
+    /// How long it is.
+    pub bytes: u64,
+    /// When its youngest record was made, in milliseconds since 1970.
+    pub newest_ms: u64,
+}
+
+/// Files that are to go, after a record of it is on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// The last record that goes.
+    pub through: Head,
+    /// Numbers of the files, to be removed in this order, oldest first.
+    pub segments: Vec<u64>,
+}
+
+impl Trim {
+    /// `details` of the record that must be on disk before the first file is removed; its type is
+    /// `EventType::LOG_TRIMMED`. [`super::verify`] reads it.
+    #[must_use]
+    pub fn details(&self) -> Map<String, Value> {
+        let through = ("through".to_owned(), self.through.sequence.into());
+        let hash = ("hash".to_owned(), self.through.hash.to_string().into());
+        [through, hash].into_iter().collect()
+    }
+}
+
+/// The files of a log. The last one is open.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    retention: Retention,
+    closed: VecDeque<Segment>,
+    open: Segment,
+}
+
+impl Segments {
+    /// Takes the files found, oldest first; without any the first one is to be made.
+    #[must_use]
+    pub fn new(retention: Retention, found: Vec<Segment>) -> Self {
+        let mut closed = VecDeque::from(found);
+        let open = closed.pop_back().unwrap_or(Segment {
+            number: 1,
+            last: Head::START,
+            bytes: 0,
+            newest_ms: 0,
+        });
+        Self {
+            retention,
+            closed,
+            open,
+        }
+    }
+
+    /// The number of the file that the next line of `len` bytes is written to: another one than before
+    /// when the open one is full. A line longer than a file has a file of its own.
+    #[must_use]
+    pub fn place(&mut self, len: u64) -> u64 {
+        if self.open.bytes > 0 && self.open.bytes.saturating_add(len) > self.retention.segment_bytes
+        {
+            let next = Segment {
+                number: self.open.number + 1,
+                bytes: 0,
+                ..self.open
+            };
+            self.closed
+                .push_back(std::mem::replace(&mut self.open, next));
+        }
+        self.open.number
+    }
+
+    /// A line of `len` bytes was written to the open file at `now_ms`.
+    pub fn written(&mut self, head: Head, len: u64, now_ms: u64) {
+        self.open.last = head;
+        self.open.bytes += len;
+        // The clock may have been put back; a file is as old as its youngest record.
+        self.open.newest_ms = self.open.newest_ms.max(now_ms);
+    }
+
+    /// The file of this number, the last one written to, ends with this record after `bytes` bytes; the log
+    /// goes on in the one behind it, whose number is answered.
+    pub fn go_on(&mut self, number: u64, last: Head, bytes: u64) -> u64 {
+        // What was turned to was never written.
+        if self.open.number != number
+            && let Some(before) = self.closed.pop_back()
+        {
+            self.open = before;
+        }
+        let cut = Segment {
+            last,
+            bytes,
+            ..self.open
+        };
+        self.closed.push_back(cut);
+        self.open = Segment {
+            number: cut.number + 1,
+            bytes: 0,
+            ..cut
+        };
+        self.open.number
+    }
+
+    /// Which files are to go at `now_ms`: never the open one, and never one behind one that stays.
+    #[must_use]
+    pub fn due(&self, now_ms: u64) -> Option<Trim> {
+        let too_old = |s: &Segment| {
+            let age = Duration::from_millis(now_ms.saturating_sub(s.newest_ms));
+            self.retention.max_age.is_some_and(|most| age > most)
+        };
+        let mut bytes: u64 = self.closed.iter().map(|s| s.bytes).sum();
+        let mut files = self.closed.len();
+        let going = self.closed.iter().take_while(|segment| {
+            let goes =
+                bytes > self.retention.max_bytes || files >= SEGMENTS_MAX || too_old(segment);
+            bytes -= segment.bytes;
+            files -= 1;
+            goes
+        });
+        let going: Vec<&Segment> = going.collect();
+        let through = going.last()?.last;
+        Some(Trim {
+            through,
+            segments: going.iter().map(|s| s.number).collect(),
+        })
+    }
+
+    /// The files are gone.
+    pub fn removed(&mut self, trim: &Trim) {
+        let last = trim.through.sequence;
+        while self.closed.front().is_some_and(|s| s.last.sequence <= last) {
+            self.closed.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::audit::chain::Chain;
+    use crate::store::audit::chain::tests::event;
+    use crate::store::audit::reader::LogReader;
+    use crate::store::audit::verify::{LogFault, Report, Verifier};
+    use mgp_protocol::mgp::audit::{Event, EventType};
+    use proptest::prelude::*;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    /// A log in memory: what the hands do with files.
+    struct MemoryLog {
+        chain: Chain,
+        segments: Segments,
+        files: BTreeMap<u64, Vec<u8>>,
+    }
+
+    impl MemoryLog {
+        fn new(retention: Retention) -> Self {
+            Self {
+                chain: Chain::new(Head::START),
+                segments: Segments::new(retention, Vec::new()),
+                files: BTreeMap::new(),
+            }
+        }
+
+        fn write(&mut self, event: Event, now_ms: u64) {
+            let line = self.chain.append(event);
+            let len = line.text.len() as u64;
+            let file = self.segments.place(len);
+            self.files.entry(file).or_default().extend(&line.text);
+            self.segments.written(line.head, len, now_ms);
+        }
+
+        fn announce(&mut self, trim: &Trim, now_ms: u64) {
+            let mut said = event(json!({}));
+            said.event_type = EventType::LOG_TRIMMED;
+            said.details = trim.details();
+            self.write(said, now_ms);
+        }
+
+        fn remove(&mut self, trim: &Trim) {
+            trim.segments
+                .iter()
+                .for_each(|n| drop(self.files.remove(n)));
+            self.segments.removed(trim);
+        }
+
+        fn verify(&self) -> Report {
+            let mut verifier = Verifier::new(Some(self.chain.head()));
+            for (number, text) in &self.files {
+                LogReader::new(text).for_each(|i| verifier.take(*number, &i));
+            }
+            verifier.finish()
+        }
+    }
+
+    fn small() -> Retention {
+        Retention {
+            max_age: Some(Duration::from_millis(1_000)),
+            max_bytes: 4_000,
+            segment_bytes: 1_200,
+        }
+    }
+
+    /// What is left after a trimming is whole; a beginning that goes without a word is a fault, at
+    /// whatever point between the record and the last removal the kernel ended.
+    #[test]
+    fn a_trimmed_log_is_whole_and_a_beheaded_one_is_not() {
+        let mut log = MemoryLog::new(small());
+        (0..20).for_each(|n| log.write(event(json!({"n": n})), n));
+        let trim = log.segments.due(20).expect("it is over its bytes");
+        assert!(trim.segments.len() > 1);
+        let first = log.files.remove(&1).unwrap();
+        let faults = log.verify().faults;
+        assert!(
+            matches!(faults[..], [LogFault::Removed { from: 1, .. }]),
+            "{faults:?}"
+        );
+        log.files.insert(1, first);
+        log.announce(&trim, 21);
+        assert_eq!(log.verify().faults, []);
+        log.files.remove(&1);
+        assert_eq!(log.verify().faults, []);
+        log.remove(&trim);
+        assert_eq!(log.verify().faults, []);
+        let (next, _) = log.files.pop_first().unwrap();
+        let faults = log.verify().faults;
+        let from = trim.through.sequence + 1;
+        assert!(
+            matches!(faults[0], LogFault::Removed { from: f, .. } if f == from),
+            "{next} {faults:?}"
+        );
+    }
+
+    #[test]
+    fn old_files_go_and_the_open_one_stays() {
+        let mut log = MemoryLog::new(small());
+        (0..6).for_each(|n| log.write(event(json!({"n": n})), n));
+        assert_eq!(log.segments.due(1_000), None);
+        let trim = log.segments.due(99_999).unwrap();
+        assert!(!trim.segments.contains(&log.segments.open.number));
+    }
+
+    #[test]
+    fn a_file_that_failed_is_left_for_the_next() {
+        let mut log = MemoryLog::new(small());
+        (0..3).for_each(|n| log.write(event(json!({"n": n})), n));
+        let (number, last) = (log.segments.open.number, log.segments.open.last);
+        assert_eq!(log.segments.go_on(number, last, 7), number + 1);
+        let mut turned = log.segments.clone();
+        turned.written(last, 1_100, 9);
+        assert_eq!(turned.place(1_100), number + 2);
+        assert_eq!(turned.go_on(number + 1, last, 8), number + 2);
+        let closed = turned.closed.iter().map(|s| (s.number, s.bytes));
+        assert!(
+            closed
+                .rev()
+                .eq([(number + 1, 8), (number, 7)].into_iter().chain(
+                    log.segments
+                        .closed
+                        .iter()
+                        .rev()
+                        .skip(1)
+                        .map(|s| (s.number, s.bytes))
+                ))
+        );
+    }
+
+    proptest! {
+        /// However records come and files go, the log is whole, and its size has its bound.
+        #[test]
+        fn retention_keeps_the_chain_and_the_bound(gaps in proptest::collection::vec(0u64..400, 1..80)) {
+            let mut log = MemoryLog::new(small());
+            let mut now = 0;
+            for (n, gap) in gaps.into_iter().enumerate() {
+                now += gap;
+                log.write(event(json!({"n": n})), now);
+                if let Some(trim) = log.segments.due(now) {
+                    log.announce(&trim, now);
+                    log.remove(&trim);
+                }
+                let bytes: usize = log.files.values().map(Vec::len).sum();
+                prop_assert!(bytes as u64 <= small().max_bytes + 2 * small().segment_bytes);
+            }
+            prop_assert_eq!(log.verify().faults, []);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The merged catalog: what all servers offer, as lists for agents and tables for calls.
+//!
+//! A catalog never changes; a change makes the next one, which shares with it whatever stayed. So a
+//! list is put together once, and a call costs one look-up.
+
+mod claims;
+pub mod cursor;
+pub mod freshness;
+mod front;
+mod item;
+mod list;
+mod offer;
+mod sifted;
+mod view;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
+
+use crate::tools::catalog::cursor::BadCursor;
+use crate::tools::catalog::freshness::Freshness;
+use crate::tools::uris::{self, WRAPPED};
+use front::Front;
+use list::{Edition, PagedList};
+
+pub use claims::{NameClaim, NamedItem, Outlook, Prospect};
+pub use item::{
+    BadItem, CatalogPrompt, CatalogResource, CatalogTool, DEFINITION_MAX, NAME_MAX,
+    ResourceTemplate,
+};
+pub use list::Paging;
+pub use offer::{ITEMS_MAX, LIST_MAX, OfferCounts, RejectedItem, ServerOffer, TEMPLATES_MAX};
+pub use sifted::Sifted;
+pub use view::{CatalogView, Form, ListKind, Readers};
+
+/// Where a URI leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceRoute<'a> {
+    /// Whose it is.
+    pub server: &'a ServerId,
+    /// What that server calls it.
+    pub uri: Cow<'a, str>,
+}
+
+/// Everything that is offered at one moment.
+#[derive(Debug)]
+pub struct Catalog {
+    generation: u64,
+    paging: Paging,
+    offers: BTreeMap<ServerId, Arc<ServerOffer>>,
+    all: Front,
+    one: HashMap<ServerId, Arc<Front>>,
+}
+
+impl Catalog {
+    /// The first catalog, with nothing in it.
+    #[must_use]
+    pub fn empty(paging: Paging) -> Self {
+        let edition = Edition {
+            view: CatalogView::All,
+            paging: paging.clone(),
+            generation: 0,
+            told: false,
+        };
+        Self {
+            generation: 0,
+            paging,
+            offers: BTreeMap::new(),
+            all: Front::of_all(edition, None, &[]),
+            one: HashMap::new(),
+        }
+    }
+
+    /// The next catalog: of these offers and no others, one for each server; of two of the same
+    /// server the later counts. What did not change is taken over from this catalog.
+    #[must_use]
+    pub fn next(&self, offers: &[Arc<ServerOffer>]) -> Self {
+        let offers: BTreeMap<ServerId, Arc<ServerOffer>> = offers
+            .iter()
+            .map(|offer| (offer.server().clone(), Arc::clone(offer)))
+            .collect();
+        let fronts = offers
+            .iter()
+            .map(|(server, offer)| (server.clone(), self.next_front(server, offer)));
+        let in_order: Vec<&ServerOffer> = offers.values().map(|offer| &**offer).collect();
+        Self {
+            generation: self.generation + 1,
+            paging: self.paging.clone(),
+            all: Front::of_all(
+                self.next_edition(CatalogView::All),
+                Some(&self.all),
+                &in_order,
+            ),
+            one: fronts.collect(),
+            offers,
+        }
+    }
+
+    fn next_front(&self, server: &ServerId, offer: &Arc<ServerOffer>) -> Arc<Front> {
+        let before = self.offers.get(server).zip(self.one.get(server));
+        match before {
+            Some((same, front)) if Arc::ptr_eq(same, offer) => Arc::clone(front),
+            _ => {
+                let edition = self.next_edition(CatalogView::One(server.clone()));
+                let before = before.map(|(_, front)| &**front);
+                Arc::new(Front::of_one(edition, before, offer))
+            }
+        }
+    }
+
+    fn next_edition(&self, view: CatalogView) -> Edition {
+        Edition {
+            view,
+            paging: self.paging.clone(),
+            generation: self.generation + 1,
+            told: false,
+        }
+    }
+
+    /// Counts the catalogs of this kernel; the empty one is 0.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// All offers, ordered by server.
+    pub fn offers(&self) -> impl Iterator<Item = &Arc<ServerOffer>> {
+        self.offers.values()
+    }
+
+    /// How much a server offers; `None` when it offers nothing at all, not even empty lists.
+    #[must_use]
+    pub fn counts(&self, server: &ServerId) -> Option<OfferCounts> {
+        self.offers.get(server).map(|offer| offer.counts())
+    }
+
+    /// The tool of that name. Among all servers that is the shown name, `server:tool`, or the bare
+    /// name when only one server has it and no other name has its form.
+    #[must_use]
+    pub fn tool(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogTool>> {
+        self.front(view)?.tools.get(name)
+    }
+
+    /// The prompt of that name, as with tools.
+    #[must_use]
+    pub fn prompt(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogPrompt>> {
+        self.front(view)?.prompts.get(name)
+    }
+
+    /// Whose resource a URI is: the one that lists it, the one it is wrapped for, or the one with
+    /// the most specific template for it. `None` also when several servers list it: those are only
+    /// reached by their wrapped forms.
+    #[must_use]
+    pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
+        if *view == CatalogView::All && uri.starts_with(WRAPPED) {
+            let (server, uri) = uris::unwrap(uri)?;
+            let (server, _) = self.offers.get_key_value(server)?;
+            return Some(ResourceRoute { server, uri });
+        }
+        self.front(view)?.resource(uri)
+    }
+
+    /// Whose template it is, by its `uriTemplate` as shown in the view; for `completion/complete`.
+    #[must_use]
+    pub fn template(
+        &self,
+        view: &CatalogView,
+        uri_template: &str,
+    ) -> Option<&Arc<ResourceTemplate>> {
+        self.front(view)?.template(uri_template)
+    }
+
+    /// What a server's URI is called in a view, so that reading it leads back to that server. For
+    /// URIs in results and notifications.
+    #[must_use]
+    pub fn shown_uri<'a>(
+        &self,
+        view: &CatalogView,
+        server: &ServerId,
+        uri: &'a str,
+    ) -> Cow<'a, str> {
+        match view {
+            CatalogView::One(_) => Cow::Borrowed(uri),
+            CatalogView::All => match self.resource(view, uri) {
+                Some(route) if route.server == server && route.uri == uri => Cow::Borrowed(uri),
+                _ => Cow::Owned(uris::wrap(server, uri)),
+            },
+        }
+    }
+
+    /// A page of a list, for a client that reads it in that form: the whole result object,
+    /// `{"tools":[…],"nextCursor":"…"}`.
+    ///
+    /// # Errors
+    /// [`BadCursor`] when the cursor is none of ours, belongs to another list or view or to the form
+    /// of it that the other era reads, or when the last entry the client got is gone.
+    pub fn page(
+        &self,
+        view: &CatalogView,
+        kind: ListKind,
+        cursor: Option<&str>,
+        form: impl Into<Form>,
+    ) -> Result<Bytes, BadCursor> {
+        let form = form.into();
+        match (self.front(view), cursor) {
+            (Some(front), cursor) => front.list(kind, form).page(cursor, form.era),
+            (None, None) => Ok(format!("{{\"{}\":[]}}", kind.member()).into()),
+            (None, Some(_)) => Err(BadCursor),
+        }
+    }
+
+    /// How long the list of one server may be kept; `None` when it has none.
+    #[must_use]
+    pub fn freshness_of(&self, server: &ServerId, kind: ListKind) -> Option<Freshness> {
+        self.offers.get(server)?.freshness(kind)
+    }
+
+    /// How long the list may be kept: as long as the least fresh part of it, where a part is the list
+    /// of one server. A list without parts is stale at once.
+    #[must_use]
+    pub fn freshness(&self, view: &CatalogView, kind: ListKind) -> Freshness {
+        let shown = |server: &ServerId| match view {
+            CatalogView::All => true,
+            CatalogView::One(one) => one == server,
+        };
+        let offers = self.offers.values().filter(|offer| shown(offer.server()));
+        let parts = offers.filter_map(|offer| offer.freshness(kind));
+        parts.reduce(Freshness::and).unwrap_or_default()
+    }
+
+    fn front(&self, view: &CatalogView) -> Option<&Front> {
+        match view {
+            CatalogView::All => Some(&self.all),
+            CatalogView::One(server) => self.one.get(server).map(|front| &**front),
+        }
+    }
+
+    /// As modern clients read it: definitions as their servers sent them, from which the other form
+    /// is made.
+    fn list(&self, view: &CatalogView, kind: ListKind) -> Option<&PagedList> {
+        let list = self.front(view)?.list(kind, Era::Modern.into());
+        Some(list)
+            .map(|list| &**list)
+            .filter(|list| !list.is_empty())
+    }
+}
+
+/// Which lists of which views differ, for `list_changed`: tools, prompts, and resources, which
+/// include templates.
+#[must_use]
+pub fn changes(old: &Catalog, new: &Catalog) -> Vec<(CatalogView, ListKind)> {
+    let servers: BTreeSet<&ServerId> = old.offers.keys().chain(new.offers.keys()).collect();
+    let views = servers.into_iter().cloned().map(CatalogView::One);
+    let differs = |view: &CatalogView, kind| match (old.list(view, kind), new.list(view, kind)) {
+        (Some(old), Some(new)) => !old.same_as(new),
+        (None, None) => false,
+        (Some(_), None) | (None, Some(_)) => true,
+    };
+    let mut changes = Vec::new();
+    for view in std::iter::once(CatalogView::All).chain(views) {
+        for kinds in [
+            &[ListKind::Tools][..],
+            &[ListKind::Prompts],
+            &[ListKind::Resources, ListKind::Templates],
+        ] {
+            if kinds.iter().any(|kind| differs(&view, *kind)) {
+                changes.push((view.clone(), kinds[0]));
+            }
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests;

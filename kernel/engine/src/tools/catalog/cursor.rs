@@ -1,0 +1,147 @@
+//! List cursors: opaque to clients, sealed against being made up (MCP-027..029).
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::tools::catalog::{CatalogView, ListKind, Readers};
+
+/// Longest cursor read, in bytes. The longest one made is shorter: names and URIs are bounded.
+const CURSOR_MAX: usize = 16 << 10;
+const TAG_LEN: usize = blake3::OUT_LEN;
+
+/// The kernel's secret for cursors; a new one makes all old cursors invalid.
+#[derive(Clone)]
+pub struct CursorKey([u8; blake3::KEY_LEN]);
+
+impl CursorKey {
+    /// Takes 32 bytes of good randomness.
+    #[must_use]
+    pub const fn new(bytes: [u8; blake3::KEY_LEN]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for CursorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CursorKey(…)")
+    }
+}
+
+/// Where in which list a client goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Which list.
+    pub kind: ListKind,
+    /// Whose view of it.
+    pub view: CatalogView,
+    /// Who reads that form of it.
+    pub readers: Readers,
+    /// The form of it with the level of each tool.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
+    /// The list's generation when the cursor was made.
+    pub generation: u64,
+    /// How many entries the client had then.
+    pub offset: usize,
+    /// Name or URI of the last of them.
+    pub last: String,
+}
+
+/// Not a cursor of this kernel, or one whose place in the list is gone: -32602.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cursor is not valid (any more)")]
+pub struct BadCursor;
+
+impl Cursor {
+    /// The text for the client.
+    #[must_use]
+    pub fn seal(&self, key: &CursorKey) -> String {
+        let mut bytes = serde_json::to_vec(self).expect("a cursor is always JSON");
+        let tag = blake3::keyed_hash(&key.0, &bytes);
+        bytes.extend_from_slice(tag.as_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Reads a text that comes from a client.
+    ///
+    /// # Errors
+    /// [`BadCursor`] for whatever [`Cursor::seal`] did not make with the same key.
+    pub fn open(text: &str, key: &CursorKey) -> Result<Self, BadCursor> {
+        if text.len() > CURSOR_MAX {
+            return Err(BadCursor);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| BadCursor)?;
+        let (payload, tag) = bytes.split_last_chunk::<TAG_LEN>().ok_or(BadCursor)?;
+        // The comparison of hashes takes the same time wherever they differ.
+        if blake3::keyed_hash(&key.0, payload) != blake3::Hash::from_bytes(*tag) {
+            return Err(BadCursor);
+        }
+        serde_json::from_slice(payload).map_err(|_| BadCursor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::ids::ServerId;
+    use proptest::prelude::*;
+
+    const KEY: CursorKey = CursorKey::new([7; 32]);
+
+    fn cursor(view: CatalogView) -> Cursor {
+        Cursor {
+            kind: ListKind::Resources,
+            view,
+            readers: Readers::Legacy,
+            told: false,
+            generation: 3,
+            offset: 1000,
+            last: "file:///ü \"x\"".into(),
+        }
+    }
+
+    #[test]
+    fn a_cursor_comes_back_as_it_went() {
+        for view in [CatalogView::All, CatalogView::One(ServerId::new("files"))] {
+            let text = cursor(view.clone()).seal(&KEY);
+            assert!(
+                text.bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            );
+            assert_eq!(Cursor::open(&text, &KEY), Ok(cursor(view)));
+        }
+    }
+
+    /// MCP-029: the empty string is a cursor too, and not one of ours.
+    #[test]
+    fn what_we_did_not_make_is_refused() {
+        let text = cursor(CatalogView::All).seal(&KEY);
+        let another = CursorKey::new([8; 32]);
+        assert_eq!(Cursor::open(&text, &another), Err(BadCursor));
+        let long = "A".repeat(CURSOR_MAX + 1);
+        for bad in ["", "0", "page-2", "AAAA", &text[..text.len() - 1], &long] {
+            assert_eq!(Cursor::open(bad, &KEY), Err(BadCursor), "{bad:.20}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_changed_byte_goes_unnoticed(at in 0usize..200, to in "[A-Za-z0-9_-]") {
+            let text = cursor(CatalogView::All).seal(&KEY);
+            let at = at % text.len();
+            let mut changed = text.clone();
+            changed.replace_range(at..=at, &to);
+            if changed != text {
+                prop_assert_eq!(Cursor::open(&changed, &KEY), Err(BadCursor));
+            }
+        }
+
+        #[test]
+        fn no_text_breaks_opening(text in "\\PC{0,80}") {
+            prop_assert_eq!(Cursor::open(&text, &KEY), Err(BadCursor));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What one view shows, and where each name and URI in it leads.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::Arc;
+
+use mgp_protocol::splice::{Splice, member};
+
+use super::item::{
+    CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate, renamed,
+};
+use super::list::{Edition, ListPair, ListedItem, PagedList};
+use super::offer::ServerOffer;
+use super::{Form, ListKind, ResourceRoute};
+use crate::names;
+use crate::tools::uris::{self, WRAPPED};
+
+/// One view: its lists, and its tables for calls.
+#[derive(Debug)]
+pub(super) struct Front {
+    lists: [ListPair; 4],
+    pub(super) tools: HashMap<Arc<str>, Arc<CatalogTool>>,
+    pub(super) prompts: HashMap<Arc<str>, Arc<CatalogPrompt>>,
+    /// By own URI; `None` where several servers have it.
+    resources: HashMap<Arc<str>, Option<Arc<CatalogResource>>>,
+    /// By `uriTemplate` as shown.
+    templates: HashMap<Arc<str>, Arc<ResourceTemplate>>,
+    /// Those that unlisted URIs are tried against, the most specific first.
+    patterns: Vec<Arc<ResourceTemplate>>,
+}
+
+impl Front {
+    /// One server under its own names.
+    pub(super) fn of_one(edition: Edition, previous: Option<&Self>, offer: &ServerOffer) -> Self {
+        let templates = offer.templates.items.iter();
+        Self {
+            lists: lists(
+                edition,
+                previous,
+                [
+                    own_tool_entries(offer),
+                    own_entries(&offer.prompts.items),
+                    own_entries(&offer.resources.items),
+                    own_entries(&offer.templates.items),
+                ],
+            ),
+            tools: by_own_name(&offer.tools.items),
+            prompts: by_own_name(&offer.prompts.items),
+            resources: owners(&[offer]),
+            templates: templates
+                .map(|t| (Arc::clone(&t.uri), Arc::clone(t)))
+                .collect(),
+            patterns: most_specific_first(offer.templates.items.to_vec()),
+        }
+    }
+
+    /// All servers, in their order, so that nothing in it is mistaken for another thing.
+    pub(super) fn of_all(
+        edition: Edition,
+        previous: Option<&Self>,
+        offers: &[&ServerOffer],
+    ) -> Self {
+        let resources = owners(offers);
+        let templates = shown_templates(offers);
+        let tools = || offers.iter().flat_map(|offer| offer.tools.items.iter());
+        let prompts = || offers.iter().flat_map(|offer| offer.prompts.items.iter());
+        let resource_entries = offers
+            .iter()
+            .flat_map(|offer| offer.resources.items.iter())
+            .map(|resource| resource_entry(resource, &resources));
+        Self {
+            lists: lists(
+                edition,
+                previous,
+                [
+                    offers
+                        .iter()
+                        .flat_map(|offer| tool_entries(offer))
+                        .collect(),
+                    prompts().map(|p| entry(&p.shown, &p.shown_raw)).collect(),
+                    resource_entries.collect(),
+                    templates
+                        .iter()
+                        .map(|(shown, t)| template_entry(shown, t))
+                        .collect(),
+                ],
+            ),
+            tools: by_every_name(tools(), |tool| &tool.canonical),
+            prompts: by_every_name(prompts(), |prompt| &prompt.canonical),
+            patterns: most_specific_first(
+                templates
+                    .iter()
+                    .filter(|(shown, template)| **shown == *template.uri)
+                    .map(|(_, template)| Arc::clone(template))
+                    .collect(),
+            ),
+            templates: templates.into_iter().collect(),
+            resources,
+        }
+    }
+
+    pub(super) fn list(&self, kind: ListKind, form: Form) -> &Arc<PagedList> {
+        self.lists[kind as usize].of(form)
+    }
+
+    /// Whose a URI is that is not wrapped.
+    pub(super) fn resource<'a>(&'a self, uri: &'a str) -> Option<ResourceRoute<'a>> {
+        let matching = || self.patterns.iter().find(|t| t.template.matches(uri));
+        let server = match self.resources.get(uri) {
+            Some(owner) => &owner.as_ref()?.server,
+            None => &matching()?.server,
+        };
+        Some(ResourceRoute {
+            server,
+            uri: Cow::Borrowed(uri),
+        })
+    }
+
+    pub(super) fn template(&self, shown: &str) -> Option<&Arc<ResourceTemplate>> {
+        self.templates.get(shown)
+    }
+}
+
+/// The four lists of a view, in the order of [`ListKind`].
+fn lists(
+    edition: Edition,
+    previous: Option<&Front>,
+    entries: [Vec<ListedItem>; 4],
+) -> [ListPair; 4] {
+    let edition = Arc::new(edition);
+    let mut kinds = ListKind::ALL.into_iter();
+    entries.map(|entries| {
+        let kind = kinds.next().expect("there are as many kinds as lists");
+        let previous = previous.map(|front| &front.lists[kind as usize]);
+        ListPair::make(kind, &edition, previous, entries)
+    })
+}
+
+fn own_entries<D: Definition>(items: &[Arc<D>]) -> Vec<ListedItem> {
+    let own = |item: &Arc<D>| ListedItem {
+        legacy: item.raw_for_legacy().cloned(),
+        ..entry(item.own(), item.raw())
+    };
+    items.iter().map(own).collect()
+}
+
+/// An entry that all clients read alike.
+fn entry(key: &Arc<str>, text: &Arc<str>) -> ListedItem {
+    ListedItem {
+        key: Arc::clone(key),
+        text: Arc::clone(text),
+        legacy: None,
+        level: None,
+    }
+}
+
+fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
+    let own = |tool: &Arc<CatalogTool>| ListedItem {
+        legacy: legacy_tool(offer, tool),
+        level: Some(tool.requirements.risk.level),
+        ..entry(&tool.own_name, &tool.raw)
+    };
+    offer.tools.items.iter().map(own).collect()
+}
+
+fn tool_entries(offer: &ServerOffer) -> impl Iterator<Item = ListedItem> {
+    offer.tools.items.iter().map(|tool| ListedItem {
+        legacy: legacy_tool(offer, tool).map(|raw| renamed(&raw, "name", &tool.shown)),
+        level: Some(tool.requirements.risk.level),
+        ..entry(&tool.shown, &tool.shown_raw)
+    })
+}
+
+/// The definition for legacy clients, where it has to be another one. Those of 2025-11-25 only ask
+/// for a task where the tool says that they may.
+fn legacy_tool(offer: &ServerOffer, tool: &CatalogTool) -> Option<Arc<str>> {
+    let raw = tool.raw_for_legacy();
+    let shown = raw.unwrap_or(&tool.raw);
+    if !offer.makes_tasks || member(shown, "execution").is_some() {
+        return raw.cloned();
+    }
+    let mut splice = Splice::new(shown);
+    splice.insert_member(shown, "execution", r#"{"taskSupport":"optional"}"#);
+    Some(splice.finish().into())
+}
+
+fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
+    let named = |item: &Arc<D>| (Arc::clone(item.own()), Arc::clone(item));
+    items.iter().map(named).collect()
+}
+
+/// Shown names first, then `server:name`, then bare names that only one server has (A-11) and that
+/// cannot be taken for one of the others: else a server could answer for another one that is stopped.
+fn by_every_name<'a, D: Definition + 'a>(
+    items: impl Iterator<Item = &'a Arc<D>> + Clone,
+    canonical: impl Fn(&D) -> &Arc<str>,
+) -> HashMap<Arc<str>, Arc<D>> {
+    let mut owners: HashMap<&Arc<str>, usize> = HashMap::new();
+    for item in items.clone() {
+        *owners.entry(item.own()).or_default() += 1;
+    }
+    let shown = items.clone().map(|item| (item.shown(), item));
+    let full = items.clone().map(|item| (canonical(item), item));
+    let bare = items.map(|item| (item.own(), item));
+    let bare = bare.filter(|(name, _)| owners[name] == 1 && !names::is_qualified(name));
+    let mut names = HashMap::new();
+    for (name, item) in shown.chain(full).chain(bare) {
+        names
+            .entry(Arc::clone(name))
+            .or_insert_with(|| Arc::clone(item));
+    }
+    names
+}
+
+fn owners(offers: &[&ServerOffer]) -> HashMap<Arc<str>, Option<Arc<CatalogResource>>> {
+    let mut owners = HashMap::new();
+    for resource in offers.iter().flat_map(|offer| offer.resources.items.iter()) {
+        match owners.entry(Arc::clone(&resource.uri)) {
+            Slot::Vacant(slot) => {
+                slot.insert(Some(Arc::clone(resource)));
+            }
+            Slot::Occupied(mut slot) => {
+                slot.insert(None);
+            }
+        }
+    }
+    owners
+}
+
+/// A URI that several servers have is wrapped, and so is one that looks wrapped: else a server could
+/// take reads meant for another one.
+fn resource_entry(
+    resource: &CatalogResource,
+    owners: &HashMap<Arc<str>, Option<Arc<CatalogResource>>>,
+) -> ListedItem {
+    let alone = owners[&resource.uri].is_some() && !resource.uri.starts_with(WRAPPED);
+    if alone {
+        return entry(&resource.uri, &resource.raw);
+    }
+    let wrapped = uris::wrap(&resource.server, &resource.uri);
+    ListedItem {
+        text: renamed(&resource.raw, "uri", &wrapped),
+        key: wrapped.into(),
+        legacy: None,
+        level: None,
+    }
+}
+
+/// Each template with the text it is shown by: wrapped for the same reasons as URIs.
+fn shown_templates(offers: &[&ServerOffer]) -> Vec<(Arc<str>, Arc<ResourceTemplate>)> {
+    let all = || offers.iter().flat_map(|offer| offer.templates.items.iter());
+    let mut owners: HashMap<&str, usize> = HashMap::new();
+    for template in all() {
+        *owners.entry(&template.uri).or_default() += 1;
+    }
+    let shown = |template: &Arc<ResourceTemplate>| {
+        let alone = owners[&*template.uri] == 1 && !template.uri.starts_with(WRAPPED);
+        let text = if alone {
+            Arc::clone(&template.uri)
+        } else {
+            uris::wrap_template(&template.server, &template.uri).into()
+        };
+        (text, Arc::clone(template))
+    };
+    all().map(shown).collect()
+}
+
+fn template_entry(shown: &Arc<str>, template: &ResourceTemplate) -> ListedItem {
+    let text = if *shown == template.uri {
+        Arc::clone(&template.raw)
+    } else {
+        renamed(&template.raw, "uriTemplate", shown)
+    };
+    entry(shown, &text)
+}
+
+fn most_specific_first(mut templates: Vec<Arc<ResourceTemplate>>) -> Vec<Arc<ResourceTemplate>> {
+    templates.sort_by_key(|t| std::cmp::Reverse(t.template.specificity()));
+    templates
+}

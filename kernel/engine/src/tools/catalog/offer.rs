@@ -1,0 +1,384 @@
+//! What one server offers: its four lists, read and bounded.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_protocol::ids::ServerId;
+
+use super::ListKind;
+use super::item::{
+    BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate,
+};
+use crate::policy::requirements::RequirementTerms;
+use crate::tools::catalog::freshness::Freshness;
+
+/// Most entries of one list of one server. The largest known server has some hundreds.
+pub const ITEMS_MAX: usize = 10_000;
+/// Most resource templates of one server: reading an unlisted URI tries them all.
+pub const TEMPLATES_MAX: usize = 1_000;
+/// Most bytes in one list of one server.
+pub const LIST_MAX: usize = 64 << 20;
+/// Most refusals kept for one list; the rest is only counted.
+const REJECTED_MAX: usize = 100;
+
+/// A definition that was not taken; the others of its list were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedItem {
+    /// From which list.
+    pub kind: ListKind,
+    /// Its name or the beginning of its text.
+    pub item: String,
+    /// What is wrong with it.
+    pub reason: BadItem,
+}
+
+impl fmt::Display for RejectedItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.kind.noun(), self.item, self.reason)
+    }
+}
+
+/// The lists of one server. A new list of one kind leaves the others as they are, and entries that
+/// come again unchanged keep their compiled schemas.
+#[derive(Clone, Debug)]
+pub struct ServerOffer {
+    server: ServerId,
+    terms: Arc<RequirementTerms>,
+    pub(super) makes_tasks: bool,
+    pub(super) tools: OfferedList<CatalogTool>,
+    pub(super) prompts: OfferedList<CatalogPrompt>,
+    pub(super) resources: OfferedList<CatalogResource>,
+    pub(super) templates: OfferedList<ResourceTemplate>,
+}
+
+/// How many of each a server offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfferCounts {
+    /// Tools.
+    pub tools: usize,
+    /// Prompts.
+    pub prompts: usize,
+    /// Resources.
+    pub resources: usize,
+    /// Resource templates.
+    pub templates: usize,
+}
+
+impl ServerOffer {
+    /// A server that offers nothing yet.
+    #[must_use]
+    pub fn new(server: ServerId) -> Self {
+        Self {
+            server,
+            terms: Arc::default(),
+            makes_tasks: false,
+            tools: OfferedList::default(),
+            prompts: OfferedList::default(),
+            resources: OfferedList::default(),
+            templates: OfferedList::default(),
+        }
+    }
+
+    /// The same offer with another list of one kind, given as the JSON texts of its definitions. The
+    /// list is stale at once and private, as legacy servers' are, unless [`ServerOffer::fresh`] follows.
+    #[must_use]
+    pub fn with<T: AsRef<str>>(mut self, kind: ListKind, definitions: &[T]) -> Self {
+        match kind {
+            ListKind::Tools => {
+                self.tools = self.tools.read((&self.server, &self.terms), definitions)
+            }
+            ListKind::Prompts => {
+                self.prompts = self.prompts.read((&self.server, &self.terms), definitions)
+            }
+            ListKind::Resources => {
+                self.resources = self
+                    .resources
+                    .read((&self.server, &self.terms), definitions)
+            }
+            ListKind::Templates => {
+                self.templates = self
+                    .templates
+                    .read((&self.server, &self.terms), definitions)
+            }
+        }
+        self
+    }
+
+    /// The same offer of a server that is held to these terms: what each of its tools is judged by.
+    #[must_use]
+    pub fn under(mut self, terms: Arc<RequirementTerms>) -> Self {
+        if self.terms != terms {
+            let tools = self.tools.items.iter();
+            self.tools.items = tools.map(|tool| Arc::new(tool.under(&terms))).collect();
+            self.terms = terms;
+        }
+        self
+    }
+
+    /// The same offer with the list of one kind that `other` has.
+    #[must_use]
+    pub fn taking(mut self, kind: ListKind, other: &Self) -> Self {
+        match kind {
+            ListKind::Tools => {
+                self.tools = other.tools.clone();
+                self.terms = Arc::clone(&other.terms);
+            }
+            ListKind::Prompts => self.prompts = other.prompts.clone(),
+            ListKind::Resources => self.resources = other.resources.clone(),
+            ListKind::Templates => self.templates = other.templates.clone(),
+        }
+        self
+    }
+
+    /// The same offer, with what its server said about how long the list of one kind may be kept.
+    #[must_use]
+    pub fn fresh(mut self, kind: ListKind, freshness: Freshness) -> Self {
+        match kind {
+            ListKind::Tools => self.tools.freshness = Some(freshness),
+            ListKind::Prompts => self.prompts.freshness = Some(freshness),
+            ListKind::Resources => self.resources.freshness = Some(freshness),
+            ListKind::Templates => self.templates.freshness = Some(freshness),
+        }
+        self
+    }
+
+    /// The same offer of a server that makes tasks of the extension out of calls, or of one that does
+    /// not: legacy clients are told so with each tool.
+    #[must_use]
+    pub fn making_tasks(mut self, makes_tasks: bool) -> Self {
+        self.makes_tasks = makes_tasks;
+        self
+    }
+
+    /// The same offer without the tools of these names.
+    #[must_use]
+    pub fn without(mut self, hidden: &BTreeSet<String>) -> Self {
+        if !hidden.is_empty() {
+            let tools = self.tools.items.iter();
+            let shown = tools.filter(|tool| !hidden.contains(&*tool.own_name));
+            self.tools.items = shown.cloned().collect();
+        }
+        self
+    }
+
+    /// What calls of its tools need, each once, as the server spells it.
+    #[must_use]
+    pub fn permissions(&self) -> Vec<String> {
+        let tools = self.tools.items.iter();
+        let all: BTreeSet<&String> = tools
+            .flat_map(|tool| &tool.requirements.permissions)
+            .collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// How long its list of one kind may be kept; `None` when there is no such list, which is no
+    /// part of the merged one either.
+    #[must_use]
+    pub fn freshness(&self, kind: ListKind) -> Option<Freshness> {
+        match kind {
+            ListKind::Tools => self.tools.freshness(),
+            ListKind::Prompts => self.prompts.freshness(),
+            ListKind::Resources => self.resources.freshness(),
+            ListKind::Templates => self.templates.freshness(),
+        }
+    }
+
+    /// Whose offer it is.
+    #[must_use]
+    pub fn server(&self) -> &ServerId {
+        &self.server
+    }
+
+    /// Its tools, in its own order.
+    #[must_use]
+    pub fn tools(&self) -> &[Arc<CatalogTool>] {
+        &self.tools.items
+    }
+
+    /// How many of each it has.
+    #[must_use]
+    pub fn counts(&self) -> OfferCounts {
+        OfferCounts {
+            tools: self.tools.items.len(),
+            prompts: self.prompts.items.len(),
+            resources: self.resources.items.len(),
+            templates: self.templates.items.len(),
+        }
+    }
+
+    /// How many entries its list of one kind has.
+    #[must_use]
+    pub fn count(&self, kind: ListKind) -> usize {
+        let counts = self.counts();
+        match kind {
+            ListKind::Tools => counts.tools,
+            ListKind::Prompts => counts.prompts,
+            ListKind::Resources => counts.resources,
+            ListKind::Templates => counts.templates,
+        }
+    }
+
+    /// What its server says of its tools and nobody understands.
+    pub fn odd(&self) -> impl Iterator<Item = String> {
+        let tools = self.tools.items.iter();
+        tools.flat_map(|tool| {
+            let odd = tool.requirements.odd.iter();
+            odd.map(|odd| format!("tool {}: {odd}", tool.own_name))
+        })
+    }
+
+    /// What was not taken: at most 100 of each list, and how many more there were.
+    #[must_use]
+    pub fn rejected(&self) -> (Vec<&RejectedItem>, usize) {
+        let lists = [
+            &self.tools.rejected,
+            &self.prompts.rejected,
+            &self.resources.rejected,
+            &self.templates.rejected,
+        ];
+        let told = lists.iter().flat_map(|list| list.told.iter()).collect();
+        (told, lists.iter().map(|list| list.untold).sum())
+    }
+}
+
+/// One list of one server.
+#[derive(Debug)]
+pub(super) struct OfferedList<D> {
+    pub(super) items: Arc<[Arc<D>]>,
+    rejected: Arc<Rejections>,
+    /// What the server said about it, when it said anything.
+    freshness: Option<Freshness>,
+}
+
+impl<D> OfferedList<D> {
+    fn freshness(&self) -> Option<Freshness> {
+        let said_nothing = (!self.items.is_empty()).then(Freshness::default);
+        self.freshness.or(said_nothing)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Rejections {
+    told: Vec<RejectedItem>,
+    untold: usize,
+}
+
+impl<D> Clone for OfferedList<D> {
+    fn clone(&self) -> Self {
+        Self {
+            items: Arc::clone(&self.items),
+            rejected: Arc::clone(&self.rejected),
+            freshness: self.freshness,
+        }
+    }
+}
+
+impl<D> Default for OfferedList<D> {
+    fn default() -> Self {
+        Self {
+            items: Arc::new([]),
+            rejected: Arc::default(),
+            freshness: None,
+        }
+    }
+}
+
+impl<D: Definition> OfferedList<D> {
+    fn read<T: AsRef<str>>(
+        &self,
+        whose: (&ServerId, &RequirementTerms),
+        definitions: &[T],
+    ) -> Self {
+        let known: HashMap<&str, &Arc<D>> = self
+            .items
+            .iter()
+            .map(|item| (&**item.raw(), item))
+            .collect();
+        let mut reader = OfferReader {
+            whose,
+            known,
+            own: HashSet::new(),
+            shown: HashSet::new(),
+            bytes: 0,
+            items: Vec::new(),
+            rejected: Rejections::default(),
+        };
+        for definition in definitions {
+            reader.take(definition.as_ref());
+        }
+        Self {
+            items: reader.items.into(),
+            rejected: Arc::new(reader.rejected),
+            freshness: None,
+        }
+    }
+}
+
+/// Reads a list while minding its bounds.
+struct OfferReader<'a, D> {
+    whose: (&'a ServerId, &'a RequirementTerms),
+    known: HashMap<&'a str, &'a Arc<D>>,
+    own: HashSet<Arc<str>>,
+    shown: HashSet<Arc<str>>,
+    bytes: usize,
+    items: Vec<Arc<D>>,
+    rejected: Rejections,
+}
+
+impl<D: Definition> OfferReader<'_, D> {
+    fn take(&mut self, definition: &str) {
+        // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
+        let line = definition.replace(['\n', '\r'], " ");
+        match self.read(&line) {
+            Ok(item) => {
+                self.bytes += line.len();
+                self.items.push(item);
+            }
+            Err(reason) => self.reject(&line, reason),
+        }
+    }
+
+    fn read(&mut self, line: &str) -> Result<Arc<D>, BadItem> {
+        let most = match D::KIND {
+            ListKind::Tools | ListKind::Prompts | ListKind::Resources => ITEMS_MAX,
+            ListKind::Templates => TEMPLATES_MAX,
+        };
+        if self.items.len() >= most {
+            return Err(BadItem::TooMany(most));
+        }
+        if self.bytes + line.len() > LIST_MAX {
+            return Err(BadItem::ListTooLarge(LIST_MAX));
+        }
+        let item = match self.known.get(line) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(D::read(self.whose.0, line, self.whose.1)?),
+        };
+        if self.own.contains(item.own()) || self.shown.contains(item.shown()) {
+            return Err(BadItem::Duplicate);
+        }
+        self.own.insert(Arc::clone(item.own()));
+        self.shown.insert(Arc::clone(item.shown()));
+        Ok(item)
+    }
+
+    fn reject(&mut self, line: &str, reason: BadItem) {
+        if self.rejected.told.len() >= REJECTED_MAX {
+            self.rejected.untold += 1;
+            return;
+        }
+        self.rejected.told.push(RejectedItem {
+            kind: D::KIND,
+            item: label(line),
+            reason,
+        });
+    }
+}
+
+/// The name in a definition as far as it has one, else the beginning of the text.
+fn label(line: &str) -> String {
+    let mut members = ["name", "uri", "uriTemplate"].into_iter();
+    let own = members.find_map(|member| mgp_protocol::splice::member(line, member));
+    let text: String = own.unwrap_or(line).chars().take(80).collect();
+    text.trim_matches('"').to_owned()
+}

@@ -1,0 +1,93 @@
+//! A list as it is for those who may not see all of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_protocol::ids::ServerId;
+
+use super::list::PagedList;
+use super::{Catalog, CatalogView, Form, ListKind};
+use crate::tools::catalog::cursor::BadCursor;
+use crate::tools::uris::{self, WRAPPED};
+
+/// A list without what its readers may not see. An entry that is not there leaves no trace: not in
+/// the pages, not in the cursors.
+#[derive(Debug)]
+pub struct Sifted(Arc<PagedList>);
+
+impl Sifted {
+    /// A page of it, as of the whole list.
+    ///
+    /// # Errors
+    /// [`BadCursor`], as of the whole list.
+    pub fn page(&self, cursor: Option<&str>, form: impl Into<Form>) -> Result<Bytes, BadCursor> {
+        self.0.page(cursor, form.into().era)
+    }
+
+    /// Bytes of all pages together.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.size()
+    }
+}
+
+impl Catalog {
+    /// The list of a view without what `keep` does not keep, which is told the server of an entry and,
+    /// of a tool, the server's own name for it. `audience` tells those who see the same apart from all
+    /// others. `None` when the view has no lists.
+    #[must_use]
+    pub fn sift(
+        &self,
+        view: &CatalogView,
+        kind: ListKind,
+        form: impl Into<Form>,
+        audience: &str,
+        keep: impl Fn(&ServerId, Option<&str>) -> bool,
+    ) -> Option<Sifted> {
+        let list = self.front(view)?.list(kind, form.into());
+        let kept = |key: &str| {
+            let owner = self.owner(view, kind, key);
+            owner.is_some_and(|(server, tool)| keep(server, tool))
+        };
+        Some(Sifted(list.sifted(mark(list.generation(), audience), kept)))
+    }
+
+    /// Whose an entry of a list is, and what the server calls it when it is a tool.
+    fn owner<'a>(
+        &'a self,
+        view: &CatalogView,
+        kind: ListKind,
+        key: &'a str,
+    ) -> Option<(&'a ServerId, Option<&'a str>)> {
+        let front = self.front(view)?;
+        if let CatalogView::One(server) = view
+            && kind != ListKind::Tools
+        {
+            return self.offers.get_key_value(server).map(|(id, _)| (id, None));
+        }
+        match kind {
+            ListKind::Tools => {
+                let tool = front.tools.get(key)?;
+                Some((&tool.server, Some(&tool.own_name)))
+            }
+            ListKind::Prompts => Some((&front.prompts.get(key)?.server, None)),
+            ListKind::Resources if key.starts_with(WRAPPED) => {
+                let (server, _) = uris::unwrap(key)?;
+                Some((self.offers.get_key_value(server)?.0, None))
+            }
+            ListKind::Resources => Some((front.resource(key)?.server, None)),
+            ListKind::Templates => Some((&front.template(key)?.server, None)),
+        }
+    }
+}
+
+/// The generation of a list that is made for an audience: another one for each, so that a cursor's
+/// offset is only believed where it was made.
+fn mark(generation: u64, audience: &str) -> u64 {
+    let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 audience of a list");
+    hasher.update(&generation.to_le_bytes());
+    hasher.update(audience.as_bytes());
+    let mut mark = [0; 8];
+    mark.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(mark)
+}

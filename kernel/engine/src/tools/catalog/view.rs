@@ -1,0 +1,130 @@
+//! Which list, and in whose eyes.
+
+use std::fmt;
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+
+/// The four lists of MCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListKind {
+    /// `tools/list`.
+    Tools,
+    /// `prompts/list`.
+    Prompts,
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    Templates,
+}
+
+impl ListKind {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+
+    /// The member of the result that holds the list.
+    #[must_use]
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// One of the list, in a message.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Prompts => "prompt",
+            Self::Resources => "resource",
+            Self::Templates => "resource template",
+        }
+    }
+}
+
+/// Who reads one form of a list: all, unless a definition in it has to be told to legacy clients in
+/// another form than to modern ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Readers {
+    /// There is only one form.
+    All,
+    /// Clients that opened with `initialize`.
+    Legacy,
+    /// Clients of the stateless version.
+    Modern,
+}
+
+impl Readers {
+    /// Whether a client of that era is one of them.
+    #[must_use]
+    pub fn include(self, era: Era) -> bool {
+        match self {
+            Self::All => true,
+            Self::Legacy => era == Era::Legacy,
+            Self::Modern => era == Era::Modern,
+        }
+    }
+}
+
+/// In which form a client reads lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Its era.
+    pub era: Era,
+    /// It negotiated the security of tools, so it is told the level that the kernel's decisions on a
+    /// tool rest on.
+    pub told: bool,
+}
+
+impl From<Era> for Form {
+    fn from(era: Era) -> Self {
+        Self { era, told: false }
+    }
+}
+
+/// Which servers a door shows, and under whose names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CatalogView {
+    /// All, under names that tell them apart.
+    All,
+    /// One, under its own names.
+    One(ServerId),
+}
+
+impl CatalogView {
+    /// Whether what this server offers is in it.
+    #[must_use]
+    pub fn shows(&self, server: &ServerId) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(only) => only == server,
+        }
+    }
+
+    /// What a tool, or a prompt, of this server is called here.
+    #[must_use]
+    pub fn name_of(&self, server: &ServerId, own: &str) -> String {
+        match self {
+            Self::All => names::shown(server, own),
+            Self::One(_) => own.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for CatalogView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("(all servers)"),
+            Self::One(server) => server.fmt(f),
+        }
+    }
+}

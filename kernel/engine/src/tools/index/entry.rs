@@ -1,0 +1,201 @@
+//! What the index keeps of a tool: enough to answer with it, and what it is found by.
+
+use std::sync::Arc;
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike;
+use mgp_protocol::mgp::security::{RiskLevel, Security};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Bytes of a description that are read. What follows is example and licence, not what a tool is.
+const DESCRIPTION_READ: usize = 4096;
+/// Bytes of a schema that are searched for parameters.
+const SCHEMA_READ: usize = 1 << 18;
+/// Parameters read, and how deep they may lie.
+const PARAMETERS_MAX: usize = 64;
+const DEPTH_MAX: usize = 4;
+/// Bytes read of what is said of one parameter.
+const PARAMETER_READ: usize = 256;
+/// Categories and keywords read of a tool, and bytes of each.
+const LABELS_MAX: usize = 32;
+const LABEL_MAX: usize = 64;
+
+/// A tool in the index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexedTool {
+    /// Whose it is.
+    pub server: ServerId,
+    /// The server's own name for it.
+    pub name: Arc<str>,
+    /// The definition as the server sent it, with the whole schema.
+    pub raw: Arc<str>,
+    /// The kernel's own judgement, by which results are filtered.
+    pub risk: RiskLevel,
+    /// Where it stands in the order of things, the general first: `filesystem/read`.
+    pub categories: Box<[Box<str>]>,
+    /// Words it is also known by.
+    pub keywords: Box<[Box<str>]>,
+    /// What it needs, in the spelling of the server.
+    pub permissions: Box<[String]>,
+}
+
+/// A tool on its way into the index, with what is read once and not kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// What is kept.
+    pub entry: IndexedTool,
+    pub(super) title: Box<str>,
+    pub(super) description: Box<str>,
+    pub(super) parameters: Box<[Box<str>]>,
+    pub(super) remarks: Box<str>,
+    pub(super) embedding: Option<Box<[f32]>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Definition<'a> {
+    #[serde(default)]
+    title: Option<Value>,
+    #[serde(default)]
+    description: Option<Value>,
+    #[serde(borrow, default, rename = "inputSchema")]
+    schema: Option<&'a RawValue>,
+    #[serde(default)]
+    categories: Option<Value>,
+    #[serde(default)]
+    keywords: Option<Value>,
+    #[serde(borrow, default)]
+    embedding: Option<&'a RawValue>,
+}
+
+impl Draft {
+    /// Reads a definition. What is missing or of the wrong kind is not there: the catalog has judged
+    /// the definition before, and a tool that is badly described can still be found by its name.
+    #[must_use]
+    pub fn read(
+        server: &ServerId,
+        name: &Arc<str>,
+        raw: &Arc<str>,
+        security: Option<&Security>,
+        risk: RiskLevel,
+    ) -> Self {
+        let definition: Definition<'_> = lookalike::from_object(raw).unwrap_or_default();
+        let text = |value: &Option<Value>, most: usize| -> Box<str> {
+            let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
+            text[..text.floor_char_boundary(most)].into()
+        };
+        let mut parameters = Parameters::default();
+        let schema = definition.schema.map(RawValue::get);
+        let schema = schema.filter(|schema| schema.len() <= SCHEMA_READ);
+        if let Some(schema) = schema.and_then(|schema| serde_json::from_str(schema).ok()) {
+            parameters.walk(&schema, 0);
+        }
+        let permissions = security.map(|said| said.permissions_required.iter().cloned().collect());
+        Self {
+            entry: IndexedTool {
+                server: server.clone(),
+                name: Arc::clone(name),
+                raw: Arc::clone(raw),
+                risk,
+                categories: labels(definition.categories.as_ref()),
+                keywords: labels(definition.keywords.as_ref()),
+                permissions: permissions.unwrap_or_default(),
+            },
+            title: text(&definition.title, LABEL_MAX * 4),
+            description: text(&definition.description, DESCRIPTION_READ),
+            parameters: parameters.names.into(),
+            remarks: parameters.remarks.into(),
+            embedding: definition.embedding.and_then(|raw| embedding(raw.get())),
+        }
+    }
+}
+
+impl Draft {
+    /// The same tool, standing where the operator says that its server stands, as well.
+    #[must_use]
+    pub fn placed(mut self, categories: &[String]) -> Self {
+        let added = categories.iter();
+        let added = added.map(|label| label.to_lowercase().trim_matches('/').into());
+        let mut all = self.entry.categories.into_vec();
+        for label in added {
+            if !all.contains(&label) {
+                all.push(label);
+            }
+        }
+        self.entry.categories = all.into();
+        self
+    }
+
+    /// The same tool without a vector that could not be held against those of a model of this
+    /// dimension; without any when there is no model.
+    #[must_use]
+    pub fn fitting(mut self, dimension: Option<usize>) -> Self {
+        let fits = |given: &[f32]| Some(given.len()) == dimension;
+        self.embedding = self.embedding.filter(|given| fits(given));
+        self
+    }
+}
+
+impl IndexedTool {
+    /// True when the tool stands in that category or in one below it: `filesystem` has
+    /// `filesystem/read` and not `filesystems`. Its server's name is a category, too.
+    #[must_use]
+    pub fn is_in(&self, category: &str) -> bool {
+        let wanted = category.trim_matches('/');
+        let own = self.categories.iter().map(|own| &**own);
+        own.chain([self.server.as_str()]).any(|own| {
+            let head = own.get(..wanted.len());
+            head.is_some_and(|head| head.eq_ignore_ascii_case(wanted))
+                && matches!(own.as_bytes().get(wanted.len()), None | Some(b'/' | b'.'))
+        })
+    }
+}
+
+/// `["Filesystem", "read"]`, in small letters and without what is too long.
+fn labels(value: Option<&Value>) -> Box<[Box<str>]> {
+    let labels = value.and_then(Value::as_array).into_iter().flatten();
+    let labels = labels.filter_map(Value::as_str);
+    let short = labels.filter(|label| (1..=LABEL_MAX).contains(&label.len()));
+    let kept = short.take(LABELS_MAX);
+    kept.map(|label| label.to_lowercase().trim_matches('/').into())
+        .collect()
+}
+
+/// A vector that the server sends along; anything that is none is not there.
+fn embedding(raw: &str) -> Option<Box<[f32]>> {
+    let numbers: Vec<f32> = serde_json::from_str(raw).ok()?;
+    let sound = !numbers.is_empty() && numbers.iter().all(|n| n.is_finite());
+    sound.then(|| numbers.into())
+}
+
+#[derive(Default)]
+struct Parameters {
+    names: Vec<Box<str>>,
+    remarks: String,
+}
+
+impl Parameters {
+    fn walk(&mut self, schema: &Value, depth: usize) {
+        if depth >= DEPTH_MAX {
+            return;
+        }
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, below) in properties.into_iter().flatten() {
+            if self.names.len() >= PARAMETERS_MAX {
+                return;
+            }
+            self.names
+                .push(name[..name.floor_char_boundary(LABEL_MAX)].into());
+            if let Some(remark) = below.get("description").and_then(Value::as_str) {
+                let end = remark.floor_char_boundary(PARAMETER_READ);
+                self.remarks.push_str(&remark[..end]);
+                self.remarks.push('\n');
+            }
+            self.walk(below, depth + 1);
+        }
+        if let Some(items) = schema.get("items") {
+            self.walk(items, depth + 1);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What somebody looks for.
+
+mod clauses;
+mod everyday;
+mod kinds;
+
+use mgp_protocol::mgp::security::RiskLevel;
+pub use mgp_protocol::mgp::tools::Strategy;
+
+use self::clauses::CLAUSES_MAX;
+use self::everyday::SAID_MAX;
+use super::entry::IndexedTool;
+use super::vectors::Vector;
+use super::words::{Term, compounds, stems};
+
+/// Bytes of a text that are read: an agent describes what it needs, it does not send its memory. What
+/// follows is not read, and whoever asks is told.
+pub const REQUEST_MAX: usize = 16 << 10;
+/// Most results of one search.
+pub const RESULTS_MAX: usize = 100;
+/// Words looked up; the rest of a longer text still counts for its meaning.
+const WORDS_MAX: usize = 128;
+
+/// How much of a text's meaning is that of the words of definitions it is told in, when there are any.
+const TOLD: f32 = 0.4;
+
+/// What a word of these counts beside one of the text itself.
+pub(super) const TOLD_WORD: f32 = 0.5;
+
+/// A text, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchRequest {
+    /// Its texts, and after them what definitions say instead.
+    meanings: Vec<String>,
+    /// Of each text which of the meanings say the same.
+    said: Vec<Vec<usize>>,
+    pub(super) words: Vec<(Term, String)>,
+    /// The words of what definitions say instead.
+    pub(super) told: Vec<Term>,
+    /// Of its parts, with what each word counts.
+    pub(super) parts: Vec<Vec<(Term, f32)>>,
+    unread: usize,
+}
+
+impl SearchRequest {
+    /// Reads a text, [`REQUEST_MAX`] bytes of it at most.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        let text = text.trim();
+        let read = &text[..text.floor_char_boundary(REQUEST_MAX)];
+        let meaning = kinds::in_words(read);
+        let mut stems = stems(&meaning, WORDS_MAX);
+        stems.extend(compounds(&meaning, WORDS_MAX));
+        stems.sort_unstable();
+        stems.dedup();
+        let words: Vec<_> = stems.into_iter().map(|s| (Term::of(&s), s)).collect();
+        let mut told = terms(&everyday::said(&meaning).join(" "));
+        told.retain(|term| !words.iter().any(|(own, _)| own == term));
+        let parts = clauses::of(&meaning);
+        let by_themselves = parts.iter().take(CLAUSES_MAX);
+        let parts_terms = by_themselves.map(|part| both_ways(part)).collect();
+        let texts = if parts.is_empty() {
+            vec![meaning]
+        } else {
+            parts
+        };
+        let (meanings, said) = with_said(texts);
+        Self {
+            meanings,
+            said,
+            words,
+            told,
+            parts: parts_terms,
+            unread: text.len() - read.len(),
+        }
+    }
+
+    /// True when nothing is asked for in words.
+    pub(super) fn is_empty(&self) -> bool {
+        self.meanings.iter().all(String::is_empty)
+    }
+
+    /// How many bytes of the text were too many to be read.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.unread
+    }
+
+    /// How many of the [`Self::meanings`] are its own texts. The others come again in other requests.
+    #[must_use]
+    pub fn texts(&self) -> usize {
+        self.said.len()
+    }
+
+    /// The texts whose vectors the search wants: its parts, or the whole when it has none, and what
+    /// definitions say instead, which is the same few for everybody. The whole is between its parts,
+    /// so no word is read twice.
+    #[must_use]
+    pub fn meanings(&self) -> &[String] {
+        &self.meanings
+    }
+
+    /// The meanings of its texts, each with how long it is, when all vectors are there and fit
+    /// together.
+    pub(super) fn told_meanings(&self, vectors: &[Vector]) -> Option<Vec<(Vector, f32)>> {
+        if vectors.len() != self.meanings.len() {
+            return None;
+        }
+        let texts = self.said.iter().zip(vectors).zip(&self.meanings);
+        let told = texts.map(|((said, own), text)| {
+            let said: Vec<&Vector> = said.iter().map(|at| &vectors[*at]).collect();
+            let meaning = match Vector::between(&said) {
+                Some(said) => Vector::middle([(own, 1.0 - TOLD), (&said, TOLD)].into_iter())?,
+                None => own.clone(),
+            };
+            Some((meaning, text.len() as f32))
+        });
+        told.collect()
+    }
+}
+
+/// The texts, then what definitions say instead of them, each once; and which of these say each text.
+fn with_said(texts: Vec<String>) -> (Vec<String>, Vec<Vec<usize>>) {
+    let mut said: Vec<&str> = Vec::new();
+    let mut places = Vec::new();
+    for text in &texts {
+        let own = everyday::said(text);
+        for one in &own {
+            if !said.contains(one) && said.len() < SAID_MAX {
+                said.push(*one);
+            }
+        }
+        let place = |one: &&str| said.iter().position(|other| other == one);
+        let place = |one| place(one).map(|at| texts.len() + at);
+        places.push(own.iter().filter_map(place).collect());
+    }
+    let said: Vec<String> = said.into_iter().map(str::to_owned).collect();
+    ([texts, said].concat(), places)
+}
+
+/// The words of a part, and those of what definitions say instead, each once, with what it counts.
+fn both_ways(part: &str) -> Vec<(Term, f32)> {
+    let own = terms(part);
+    let mut told = terms(&everyday::said(part).join(" "));
+    told.retain(|term| !own.contains(term));
+    let own = own.into_iter().map(|term| (term, 1.0));
+    own.chain(told.into_iter().map(|term| (term, TOLD_WORD)))
+        .collect()
+}
+
+/// The words of a part, each once.
+fn terms(part: &str) -> Vec<Term> {
+    let stems = stems(part, WORDS_MAX);
+    let mut terms: Vec<Term> = stems.iter().map(|stem| Term::of(stem)).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}
+
+/// What results must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In one of these, or below; any when there is none.
+    pub categories: Vec<String>,
+    /// No riskier than that.
+    pub risk_max: Option<RiskLevel>,
+}
+
+impl Filter {
+    pub(super) fn takes(&self, entry: &IndexedTool) -> bool {
+        let placed =
+            self.categories.is_empty() || self.categories.iter().any(|wanted| entry.is_in(wanted));
+        placed && self.risk_max.is_none_or(|most| entry.risk <= most)
+    }
+}
+
+/// A search.
+pub struct IndexSearch<'a> {
+    /// What is looked for.
+    pub request: &'a SearchRequest,
+    /// The vectors of its [`SearchRequest::meanings`], in their order; none when there is no model.
+    pub meanings: &'a [Vector],
+    /// How.
+    pub strategy: Strategy,
+    /// Among what.
+    pub filter: &'a Filter,
+    /// How many are wanted, [`RESULTS_MAX`] at most.
+    pub most: usize,
+    /// What the one who asks may know of, and whose server is in the state that is asked for. A tool
+    /// it says no to has no influence on the answer.
+    pub visible: &'a dyn Fn(&IndexedTool) -> bool,
+}

@@ -1,0 +1,88 @@
+//! Who may register a server, and under which name.
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::discovery::Register;
+
+use super::{Finding, RegistrationRefusal, RegistrationTerms};
+use crate::policy::access::Principal;
+
+/// Names of what is no server, whatever letters they are written in.
+const RESERVED: [&str; 16] = [
+    "admin", "agent", "all", "any", "core", "everyone", "kernel", "local", "mcp", "mgp", "node",
+    "none", "operator", "root", "self", "system",
+];
+/// Beginnings of names that belong to the kernel, to agents and to other nodes.
+const FAMILIES: [&str; 6] = ["kernel", "mgp", "agent", "node", "operator", "system"];
+
+const HINT: &str = "take another name, such as dynamic.csv_tools";
+
+/// Whether this caller may register what it asks; answers who it is, for the record.
+pub(super) fn may(
+    ask: &Register,
+    terms: &RegistrationTerms<'_>,
+) -> Result<String, RegistrationRefusal> {
+    let Principal::Agent(agent) = terms.who else {
+        return Ok(terms.who.name().to_owned());
+    };
+    if !terms.agents_may {
+        let told = "registering servers is for the operator; ask for `mgp servers add`, or for agents to be allowed to";
+        return Err(RegistrationRefusal::Forbidden(told.into()));
+    }
+    if !terms.may_run_code {
+        let told = format!(
+            "{agent} needs the permission code_execution to register a server; ask the operator for it"
+        );
+        return Err(RegistrationRefusal::Forbidden(told));
+    }
+    // an agent is who its connection says, and nobody else.
+    match ask.created_by.as_deref() {
+        Some(claimed) if claimed != agent.as_str() => Err(RegistrationRefusal::Forbidden(format!(
+            "{agent} can register servers in its own name only; leave created_by out"
+        ))),
+        _ => Ok(agent.to_string()),
+    }
+}
+
+/// Judges the name: it becomes part of tool names, of paths and of decisions people make.
+pub(super) fn id(text: &str, taken: &[ServerId]) -> Result<ServerId, Finding> {
+    let found = |rule, reason: String| Finding::new(rule, "/id", reason, HINT);
+    let id = ServerId::parse(text).map_err(|bad| found("id", bad.to_string()))?;
+    if text.contains("..") || text.starts_with(['.', '-']) || text.ends_with('.') {
+        let reason = "a name that could be read as a path or an option".to_owned();
+        return Err(found("id", reason));
+    }
+    let family = text.split(['.', '_', '-']).next().unwrap_or_default();
+    let family = family.to_ascii_lowercase();
+    let whole = RESERVED.contains(&&*text.to_ascii_lowercase());
+    if whole || FAMILIES.contains(&&*family) {
+        return Err(found(
+            "reserved",
+            format!("{text} is a name of the kernel's own"),
+        ));
+    }
+    if taken.contains(&id) {
+        let reason = format!("there is a server {text} already");
+        return Err(found("duplicate", reason));
+    }
+    let like = taken
+        .iter()
+        .find(|other| folded(other.as_str()) == folded(text));
+    match like {
+        Some(other) => Err(found(
+            "imitation",
+            format!("{text} can be taken for {other}, which is there already"),
+        )),
+        None => Ok(id),
+    }
+}
+
+/// What is left of a name for somebody who reads it in a hurry.
+fn folded(name: &str) -> String {
+    let plain = name.chars().filter(char::is_ascii_alphanumeric);
+    let alike = plain.map(|c| match c.to_ascii_lowercase() {
+        '0' => 'o',
+        '1' | 'i' => 'l',
+        c => c,
+    });
+    alike.collect()
+}

@@ -1,0 +1,267 @@
+//! How a schema's references and alternatives hang together, before anything runs on it.
+//!
+//! A check goes down two ways: into parts of the value, which is finite, and on the spot, from one
+//! subschema to the next through references and alternatives. The second way is surveyed here: a
+//! loop would never end, a long chain would use up the stack, and branches multiply.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::{BadSchema, DEPTH_MAX, cut};
+use crate::tools::uris;
+
+/// Most patterns in one schema; each may take as much memory as the whole text.
+pub(super) const PATTERNS_MAX: usize = 256;
+/// Longest way from subschema to subschema on the spot.
+const HEIGHT_MAX: usize = 64;
+/// Most subschemas that may look at one part of a value.
+const WORK_MAX: u64 = 10_000;
+/// Subschemas on the stack at once: half of the 2 MiB of a thread, unoptimised.
+const STACKED_MAX: usize = 800;
+/// Most subschemas see a part only to say that it is not theirs.
+const WORK_PER_STEP: u64 = 16;
+/// Deepest JSON that the parser takes.
+const PARSED_MAX: usize = 127;
+
+/// What the survey found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SchemaShape {
+    /// Longest way on the spot, in subschemas.
+    height: usize,
+    /// Most subschemas that look at one part of a value.
+    work: u64,
+    /// Patterns in it.
+    pub(super) patterns: usize,
+}
+
+impl SchemaShape {
+    /// Surveys all of a schema that a check can reach.
+    pub(super) fn survey(schema: &Value) -> Result<Self, BadSchema> {
+        let mut survey = Survey::of(schema)?;
+        let mut shape = Self {
+            height: 1,
+            work: 1,
+            patterns: survey.patterns,
+        };
+        survey.start(schema);
+        while let Some(part) = survey.ahead.pop() {
+            let cost = survey.cost(part, 0)?;
+            shape.height = shape.height.max(cost.height);
+            shape.work = shape.work.max(cost.work);
+        }
+        Ok(shape)
+    }
+
+    /// What it costs in steps to hand out one part of a value.
+    pub(super) fn price(&self) -> u64 {
+        1 + self.work / WORK_PER_STEP
+    }
+
+    /// How deep a value may nest so that checking it stays within the stack.
+    pub(super) fn deepest_value(&self) -> usize {
+        (STACKED_MAX / self.height).min(PARSED_MAX)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Cost {
+    height: usize,
+    work: u64,
+}
+
+/// Subschemas are told apart by where they lie in memory.
+type SchemaAddress = *const Value;
+
+struct Survey<'a> {
+    root: &'a Value,
+    /// Every object that `$id` (or draft 4's `id`) makes a document of its own.
+    documents: Vec<&'a Value>,
+    anchors: HashMap<&'a str, Vec<&'a Value>>,
+    patterns: usize,
+    /// What has been costed; `None` while it is on the way.
+    costs: HashMap<SchemaAddress, Option<Cost>>,
+    /// What is looked at with parts of the value, still to be surveyed.
+    ahead: Vec<&'a Value>,
+    started: HashSet<SchemaAddress>,
+}
+
+impl<'a> Survey<'a> {
+    fn of(root: &'a Value) -> Result<Self, BadSchema> {
+        let mut survey = Self {
+            root,
+            documents: vec![root],
+            anchors: HashMap::new(),
+            patterns: 0,
+            costs: HashMap::new(),
+            ahead: Vec::new(),
+            started: HashSet::new(),
+        };
+        survey.collect(root, 0)?;
+        if survey.patterns > PATTERNS_MAX {
+            return Err(BadSchema::TooManyPatterns(survey.patterns));
+        }
+        Ok(survey)
+    }
+
+    /// Finds the targets of references, wherever they may lie.
+    fn collect(&mut self, value: &'a Value, depth: usize) -> Result<(), BadSchema> {
+        match value {
+            Value::Array(_) | Value::Object(_) if depth >= DEPTH_MAX => {
+                return Err(BadSchema::TooDeep);
+            }
+            Value::Array(items) => {
+                for item in items {
+                    self.collect(item, depth + 1)?;
+                }
+            }
+            Value::Object(members) => {
+                self.collect_names(value, members);
+                for member in members.values() {
+                    self.collect(member, depth + 1)?;
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        Ok(())
+    }
+
+    fn collect_names(&mut self, value: &'a Value, members: &'a Map<String, Value>) {
+        let text = |keyword: &str| members.get(keyword).and_then(Value::as_str);
+        let id = text("$id").or_else(|| text("id"));
+        if id.is_some() && !std::ptr::eq(value, self.root) {
+            self.documents.push(value);
+        }
+        let old_anchor = id.and_then(|id| id.strip_prefix('#'));
+        let anchors = [text("$anchor"), text("$dynamicAnchor"), old_anchor];
+        for name in anchors.into_iter().flatten() {
+            self.anchors.entry(name).or_default().push(value);
+        }
+        let lists = members.get("patternProperties").and_then(Value::as_object);
+        self.patterns += lists.map_or(0, Map::len) + usize::from(text("pattern").is_some());
+    }
+
+    fn start(&mut self, part: &'a Value) {
+        if self.started.insert(part) {
+            self.ahead.push(part);
+        }
+    }
+
+    /// What looking at one part of a value with this subschema costs.
+    fn cost(&mut self, schema: &'a Value, above: usize) -> Result<Cost, BadSchema> {
+        match self.costs.get(&(schema as SchemaAddress)) {
+            Some(Some(known)) => return Ok(*known),
+            Some(None) => return Err(BadSchema::Endless),
+            None if above >= HEIGHT_MAX => return Err(BadSchema::TooComplex),
+            None => {}
+        }
+        self.costs.insert(schema, None);
+        let mut cost = Cost { height: 0, work: 1 };
+        if let Value::Object(keywords) = schema {
+            for next in self.on_the_spot(keywords)? {
+                let below = self.cost(next, above + 1)?;
+                cost.height = cost.height.max(below.height);
+                cost.work = cost.work.saturating_add(below.work);
+            }
+            cost.work = cost.work.saturating_add(own_work(keywords));
+            if looks_twice(keywords) {
+                cost.work = cost.work.saturating_mul(2);
+            }
+            self.look_ahead(keywords);
+        }
+        cost.height += 1;
+        if cost.height > HEIGHT_MAX || cost.work > WORK_MAX {
+            return Err(BadSchema::TooComplex);
+        }
+        self.costs.insert(schema, Some(cost));
+        Ok(cost)
+    }
+
+    /// Subschemas that see the same part of the value.
+    fn on_the_spot(&self, keywords: &'a Map<String, Value>) -> Result<Vec<&'a Value>, BadSchema> {
+        let mut next = Vec::new();
+        for (keyword, value) in keywords {
+            match (keyword.as_str(), value) {
+                ("not" | "if" | "then" | "else", _) => next.push(value),
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => next.extend(schemas),
+                ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
+                    next.extend(schemas.values());
+                }
+                ("$ref" | "$dynamicRef", Value::String(to)) => next.extend(self.targets(to)?),
+                ("$recursiveRef", Value::String(_)) => next.extend(&self.documents),
+                _ => {}
+            }
+        }
+        Ok(next)
+    }
+
+    /// Subschemas that see parts of the part.
+    fn look_ahead(&mut self, keywords: &'a Map<String, Value>) {
+        for (keyword, value) in keywords {
+            match (keyword.as_str(), value) {
+                ("properties" | "patternProperties", Value::Object(schemas)) => {
+                    schemas.values().for_each(|schema| self.start(schema));
+                }
+                ("items" | "prefixItems", Value::Array(schemas)) => {
+                    schemas.iter().for_each(|schema| self.start(schema));
+                }
+                (
+                    "items"
+                    | "additionalItems"
+                    | "contains"
+                    | "additionalProperties"
+                    | "propertyNames"
+                    | "unevaluatedItems"
+                    | "unevaluatedProperties",
+                    Value::Object(_),
+                ) => self.start(value),
+                _ => {}
+            }
+        }
+    }
+
+    /// All that a reference could mean, in whichever document of the schema it is resolved.
+    fn targets(&self, reference: &str) -> Result<Vec<&'a Value>, BadSchema> {
+        let (name, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let documents = self.documents_named(name);
+        if documents.is_empty() {
+            return Err(BadSchema::Remote(cut(&reference)));
+        }
+        let fragment = uris::decode(fragment).unwrap_or_else(|| fragment.to_owned());
+        let targets = if fragment.is_empty() {
+            documents
+        } else if fragment.starts_with('/') {
+            let found = documents.iter().filter_map(|d| d.pointer(&fragment));
+            found.collect()
+        } else {
+            let named = self.anchors.get(fragment.as_str());
+            named.cloned().unwrap_or_default()
+        };
+        if targets.is_empty() {
+            return Err(BadSchema::Dangling(cut(&reference)));
+        }
+        Ok(targets)
+    }
+
+    /// The documents within the schema that a reference could name, all of them when it names none.
+    fn documents_named(&self, name: &str) -> Vec<&'a Value> {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let named = |document: &&&Value| {
+            let id = document.get("$id").or_else(|| document.get("id"));
+            let id = id.and_then(Value::as_str);
+            name.is_empty() || id.is_some_and(|id| id.trim_end_matches('#').ends_with(last))
+        };
+        self.documents.iter().filter(named).copied().collect()
+    }
+}
+
+/// Each member's name meets each pattern.
+fn own_work(keywords: &Map<String, Value>) -> u64 {
+    let patterns = keywords.get("patternProperties").and_then(Value::as_object);
+    patterns.map_or(0, |p| p.len() as u64)
+}
+
+/// `unevaluated…` asks all alternatives a second time what they have seen.
+fn looks_twice(keywords: &Map<String, Value>) -> bool {
+    keywords.contains_key("unevaluatedProperties") || keywords.contains_key("unevaluatedItems")
+}

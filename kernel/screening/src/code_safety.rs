@@ -1,0 +1,265 @@
+//! Judges code before it leaves the kernel (MGP §7): Python and JavaScript are read by a real parser, and
+//! held against lists. Nothing is followed further than from an import to the members that are named.
+//!
+//! [`Level::Standard`] is a courtesy: it tells an honest author of imports and patterns that are blocked,
+//! and of what does the same under another name. Who wants around it gets around it. From
+//! [`Level::Strict`] on the lists are closed: of modules, of their members, and of the names that the
+//! language provides; whatever hides a name is refused. Neither is a sandbox, which is the boundary.
+
+mod javascript;
+mod lists;
+mod path;
+mod policy;
+mod python;
+mod rejection;
+mod rules;
+mod scan;
+mod tree;
+
+pub use policy::{
+    ALLOWED_IMPORTS, BLOCKED_IMPORTS, BLOCKED_PATTERNS, CodePolicy, DEFAULT_CODE_BYTES,
+    Declaration, Floor, Level,
+};
+pub use rejection::{CodeFinding, CodeRule, MAX_FINDINGS, Rejection};
+
+use rejection::Findings;
+use rules::{LanguageRules, squeezed};
+use scan::{Scan, place};
+use tree::{Roles, UnreadCode, parse, walk};
+use tree_sitter::Tree;
+
+/// Bytes of code that are read at all, whatever a policy allows.
+pub const MAX_CODE_BYTES: usize = 256 * 1024;
+
+/// A language with a parser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Python 3.
+    Python,
+    /// ECMAScript, as module or script.
+    JavaScript,
+}
+
+impl Language {
+    /// By one of its usual names, in any case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "python" | "python3" | "py" => Some(Self::Python),
+            "javascript" | "js" | "ecmascript" | "node" | "nodejs" | "node.js" => {
+                Some(Self::JavaScript)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// May this code go to its server?
+///
+/// # Errors
+/// Everything that is wrong with it, at once. Above [`Level::Unrestricted`] code that cannot be read
+/// (unknown language, not a sentence of it, too large or too complex) is refused for that.
+pub fn judge(policy: &CodePolicy, code: &str) -> Result<(), Box<Rejection>> {
+    if policy.level == Level::Unrestricted {
+        return Ok(());
+    }
+    let mut findings = Findings::default();
+    if let Some(limit) = policy
+        .max_code_size_bytes
+        .filter(|&limit| code.len() > limit)
+    {
+        let construct = format!("{} bytes", code.len());
+        let hint = format!("at most {limit} bytes; split the work into smaller pieces");
+        findings.add(whole(CodeRule::TooLarge, construct, hint));
+    }
+    let Some(language) = policy.parser() else {
+        let hint = "this code cannot be judged; use python or javascript".to_owned();
+        findings.add(whole(
+            CodeRule::UnknownLanguage,
+            policy.language.clone(),
+            hint,
+        ));
+        return findings.verdict(policy);
+    };
+    if code.len() > MAX_CODE_BYTES {
+        let hint = format!("no code of more than {MAX_CODE_BYTES} bytes is read");
+        findings.add(whole(
+            CodeRule::TooComplex,
+            format!("{} bytes", code.len()),
+            hint,
+        ));
+        return findings.verdict(policy);
+    }
+    let code = with_plain_lines(code);
+    hidden(language, &code, &mut findings);
+    match parse(language, &code) {
+        Ok(tree) => read(policy, language, &code, &tree, &mut findings),
+        Err(UnreadCode::TooComplex) => findings.add(complex()),
+        Err(UnreadCode::Syntax(at)) => {
+            let (line, column) = place(&code, at);
+            let construct = code[at..].lines().next().unwrap_or_default().to_owned();
+            let hint = "code that cannot be read is not run; mend it, or write it in plainer words"
+                .to_owned();
+            findings.add(CodeFinding {
+                rule: CodeRule::Syntax,
+                construct,
+                line,
+                column,
+                hint,
+            });
+        }
+    }
+    findings.verdict(policy)
+}
+
+fn whole(rule: CodeRule, construct: String, hint: String) -> CodeFinding {
+    CodeFinding {
+        rule,
+        construct,
+        line: 1,
+        column: 1,
+        hint,
+    }
+}
+
+fn complex() -> CodeFinding {
+    let hint = "split it into smaller pieces that are nested less".to_owned();
+    whole(CodeRule::TooComplex, "the code".to_owned(), hint)
+}
+
+/// A lone carriage return ends a line in both languages and not in both parsers: it would hide the
+/// code behind it in a comment. Places stay as they are.
+fn with_plain_lines(code: &str) -> String {
+    let mut out = String::with_capacity(code.len());
+    let mut rest = code.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(if c == '\r' && rest.peek() != Some(&'\n') {
+            '\n'
+        } else {
+            c
+        });
+    }
+    out
+}
+
+/// What makes code read otherwise than it looks, or otherwise than its parser reads it.
+fn hidden(language: Language, code: &str, findings: &mut Findings) {
+    // Two signs end a line in JavaScript, and not everywhere for its parser.
+    let ends_line = |c| language == Language::JavaScript && matches!(c, '\u{2028}' | '\u{2029}');
+    let odd = |c: char| {
+        ends_line(c) || matches!(c, '\0' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    for (at, c) in code.char_indices().filter(|(_, c)| odd(*c)) {
+        let (line, column) = place(code, at);
+        let hint = "write it without control characters; escapes in strings are fine".to_owned();
+        let construct = format!("U+{:04X}", u32::from(c));
+        findings.add(CodeFinding {
+            rule: CodeRule::HiddenText,
+            construct,
+            line,
+            column,
+            hint,
+        });
+        if c == '\0' {
+            break;
+        }
+    }
+    if language == Language::Python {
+        for (i, line) in code.lines().take(2).enumerate() {
+            if let Some(coding) = coding(line)
+                .filter(|c| !["utf-8", "utf8", "ascii", "us-ascii"].contains(&c.as_str()))
+            {
+                let hint = "code is read as UTF-8".to_owned();
+                findings.add(CodeFinding {
+                    rule: CodeRule::HiddenText,
+                    construct: coding,
+                    line: i + 1,
+                    column: 1,
+                    hint,
+                });
+            }
+        }
+    }
+}
+
+/// The encoding that a comment in the first two lines declares (PEP 263).
+fn coding(line: &str) -> Option<String> {
+    let comment = line
+        .trim_start_matches('\u{feff}')
+        .trim_start()
+        .strip_prefix('#')?;
+    let mut rest = comment;
+    while let Some(at) = rest.find("coding") {
+        rest = &rest[at + "coding".len()..];
+        if let Some(name) = rest.strip_prefix([':', '=']) {
+            let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let name: String = name.trim_start().chars().take_while(|&c| word(c)).collect();
+            return Some(name.to_ascii_lowercase().replace('_', "-"));
+        }
+    }
+    None
+}
+
+fn read(policy: &CodePolicy, language: Language, code: &str, tree: &Tree, findings: &mut Findings) {
+    let rules = LanguageRules::new(policy, language);
+    let (text, places) = without_comments(code, tree);
+    for ((rule, construct, hint), at) in rules.text(&text) {
+        let (line, column) = place(code, places.get(at).copied().unwrap_or(0));
+        findings.add(CodeFinding {
+            rule,
+            construct,
+            line,
+            column,
+            hint,
+        });
+    }
+    let query = match language {
+        Language::Python => &*python::ROLES,
+        Language::JavaScript => &*javascript::ROLES,
+    };
+    let Some(roles) = Roles::of(query, tree, code) else {
+        findings.add(complex());
+        return;
+    };
+    let mut scan = Scan {
+        source: code,
+        rules,
+        roles,
+        findings: std::mem::take(findings),
+    };
+    scan.report_refused();
+    match language {
+        Language::Python => python::judge(&mut scan, tree),
+        Language::JavaScript => javascript::judge(&mut scan, tree),
+    }
+    *findings = scan.findings;
+}
+
+/// The code without comments and white space, and where each of its bytes was.
+fn without_comments(code: &str, tree: &Tree) -> (String, Vec<usize>) {
+    let mut text = String::with_capacity(code.len());
+    let mut places = Vec::with_capacity(code.len());
+    let mut from = 0;
+    let mut add = |from: usize, to: usize| {
+        for (at, c) in code[from..to.max(from)]
+            .char_indices()
+            .filter(|(_, c)| !c.is_whitespace())
+        {
+            text.push(c);
+            places.extend(std::iter::repeat_n(from + at, c.len_utf8()));
+        }
+    };
+    walk(tree.root_node(), |node, _| {
+        if node.kind() == "comment" {
+            add(from, node.start_byte());
+            from = node.end_byte();
+        }
+        true
+    });
+    add(from, code.len());
+    debug_assert_eq!(text.len(), squeezed(&text).len());
+    (text, places)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+//! JavaScript: what its names stand for, and what is blocked of what it does.
+
+mod strict;
+mod writes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use tree_sitter::{Node, Query, Tree};
+
+use super::lists::javascript::{TIMERS, WORLD};
+use super::path::{Import, MAX_CHAIN, Path, Root};
+use super::policy::Level;
+use super::rejection::CodeRule;
+use super::rules::{Broken, has};
+use super::scan::Scan;
+use super::tree::{bare, children, field, walk};
+
+/// What nodes are there for.
+pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
+    let language = tree_sitter_javascript::LANGUAGE.into();
+    let query = include_str!("javascript/roles.scm");
+    Query::new(&language, query).expect("the query is one of the grammar")
+});
+
+/// JavaScript code under judgement.
+struct JavaScript<'r, 's, 't> {
+    scan: &'r mut Scan<'s, 't>,
+    /// What imported names stand for.
+    imports: HashMap<String, Vec<Import>>,
+    /// Names that the code makes; true for those that are functions wherever they are made.
+    made: HashMap<String, bool>,
+    /// Private members that the code makes.
+    own: HashSet<String>,
+    /// What was read last, without comments.
+    last: Option<Node<'t>>,
+}
+
+/// Judges the code.
+pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
+    let mut javascript = JavaScript {
+        scan,
+        imports: HashMap::new(),
+        made: HashMap::new(),
+        own: HashSet::new(),
+        last: None,
+    };
+    walk(tree.root_node(), |node, above| {
+        javascript.learn(node, above);
+        true
+    });
+    walk(tree.root_node(), |node, above| {
+        javascript.look(node, above);
+        javascript.look_for_two_readings(node);
+        true
+    });
+}
+
+impl<'t> JavaScript<'_, '_, 't> {
+    fn learn(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        match (node.kind(), self.scan.roles.of_node(node)) {
+            ("identifier" | "shorthand_property_identifier_pattern", Some(role)) => {
+                let function = match role {
+                    "function" | "resolver" => true,
+                    "made" | "written" => false,
+                    _ => return,
+                };
+                *self.made.entry(self.name(node)).or_insert(true) &= function;
+            }
+            ("property_identifier", _) => {
+                let Some(parent) = above.last() else { return };
+                let set = parent.kind() == "member_expression"
+                    && above
+                        .iter()
+                        .rev()
+                        .nth(1)
+                        .is_some_and(|n| field(*n, "left") == Some(*parent));
+                let defined =
+                    ["method_definition", "field_definition", "pair"].contains(&parent.kind());
+                if set || defined {
+                    self.own.insert(self.name(node));
+                }
+            }
+            ("import_statement", _) => self.learn_imports(node),
+            _ => {}
+        }
+    }
+
+    fn learn_imports(&mut self, node: Node<'t>) {
+        let Some(module) = field(node, "source").and_then(|s| self.literal(s)) else {
+            return;
+        };
+        let module = module.strip_prefix("node:").unwrap_or(&module).to_owned();
+        let mut left = children(node);
+        while let Some(part) = left.pop() {
+            let (bound, member) = match part.kind() {
+                "import_clause" | "named_imports" | "namespace_import" => {
+                    left.extend(children(part));
+                    continue;
+                }
+                "identifier" => (Some(part), None),
+                "import_specifier" => {
+                    let name = field(part, "name");
+                    (field(part, "alias").or(name), name.map(|n| self.name(n)))
+                }
+                _ => continue,
+            };
+            let Some(bound) = bound.map(|b| self.name(b)) else {
+                continue;
+            };
+            let member = member.filter(|member| member != "default");
+            let module = module.clone();
+            self.imports
+                .entry(bound)
+                .or_default()
+                .push(Import { module, member });
+        }
+    }
+
+    fn look(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let name = || self.scan.text(node).contains('\\');
+        if node.kind().contains("identifier") && name() {
+            let hint = "write the name without escapes".to_owned();
+            let construct = self.scan.text(node).to_owned();
+            self.scan
+                .report(node, (CodeRule::HiddenText, construct, hint));
+        }
+        let blocked = match node.kind() {
+            "import_statement" | "export_statement" => {
+                let source = field(node, "source");
+                source.is_some_and(|source| self.look_at_source(source))
+            }
+            "identifier" | "shorthand_property_identifier"
+                if self.scan.roles.of_node(node).is_none() && !self.is_asked(node, above) =>
+            {
+                self.blocked(node)
+            }
+            "member_expression" | "subscript_expression" => {
+                self.blocked(node) || self.look_for_constructor(node, above)
+            }
+            "pair_pattern" | "shorthand_property_identifier_pattern" => {
+                let key = field(node, "key").unwrap_or(node);
+                let constructor = self.name(key).trim_matches(['"', '\'']) == "constructor";
+                self.scan.report_all(node, constructor.then(made_function))
+            }
+            "call_expression" => self.look_at_call(node),
+            _ => false,
+        };
+        if self.scan.at_least(Level::Strict) && !blocked {
+            self.look_strictly(node, above);
+        }
+    }
+
+    /// What reads as a regular expression or as operators here can be a division or a comment where it
+    /// runs, and the code in it be hidden.
+    fn look_for_two_readings(&mut self, node: Node<'t>) {
+        let from_here = self
+            .scan
+            .source
+            .get(node.start_byte()..)
+            .unwrap_or_default();
+        let hint = match node.kind() {
+            "regex" if self.last.is_some_and(|last| self.may_be_divided(last)) => {
+                "end what stands before it with ;, or use new RegExp(\"…\")"
+            }
+            "<" if from_here.starts_with("<!--") => "write x < !(--y)",
+            "--" if from_here.starts_with("-->") => "write x-- > y",
+            _ => "",
+        };
+        if !hint.is_empty() {
+            let construct = from_here.lines().next().unwrap_or_default().to_owned();
+            self.scan
+                .report(node, (CodeRule::HiddenText, construct, hint.to_owned()));
+        }
+        if node.child_count() == 0 && !node.is_extra() {
+            self.last = Some(node);
+        }
+    }
+
+    /// Can a value end here, so that `/` divides it?
+    fn may_be_divided(&self, last: Node<'t>) -> bool {
+        let text = self.scan.text(last);
+        let word =
+            |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '\'' | '`' | '\\');
+        let reserved = "return typeof case in delete void throw instanceof else do new";
+        let named = last.kind().contains("identifier") || !has(reserved, text);
+        ["++", "--", ")", "]", "}"].contains(&text) || text.ends_with(word) && named
+    }
+
+    fn name(&self, node: Node<'_>) -> String {
+        self.scan.text(node).to_owned()
+    }
+
+    /// A text that is written out, without escapes.
+    fn literal(&self, node: Node<'_>) -> Option<String> {
+        let text = self.scan.text(bare(node));
+        let inner = text.get(1..text.len().saturating_sub(1))?;
+        let plain = match bare(node).kind() {
+            "string" => true,
+            "template_string" => !inner.contains("${"),
+            _ => false,
+        };
+        (plain && !inner.contains('\\')).then(|| inner.to_owned())
+    }
+
+    /// Members in a row, for each thing that the name they begin at may stand for.
+    fn paths(&self, node: Node<'t>) -> Vec<Path> {
+        let (mut names, mut at) = (Vec::new(), bare(node));
+        while names.len() < MAX_CHAIN {
+            let name = match at.kind() {
+                "member_expression" => field(at, "property").map(|p| self.name(p)),
+                "subscript_expression" => field(at, "index").and_then(|i| self.literal(i)),
+                _ => break,
+            };
+            let (Some(name), Some(object)) = (name, field(at, "object")) else {
+                break;
+            };
+            names.push(name);
+            at = bare(object);
+        }
+        let begins = ["identifier", "shorthand_property_identifier"].contains(&at.kind());
+        names.extend(begins.then(|| self.name(at)));
+        names.reverse();
+        if !begins {
+            return vec![Path {
+                root: Root::Value,
+                module: String::new(),
+                names,
+            }];
+        }
+        let Some(imports) = self.imports.get(&names[0]) else {
+            let known = |n: &String| !self.made.contains_key(n) && has(WORLD, n);
+            while names.len() > 1 && known(&names[0]) {
+                names.remove(0);
+            }
+            return vec![Path {
+                root: Root::Global,
+                module: String::new(),
+                names,
+            }];
+        };
+        let path = |import: &Import| {
+            let member = import.member.iter().cloned();
+            let names = names[1..].iter().filter(|n| *n != "default").cloned();
+            Path {
+                root: Root::Module,
+                module: import.module.clone(),
+                names: member.chain(names).collect(),
+            }
+        };
+        imports.iter().map(path).collect()
+    }
+
+    fn blocked(&mut self, node: Node<'t>) -> bool {
+        let paths = self.paths(node);
+        let broken: Vec<Broken> = paths
+            .iter()
+            .filter_map(|p| self.scan.rules.path(p))
+            .collect();
+        self.scan.report_all(node, broken)
+    }
+
+    /// `typeof eval`, `x instanceof Function`, `Function.prototype.call`: asking about it does nothing.
+    fn is_asked(&self, node: Node<'t>, above: &[Node<'t>]) -> bool {
+        let Some(parent) = above.last().filter(|_| !self.scan.at_least(Level::Strict)) else {
+            return false;
+        };
+        let operator = || field(*parent, "operator").map_or("", |o| self.scan.text(o));
+        match parent.kind() {
+            "unary_expression" => operator() == "typeof",
+            "binary_expression" => ["===", "!==", "==", "!=", "instanceof"].contains(&operator()),
+            "member_expression" => {
+                let property = field(*parent, "property").map_or("", |p| self.scan.text(p));
+                let then = above
+                    .iter()
+                    .rev()
+                    .nth(1)
+                    .and_then(|n| field(*n, "property"));
+                let then = then.map_or("", |p| self.scan.text(p));
+                let lent = ["call", "apply", "bind", "toString"].contains(&then);
+                self.scan.text(node) == "Function"
+                    && (property == "name" || property == "prototype" && lent)
+            }
+            _ => false,
+        }
+    }
+
+    /// The constructor of a function makes functions of text.
+    fn look_for_constructor(&mut self, node: Node<'t>, above: &[Node<'t>]) -> bool {
+        let path = self.paths(node).pop();
+        if path.and_then(|mut p| p.names.pop()).as_deref() != Some("constructor") {
+            return false;
+        }
+        let mut above = above
+            .iter()
+            .rev()
+            .filter(|n| n.kind() != "parenthesized_expression");
+        let harmless = above.next().is_none_or(|parent| {
+            let is = |name: &str| field(*parent, name).map(bare) == Some(node);
+            let operator = field(*parent, "operator").map_or("", |o| self.scan.text(o));
+            let own = field(node, "object").is_some_and(|o| o.kind() == "this");
+            match parent.kind() {
+                "member_expression" => {
+                    let next = field(*parent, "property").map_or("", |p| self.scan.text(p));
+                    is("object") && !has("constructor call apply bind __proto__", next)
+                }
+                "binary_expression" => has("=== !== == != instanceof", operator),
+                "new_expression" => own && is("constructor"),
+                "assignment_expression" => is("left"),
+                "expression_statement" => true,
+                "unary_expression" => operator == "typeof",
+                _ => false,
+            }
+        });
+        self.scan.report_all(node, (!harmless).then(made_function))
+    }
+
+    fn look_at_call(&mut self, node: Node<'t>) -> bool {
+        let Some(function) = field(node, "function") else {
+            return false;
+        };
+        let first = field(node, "arguments").and_then(|a| children(a).first().copied());
+        if function.kind() == "import" {
+            return first.is_none_or(|first| self.look_at_source(first));
+        }
+        let mut paths = self.paths(function);
+        let Some(path) = paths.pop().map(|p| p.whole()) else {
+            return false;
+        };
+        match path
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
+            ["require"] | [.., "module" | "mainModule" | "main", "require"] => {
+                first.is_none_or(|first| self.look_at_source(first))
+            }
+            [timer] if has(TIMERS, timer) => {
+                let texts = ["string", "template_string", "binary_expression"];
+                let text = first.is_some_and(|f| texts.contains(&bare(f).kind()));
+                let hint = "give the timer a function".to_owned();
+                let broken = (CodeRule::BlockedPattern, format!("{timer} with text"), hint);
+                self.scan.report_all(node, text.then_some(broken))
+            }
+            _ => false,
+        }
+    }
+
+    /// The module that is named here.
+    fn look_at_source(&mut self, source: Node<'t>) -> bool {
+        let Some(name) = self.literal(source) else {
+            let hint = "name the module in an import statement".to_owned();
+            let construct = "import of a computed name".to_owned();
+            self.scan
+                .report(source, (CodeRule::DynamicImport, construct, hint));
+            return true;
+        };
+        let lower = name.to_ascii_lowercase();
+        let schemes = ["data:", "http:", "https:", "blob:", "file:"];
+        if schemes.iter().any(|s| lower.starts_with(s)) {
+            let hint = "import by the name of a package".to_owned();
+            self.scan
+                .report(source, (CodeRule::BlockedImport, name, hint));
+            return true;
+        }
+        let broken = self
+            .scan
+            .rules
+            .import(name.strip_prefix("node:").unwrap_or(&name), &[]);
+        self.scan.report_all(source, broken)
+    }
+}
+
+fn made_function() -> Broken {
+    let hint = "the constructor of a function makes functions from text; name the class".to_owned();
+    (CodeRule::BlockedPattern, "constructor".to_owned(), hint)
+}

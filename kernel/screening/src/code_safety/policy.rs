@@ -1,0 +1,271 @@
+//! How strictly code is judged: what a server declares, the floor its operator sets, and what both
+//! come to (MGP §7.2, §7.3, A-24).
+
+use serde_json::Value;
+
+use super::Language;
+
+/// Bytes of code when neither side says so, from the example of MGP §7.3.
+pub const DEFAULT_CODE_BYTES: usize = 10_000;
+/// Imports that are blocked whatever a server declares.
+pub const BLOCKED_IMPORTS: [&str; 4] = ["subprocess", "shutil", "socket", "ctypes"];
+/// Patterns that are blocked whatever a server declares.
+pub const BLOCKED_PATTERNS: [&str; 4] = ["eval(", "exec(", "__import__(", "os.system"];
+/// Imports that are allowed when a server declares none.
+pub const ALLOWED_IMPORTS: [&str; 6] = ["asyncio", "json", "httpx", "os", "datetime", "typing"];
+
+/// What is looked at (MGP §7.2). Later is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing.
+    Unrestricted,
+    /// Blocked imports and patterns.
+    Standard,
+    /// Allowed imports only, blocked patterns, size.
+    Strict,
+    /// All of strict, and nothing that writes.
+    Readonly,
+}
+
+impl Level {
+    /// The level of this wire name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [
+            Self::Unrestricted,
+            Self::Standard,
+            Self::Strict,
+            Self::Readonly,
+        ]
+        .into_iter()
+        .find(|level| level.as_str() == name)
+    }
+
+    /// The wire name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unrestricted => "unrestricted",
+            Self::Standard => "standard",
+            Self::Strict => "strict",
+            Self::Readonly => "readonly",
+        }
+    }
+}
+
+/// `security.code_safety` of a tool, as far as it can be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Declaration {
+    /// `level`; an unknown one is the strictest.
+    pub level: Option<Level>,
+    /// `language`, as written.
+    pub language: Option<String>,
+    /// `max_code_size_bytes`; an unreadable one is 0.
+    pub max_code_size_bytes: Option<usize>,
+    /// `blocked_imports`.
+    pub blocked_imports: Vec<String>,
+    /// `blocked_patterns`.
+    pub blocked_patterns: Vec<String>,
+    /// `allowed_imports`; an unreadable one allows nothing.
+    pub allowed_imports: Option<Vec<String>>,
+    /// What could not be read, for the log. Each was taken in its strictest sense.
+    pub faults: Vec<String>,
+}
+
+impl Declaration {
+    /// Reads the declaration of a tool; a member that is absent or null is not declared.
+    #[must_use]
+    pub fn read(declared: &Value) -> Self {
+        let mut out = Self::default();
+        let member = |name: &str| declared.get(name).filter(|v| !v.is_null());
+        if !declared.is_object() {
+            out.faults.push("code_safety is not an object".to_owned());
+            out.level = Some(Level::Readonly);
+        }
+        if let Some(level) = member("level") {
+            let known = level.as_str().and_then(Level::named);
+            out.level = Some(
+                out.readable(known, "level", level)
+                    .unwrap_or(Level::Readonly),
+            );
+        }
+        if let Some(language) = member("language") {
+            let name = out.readable(language.as_str(), "language", language);
+            out.language = Some(name.map_or_else(|| language.to_string(), str::to_owned));
+        }
+        if let Some(size) = member("max_code_size_bytes") {
+            let bytes = size.as_u64().and_then(|n| usize::try_from(n).ok());
+            out.max_code_size_bytes = Some(
+                out.readable(bytes, "max_code_size_bytes", size)
+                    .unwrap_or(0),
+            );
+        }
+        for (name, into) in [
+            ("blocked_imports", 0),
+            ("blocked_patterns", 1),
+            ("allowed_imports", 2),
+        ] {
+            let Some(list) = member(name) else { continue };
+            let words = out.readable(words(list), name, list).unwrap_or_default();
+            match into {
+                0 => out.blocked_imports = words,
+                1 => out.blocked_patterns = words,
+                _ => out.allowed_imports = Some(words),
+            }
+        }
+        out
+    }
+
+    fn readable<T>(&mut self, read: Option<T>, name: &str, written: &Value) -> Option<T> {
+        if read.is_none() {
+            self.faults
+                .push(format!("code_safety.{name} cannot be {written}"));
+        }
+        read
+    }
+}
+
+fn words(list: &Value) -> Option<Vec<String>> {
+    let words = list
+        .as_array()?
+        .iter()
+        .map(|w| w.as_str().map(str::to_owned));
+    words.collect()
+}
+
+/// What the operator insists on for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Floor {
+    /// No looser level than this.
+    pub level: Level,
+    /// The level of a tool that declares none.
+    pub undeclared: Level,
+    /// No more bytes than this.
+    pub max_code_size_bytes: Option<usize>,
+    /// Blocked beside what the server blocks.
+    pub blocked_imports: Vec<String>,
+    /// Blocked beside what the server blocks.
+    pub blocked_patterns: Vec<String>,
+    /// If set, a server's own list only narrows it.
+    pub allowed_imports: Option<Vec<String>>,
+}
+
+impl Default for Floor {
+    fn default() -> Self {
+        Self {
+            level: Level::Unrestricted,
+            undeclared: Level::Standard,
+            max_code_size_bytes: None,
+            blocked_imports: Vec::new(),
+            blocked_patterns: Vec::new(),
+            allowed_imports: None,
+        }
+    }
+}
+
+impl Floor {
+    /// For a server of trust level `sandboxed`: strict at least (MGP §15.4).
+    #[must_use]
+    pub fn sandboxed() -> Self {
+        Self {
+            level: Level::Strict,
+            ..Self::default()
+        }
+    }
+}
+
+/// What code is held against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodePolicy {
+    /// How strictly.
+    pub level: Level,
+    /// As declared; code of a language without a parser is refused above `unrestricted`.
+    pub language: String,
+    /// Inclusive. At `standard` only what was declared counts.
+    pub max_code_size_bytes: Option<usize>,
+    /// The size to name in hints.
+    pub hinted_code_bytes: usize,
+    /// Modules, and all below them.
+    pub blocked_imports: Vec<String>,
+    /// `name(`, `dotted.name`, `.member`, or any other text.
+    pub blocked_patterns: Vec<String>,
+    /// Modules, and all below them, from `strict` on. What is blocked stays blocked.
+    pub allowed_imports: Vec<String>,
+}
+
+impl CodePolicy {
+    /// Puts a declaration on a floor. Defaults and floor are added to what the server blocks; it can
+    /// narrow them and never weaken them.
+    #[must_use]
+    pub fn new(declared: &Declaration, floor: &Floor) -> Self {
+        let level = declared.level.unwrap_or(floor.undeclared).max(floor.level);
+        Self::at(level, declared, floor)
+    }
+
+    /// The same at a level that somebody else decided on.
+    #[must_use]
+    pub fn at(level: Level, declared: &Declaration, floor: &Floor) -> Self {
+        let narrowest = [declared.max_code_size_bytes, floor.max_code_size_bytes];
+        let narrowest = narrowest.into_iter().flatten().min();
+        let default = (level >= Level::Strict).then_some(DEFAULT_CODE_BYTES);
+        let max_code_size_bytes = narrowest.or(default);
+        Self {
+            level,
+            language: declared
+                .language
+                .clone()
+                .unwrap_or_else(|| "python".to_owned()),
+            max_code_size_bytes,
+            hinted_code_bytes: max_code_size_bytes.unwrap_or(DEFAULT_CODE_BYTES),
+            blocked_imports: union(
+                &BLOCKED_IMPORTS,
+                &[&floor.blocked_imports, &declared.blocked_imports],
+            ),
+            blocked_patterns: union(
+                &BLOCKED_PATTERNS,
+                &[&floor.blocked_patterns, &declared.blocked_patterns],
+            ),
+            allowed_imports: allowed(declared, floor),
+        }
+    }
+
+    /// The parser for the language, if there is one.
+    #[must_use]
+    pub fn parser(&self) -> Option<Language> {
+        Language::named(&self.language)
+    }
+}
+
+fn union(defaults: &[&str], lists: &[&Vec<String>]) -> Vec<String> {
+    let mut out: Vec<String> = defaults.iter().map(|&w| w.to_owned()).collect();
+    for word in lists.iter().flat_map(|l| l.iter()) {
+        if !out.contains(word) {
+            out.push(word.clone());
+        }
+    }
+    out
+}
+
+fn allowed(declared: &Declaration, floor: &Floor) -> Vec<String> {
+    match (&declared.allowed_imports, &floor.allowed_imports) {
+        (Some(theirs), Some(ours)) => {
+            let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
+            theirs
+                .iter()
+                .filter(|m| within(m, &ours))
+                .cloned()
+                .collect()
+        }
+        (Some(list), None) | (None, Some(list)) => list.clone(),
+        (None, None) => union(&ALLOWED_IMPORTS, &[]),
+    }
+}
+
+/// Is the module one of these, or below one? `.` and `/` part a module's path.
+pub(super) fn within<S: AsRef<str>>(module: &str, list: &[S]) -> bool {
+    list.iter().map(AsRef::as_ref).any(|entry| {
+        module.strip_prefix(entry).is_some_and(|rest| {
+            !entry.is_empty() && (rest.is_empty() || rest.starts_with(['.', '/']))
+        })
+    })
+}

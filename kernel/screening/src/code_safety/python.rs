@@ -1,0 +1,346 @@
+//! Python: what its names stand for, and what is blocked of what it does.
+
+mod strict;
+mod types;
+mod writes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use tree_sitter::{Node, Query, Tree};
+use unicode_normalization::UnicodeNormalization;
+
+use super::path::{Import, MAX_CHAIN, Path, Root};
+use super::policy::Level;
+use super::rejection::CodeRule;
+use super::rules::Broken;
+use super::scan::Scan;
+use super::tree::{bare, children, field, walk};
+
+/// What nodes are there for.
+pub(super) static ROLES: LazyLock<Query> = LazyLock::new(|| {
+    let language = tree_sitter_python::LANGUAGE.into();
+    Query::new(&language, include_str!("python/roles.scm"))
+        .expect("the query is one of the grammar")
+});
+
+/// Python code under judgement.
+struct Python<'r, 's, 't> {
+    scan: &'r mut Scan<'s, 't>,
+    /// What imported names stand for.
+    imports: HashMap<String, Vec<Import>>,
+    /// Where names are made.
+    made: HashMap<String, Vec<Node<'t>>>,
+    /// Classes of the code, and parameters of types.
+    classes: HashSet<String>,
+    /// Names that a function takes from outside, though it may have a parameter of that name.
+    global: HashSet<String>,
+    /// Private members that the code makes.
+    own: HashSet<String>,
+    /// The names in each list of parameters, by its node.
+    parameters: HashMap<usize, HashSet<String>>,
+}
+
+/// Judges the code.
+pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
+    let mut python = Python {
+        scan,
+        imports: HashMap::new(),
+        made: HashMap::new(),
+        classes: HashSet::new(),
+        global: HashSet::new(),
+        own: HashSet::new(),
+        parameters: HashMap::new(),
+    };
+    walk(tree.root_node(), |node, above| {
+        python.learn(node, above);
+        true
+    });
+    walk(tree.root_node(), |node, above| {
+        python.look(node, above);
+        true
+    });
+}
+
+impl<'t> Python<'_, '_, 't> {
+    /// Learns what the node makes.
+    fn learn(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        match node.kind() {
+            "identifier" => {
+                let name = self.name(node);
+                match self.scan.roles.of_node(node) {
+                    Some("made" | "function") => {
+                        self.own.insert(name.clone());
+                        self.made.entry(name).or_default().push(node);
+                    }
+                    Some("class") => {
+                        self.classes.insert(name);
+                    }
+                    Some("global") => {
+                        self.global.insert(name);
+                    }
+                    Some("member") if is_set(above) => {
+                        self.own.insert(name);
+                    }
+                    None if is_with_target(above) => {
+                        self.made.entry(name).or_default().push(node);
+                    }
+                    _ => {}
+                }
+            }
+            "parameters" | "lambda_parameters" => {
+                let names = self.parameters_in(node);
+                self.parameters.insert(node.id(), names);
+            }
+            "import_statement" | "import_from_statement" => {
+                for (bound, import) in self.imported(node) {
+                    self.imports.entry(bound).or_default().push(import);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let strict = self.scan.at_least(Level::Strict);
+        let blocked = match node.kind() {
+            "import_statement" | "import_from_statement" => self.look_at_import(node),
+            "identifier" if self.scan.roles.of_node(node).is_none() => self.blocked(node),
+            "attribute" => self.blocked(node),
+            "dotted_name" if is_pattern(node, above) => self.blocked(node),
+            "call" => self.look_at_call(node),
+            _ => false,
+        };
+        if strict && !blocked {
+            self.look_strictly(node, above);
+        }
+    }
+
+    /// A name as Python compares it: `ｅｖａｌ` is `eval`.
+    fn name(&self, node: Node<'_>) -> String {
+        let text = self.scan.text(node);
+        if text.is_ascii() {
+            text.to_owned()
+        } else {
+            text.nfkc().collect()
+        }
+    }
+
+    /// A dotted name without the spaces that may stand in it.
+    fn dotted(&self, node: Node<'_>) -> String {
+        match node.kind() {
+            "dotted_name" => {
+                let parts: Vec<String> = children(node).into_iter().map(|n| self.name(n)).collect();
+                parts.join(".")
+            }
+            _ => super::rules::squeezed(&self.name(node)),
+        }
+    }
+
+    /// What an import statement makes, each name with what it stands for.
+    fn imported(&self, node: Node<'t>) -> Vec<(String, Import)> {
+        let from = field(node, "module_name").map(|m| self.dotted(m));
+        let mut out = Vec::new();
+        for name in self.imported_names(node) {
+            let (name, alias) = match name.kind() {
+                "aliased_import" => (field(name, "name"), field(name, "alias")),
+                _ => (Some(name), None),
+            };
+            let name = name.map(|n| self.dotted(n)).unwrap_or_default();
+            let alias = alias.map(|a| self.name(a));
+            let first = name.split('.').next().unwrap_or_default().to_owned();
+            let (bound, module, member) = match (&from, alias) {
+                (Some(from), alias) => (alias.unwrap_or(first), from.clone(), Some(name)),
+                (None, Some(alias)) => (alias, name, None),
+                (None, None) => (first.clone(), first, None),
+            };
+            out.push((bound, Import { module, member }));
+        }
+        out
+    }
+
+    fn imported_names(&self, node: Node<'t>) -> Vec<Node<'t>> {
+        let module = field(node, "module_name");
+        let names = children(node).into_iter();
+        let names = names.filter(|n| ["dotted_name", "aliased_import"].contains(&n.kind()));
+        names.filter(|n| Some(*n) != module).collect()
+    }
+
+    /// Members in a row, for each thing that the name they begin at may stand for.
+    fn paths(&self, node: Node<'t>) -> Vec<Path> {
+        if node.kind() == "dotted_name" {
+            let names = children(node).into_iter().map(|n| self.name(n));
+            return self.paths_of(names.collect());
+        }
+        let (mut names, mut at) = (Vec::new(), bare(node));
+        while at.kind() == "attribute" && names.len() < MAX_CHAIN {
+            names.extend(field(at, "attribute").map(|a| self.name(a)));
+            let Some(object) = field(at, "object") else {
+                break;
+            };
+            at = bare(object);
+        }
+        let begins = at.kind() == "identifier";
+        names.extend(begins.then(|| self.name(at)));
+        names.reverse();
+        match begins {
+            true => self.paths_of(names),
+            false => vec![Path {
+                root: Root::Value,
+                module: String::new(),
+                names,
+            }],
+        }
+    }
+
+    fn paths_of(&self, names: Vec<String>) -> Vec<Path> {
+        let imports = names.first().and_then(|first| self.imports.get(first));
+        let Some(imports) = imports else {
+            return vec![Path {
+                root: Root::Global,
+                module: String::new(),
+                names,
+            }];
+        };
+        let path = |import: &Import| {
+            let member = import.member.iter().cloned();
+            Path {
+                root: Root::Module,
+                module: import.module.clone(),
+                names: member.chain(names[1..].iter().cloned()).collect(),
+            }
+        };
+        imports.iter().map(path).collect()
+    }
+
+    /// Reports what is blocked of a name or a member; whether that was anything.
+    fn blocked(&mut self, node: Node<'t>) -> bool {
+        let paths = self.paths(node);
+        let broken: Vec<Broken> = paths
+            .iter()
+            .filter_map(|p| self.scan.rules.path(p))
+            .collect();
+        self.scan.report_all(node, broken)
+    }
+
+    fn look_at_import(&mut self, node: Node<'t>) -> bool {
+        let names = self.imported_names(node).into_iter();
+        let name = |n: Node<'t>| self.dotted(field(n, "name").unwrap_or(n));
+        let names: Vec<String> = names.map(name).collect();
+        let Some(module) = field(node, "module_name").map(|m| self.dotted(m)) else {
+            let broken = names
+                .iter()
+                .filter_map(|name| self.scan.rules.import(name, &[]));
+            let broken: Vec<Broken> = broken.collect();
+            return self.scan.report_all(node, broken);
+        };
+        let broken = self.scan.rules.import(&module, &names);
+        if self.scan.report_all(node, broken) {
+            return true;
+        }
+        let path = |name: String| Path {
+            root: Root::Module,
+            module: module.clone(),
+            names: vec![name],
+        };
+        let paths: Vec<Path> = names.into_iter().map(path).collect();
+        let broken: Vec<Broken> = paths
+            .iter()
+            .filter_map(|p| self.scan.rules.path(p))
+            .collect();
+        self.scan.report_all(node, broken)
+    }
+
+    /// Modules and members that are named by a text.
+    fn look_at_call(&mut self, node: Node<'t>) -> bool {
+        let Some(function) = field(node, "function") else {
+            return false;
+        };
+        let arguments = field(node, "arguments").map(children).unwrap_or_default();
+        let text = |at: usize| arguments.get(at).and_then(|n| self.literal(*n));
+        let mut broken = Vec::new();
+        for path in self.paths(function) {
+            match path
+                .whole()
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .as_slice()
+            {
+                ["__import__"] | [.., "importlib", "import_module"] => match text(0) {
+                    Some(module) => broken.extend(self.scan.rules.import(&module, &[])),
+                    None => broken.push(computed_import()),
+                },
+                ["getattr"] => {
+                    let (Some(name), Some(object)) = (text(1), arguments.first()) else {
+                        continue;
+                    };
+                    for mut path in self.paths(*object) {
+                        path.names.push(name.clone());
+                        broken.extend(self.scan.rules.path(&path));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.scan.report_all(node, broken)
+    }
+
+    /// A text that is written out, without escapes.
+    fn literal(&self, node: Node<'t>) -> Option<String> {
+        let node = bare(node);
+        if node.kind() == "concatenated_string" {
+            let parts: Option<Vec<String>> = children(node)
+                .into_iter()
+                .map(|n| self.literal(n))
+                .collect();
+            return parts.map(|parts| parts.concat());
+        }
+        let parts = children(node);
+        let plain =
+            |n: &Node<'_>| ["string_start", "string_content", "string_end"].contains(&n.kind());
+        if node.kind() != "string" || !parts.iter().all(plain) {
+            return None;
+        }
+        let content = parts.iter().filter(|n| n.kind() == "string_content");
+        let text: String = content.map(|n| self.scan.text(*n)).collect();
+        (!text.contains('\\')).then_some(text)
+    }
+}
+
+fn computed_import() -> Broken {
+    let hint = "name the module in an import statement".to_owned();
+    let construct = "import of a computed name".to_owned();
+    (CodeRule::DynamicImport, construct, hint)
+}
+
+/// `with x as (a, b)`: is a name below these nodes made?
+fn is_with_target(above: &[Node<'_>]) -> bool {
+    let within = ["tuple", "list", "list_splat", "parenthesized_expression"];
+    let mut above = above
+        .iter()
+        .rev()
+        .skip_while(|n| within.contains(&n.kind()));
+    above
+        .next()
+        .is_some_and(|n| n.kind() == "as_pattern_target")
+}
+
+/// Is the member, whose name this is, assigned to?
+fn is_set(above: &[Node<'_>]) -> bool {
+    let [.., statement, member] = above else {
+        return false;
+    };
+    statement.kind() == "assignment" && field(*statement, "left") == Some(*member)
+}
+
+/// Members in a row that a `case` compares with.
+fn is_pattern(node: Node<'_>, above: &[Node<'_>]) -> bool {
+    let imports = [
+        "import_statement",
+        "import_from_statement",
+        "aliased_import",
+    ];
+    let imported = above.last().is_some_and(|n| imports.contains(&n.kind()));
+    !imported && node.kind() == "dotted_name" && node.named_child_count() > 1
+}

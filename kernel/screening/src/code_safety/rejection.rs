@@ -1,0 +1,220 @@
+//! What is wrong with a piece of code, in the shape of MGP §7.4.
+
+use serde_json::{Value, json};
+
+use super::policy::CodePolicy;
+
+/// Findings in one rejection. The first ones are enough to mend the code by; the rest are counted.
+pub const MAX_FINDINGS: usize = 50;
+
+/// Bytes of a construct that are repeated to the caller.
+const MAX_CONSTRUCT: usize = 120;
+
+/// Which rule was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CodeRule {
+    /// An import that is on the block list, or one that does the same under another name.
+    BlockedImport,
+    /// From `strict` on: an import that is not on the allow list.
+    ImportNotAllowed,
+    /// An import whose module is only known when the code runs.
+    DynamicImport,
+    /// A pattern of the block list, or a construct that does the same under another name.
+    BlockedPattern,
+    /// From `strict` on: a member, or a name, that is not on the list.
+    NotListed,
+    /// From `strict` on: a construct that hides what is used.
+    Construct,
+    /// From `strict` on: a name that is only known when the code runs.
+    DynamicName,
+    /// A module is used as a value, where what becomes of it cannot be followed.
+    HandedOn,
+    /// At `readonly`: something that writes.
+    Write,
+    /// Characters that make code look like other code than it is.
+    HiddenText,
+    /// Not code of the language, as far as its parser knows.
+    Syntax,
+    /// No parser for the language.
+    UnknownLanguage,
+    /// More bytes than allowed.
+    TooLarge,
+    /// More than the kernel is willing to read.
+    TooComplex,
+}
+
+impl CodeRule {
+    /// The name in `findings[].rule`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BlockedImport => "blocked_import",
+            Self::ImportNotAllowed => "import_not_allowed",
+            Self::DynamicImport => "dynamic_import",
+            Self::BlockedPattern => "blocked_pattern",
+            Self::NotListed => "not_listed",
+            Self::Construct => "construct",
+            Self::DynamicName => "dynamic_name",
+            Self::HandedOn => "module_handed_on",
+            Self::Write => "write_operation",
+            Self::HiddenText => "hidden_text",
+            Self::Syntax => "syntax",
+            Self::UnknownLanguage => "unknown_language",
+            Self::TooLarge => "too_large",
+            Self::TooComplex => "too_complex",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::BlockedImport => "Blocked import",
+            Self::ImportNotAllowed => "Import not allowed",
+            Self::DynamicImport => "Dynamic import",
+            Self::BlockedPattern => "Blocked pattern",
+            Self::NotListed => "Not listed",
+            Self::Construct => "Construct not allowed",
+            Self::DynamicName => "Dynamic name",
+            Self::HandedOn => "Module handed on",
+            Self::Write => "Write operation",
+            Self::HiddenText => "Hidden text",
+            Self::Syntax => "Syntax",
+            Self::UnknownLanguage => "Unknown language",
+            Self::TooLarge => "Code too large",
+            Self::TooComplex => "Code too complex",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeFinding {
+    /// Which rule it breaks.
+    pub rule: CodeRule,
+    /// What breaks it: a module, a pattern, or the code itself.
+    pub construct: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// What to do instead.
+    pub hint: String,
+}
+
+impl CodeFinding {
+    /// The line in `violations`, as in MGP §7.4.
+    #[must_use]
+    pub fn violation(&self) -> String {
+        format!("{}: '{}'", self.rule.words(), self.construct)
+    }
+}
+
+/// Why code does not leave the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Code validation failed: {}", self.violations().join(", "))]
+pub struct Rejection {
+    /// In order of their places, at most [`MAX_FINDINGS`].
+    pub findings: Vec<CodeFinding>,
+    /// How many more there were.
+    pub more: usize,
+    blocked_imports: Vec<String>,
+    allowed_imports: Vec<String>,
+    max_code_size_bytes: usize,
+}
+
+impl Rejection {
+    pub(super) fn new(findings: Vec<CodeFinding>, more: usize, policy: &CodePolicy) -> Box<Self> {
+        Box::new(Self {
+            findings,
+            more,
+            blocked_imports: policy.blocked_imports.clone(),
+            allowed_imports: policy.allowed_imports.clone(),
+            max_code_size_bytes: policy.hinted_code_bytes,
+        })
+    }
+
+    /// Each violation once, in words.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for violation in self.findings.iter().map(CodeFinding::violation) {
+            if !out.contains(&violation) {
+                out.push(violation);
+            }
+        }
+        if self.more > 0 {
+            out.push(format!("and {} more", self.more));
+        }
+        out
+    }
+
+    /// The body of MGP §7.4, and beside it `findings` with places, rules and hints.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        let findings: Vec<Value> = self
+            .findings
+            .iter()
+            .map(|f| {
+                json!({
+                    "rule": f.rule.as_str(), "construct": f.construct,
+                    "line": f.line, "column": f.column, "hint": f.hint,
+                })
+            })
+            .collect();
+        json!({
+            "status": "rejected",
+            "reason": "Code validation failed",
+            "violations": self.violations(),
+            "hints": {
+                "blocked_imports": self.blocked_imports,
+                "allowed_imports": self.allowed_imports,
+                "max_code_size_bytes": self.max_code_size_bytes,
+            },
+            "findings": findings,
+        })
+    }
+}
+
+/// Gathers findings: the same thing at the same place once.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    list: Vec<CodeFinding>,
+    more: usize,
+}
+
+impl Findings {
+    /// Whether more are only counted.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() == MAX_FINDINGS
+    }
+
+    /// One more than are told.
+    pub(super) fn count(&mut self) {
+        self.more += 1;
+    }
+
+    pub(super) fn add(&mut self, mut finding: CodeFinding) {
+        if finding.construct.len() > MAX_CONSTRUCT {
+            let cut = (0..=MAX_CONSTRUCT)
+                .rev()
+                .find(|&i| finding.construct.is_char_boundary(i));
+            finding.construct.truncate(cut.unwrap_or(0));
+            finding.construct.push('…');
+        }
+        if self.list.contains(&finding) {
+            return;
+        }
+        if self.list.len() == MAX_FINDINGS {
+            self.more += 1;
+            return;
+        }
+        self.list.push(finding);
+    }
+
+    pub(super) fn verdict(mut self, policy: &CodePolicy) -> Result<(), Box<Rejection>> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        self.list.sort_by_key(|f| (f.line, f.column, f.rule));
+        Err(Rejection::new(self.list, self.more, policy))
+    }
+}

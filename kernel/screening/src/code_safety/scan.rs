@@ -1,0 +1,77 @@
+//! One piece of code under judgement: what its nodes are there for, and what was found.
+
+use tree_sitter::Node;
+
+use super::policy::Level;
+use super::rejection::{CodeFinding, CodeRule, Findings};
+use super::rules::{Broken, LanguageRules};
+use super::tree::Roles;
+
+/// What both languages share.
+pub(super) struct Scan<'s, 't> {
+    pub(super) source: &'s str,
+    pub(super) rules: LanguageRules<'s>,
+    pub(super) roles: Roles<'t>,
+    pub(super) findings: Findings,
+}
+
+impl<'s> Scan<'s, '_> {
+    pub(super) fn text(&self, node: Node<'_>) -> &'s str {
+        self.source.get(node.byte_range()).unwrap_or_default()
+    }
+
+    pub(super) fn at_least(&self, level: Level) -> bool {
+        self.rules.level() >= level
+    }
+
+    pub(super) fn report(&mut self, node: Node<'_>, (rule, construct, hint): Broken) {
+        // To find a place costs as much as there is before it.
+        if self.findings.is_full() {
+            return self.findings.count();
+        }
+        let (line, column) = place(self.source, node.start_byte());
+        self.findings.add(CodeFinding {
+            rule,
+            construct,
+            line,
+            column,
+            hint,
+        });
+    }
+
+    /// Reports what there is; whether that was anything.
+    pub(super) fn report_all(
+        &mut self,
+        node: Node<'_>,
+        broken: impl IntoIterator<Item = Broken>,
+    ) -> bool {
+        let mut any = false;
+        for broken in broken {
+            any = true;
+            self.report(node, broken);
+        }
+        any
+    }
+
+    /// What the query refuses as it stands.
+    pub(super) fn report_refused(&mut self) {
+        for refused in std::mem::take(&mut self.roles.refused) {
+            let rule = match refused.when {
+                "hidden" => CodeRule::HiddenText,
+                "always" => CodeRule::BlockedPattern,
+                _ if self.at_least(Level::Strict) => CodeRule::Construct,
+                _ => continue,
+            };
+            let (construct, hint) = (refused.construct.to_owned(), refused.hint.to_owned());
+            self.report(refused.node, (rule, construct, hint));
+        }
+    }
+}
+
+/// Line and column, in characters, both from 1.
+pub(super) fn place(source: &str, at: usize) -> (usize, usize) {
+    let before = source.get(..at).unwrap_or(source);
+    let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |i| i + 1);
+    (line, before[start..].chars().count() + 1)
+}

@@ -1,0 +1,398 @@
+//! The rows of MGP §7, one story each.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn policy(declared: &serde_json::Value) -> CodePolicy {
+    let declared = Declaration::read(declared);
+    assert_eq!(declared.faults, Vec::<String>::new());
+    CodePolicy::new(&declared, &Floor::default())
+}
+
+fn violations(declared: &serde_json::Value, code: &str) -> Vec<String> {
+    judge(&policy(declared), code).map_or_else(|r| r.violations(), |()| Vec::new())
+}
+
+/// MGP-105: nothing is looked at, in any language.
+#[test]
+fn unrestricted_code_passes_unread() {
+    let declared = json!({"level": "unrestricted", "language": "cobol", "max_code_size_bytes": 1});
+    assert!(violations(&declared, "import subprocess; (").is_empty());
+}
+
+/// MGP-106, MGP-113: both block lists hold, and everything is said at once.
+#[test]
+fn standard_code_is_held_against_both_block_lists() {
+    let code = "import subprocess\nx = 1\ny = eval('x')\nimport numpy\n";
+    let found = violations(&json!({"level": "standard"}), code);
+    assert_eq!(
+        found,
+        ["Blocked import: 'subprocess'", "Blocked pattern: 'eval('"]
+    );
+    let own =
+        json!({"blocked_imports": ["numpy"], "blocked_patterns": ["print(", "rm -rf", ".commit("]});
+    let code = "import numpy.linalg\nprint('rm   -rf /')\ndb.commit()\n# print( rm -rf\n";
+    assert_eq!(
+        violations(&own, code),
+        [
+            "Blocked import: 'numpy.linalg'",
+            "Blocked pattern: 'print('",
+            "Blocked pattern: 'rm -rf'",
+            "Blocked pattern: '.commit('",
+        ]
+    );
+    assert!(violations(&own, "# print( rm -rf\nfingerprint(x)\ncommit(y)\n").is_empty());
+}
+
+/// MGP-107: from here on only what is listed may be imported.
+#[test]
+fn strict_code_imports_only_what_is_allowed() {
+    let strict = json!({"level": "strict"});
+    assert!(violations(&strict, "import json, os.path\nfrom datetime import date\n").is_empty());
+    assert_eq!(
+        violations(&strict, "import numpy\n"),
+        ["Import not allowed: 'numpy'"]
+    );
+    assert_eq!(
+        violations(&strict, "from . import x\n"),
+        ["Import not allowed: '.'"]
+    );
+    assert_eq!(
+        violations(&strict, "eval('1')\n"),
+        ["Blocked pattern: 'eval('"]
+    );
+    assert_eq!(
+        violations(&strict, "getattr([], [])\n"),
+        ["Not listed: 'getattr'"]
+    );
+    let js =
+        json!({"level": "strict", "language": "javascript", "allowed_imports": ["path", "fs"]});
+    let code =
+        "import p from 'node:path'; import { readFile } from 'fs/promises'; p.join(readFile)";
+    assert_eq!(violations(&js, code), Vec::<String>::new());
+    assert_eq!(
+        violations(
+            &js,
+            "import { constants } from 'os'; import fs from 'fs'; fs.x()"
+        ),
+        [
+            "Not listed: 'os.constants'",
+            "Import not allowed: 'os'",
+            "Not listed: 'fs.x'"
+        ]
+    );
+    assert_eq!(
+        violations(&js, "require('./x')"),
+        ["Not listed: 'require'", "Import not allowed: './x'"]
+    );
+}
+
+/// MGP-107, MGP-111: the limit itself is allowed, one byte more is not.
+#[test]
+fn the_size_limit_is_inclusive() {
+    let of = |bytes: usize| format!("x = '{}'", "a".repeat(bytes - 6));
+    for level in ["strict", "readonly"] {
+        let declared = json!({"level": level});
+        assert_eq!(of(10_000).len(), 10_000);
+        assert!(violations(&declared, &of(10_000)).is_empty());
+        assert_eq!(
+            violations(&declared, &of(10_001)),
+            ["Code too large: '10001 bytes'"]
+        );
+    }
+    assert!(violations(&json!({"level": "standard"}), &of(10_001)).is_empty());
+    let declared = json!({"level": "standard", "max_code_size_bytes": 20});
+    assert!(violations(&declared, &of(20)).is_empty());
+    assert_eq!(violations(&declared, &of(21)).len(), 1);
+    assert_eq!(violations(&json!({}), &of(MAX_CODE_BYTES + 1)).len(), 1);
+}
+
+/// MGP-108: what writes is refused, what reads is not.
+#[test]
+fn readonly_code_does_not_write() {
+    let python =
+        json!({"level": "readonly", "allowed_imports": ["os", "io", "httpx", "pathlib", "json"]});
+    for code in [
+        "open('x', 'w')",
+        "open('x', mode='a')",
+        "open('x', m)",
+        "open(*a)",
+        "o = open\no('x', 'r+')",
+        "list(map(open, a, b))",
+        "import io\nio.open('x', 'wb')",
+        "import os\nos.remove('x')",
+        "from os import unlink",
+        "import os as o\no.makedirs('x')",
+        "import pathlib\npathlib.Path('x').write_text('y')",
+        "p.open('w')",
+        "import httpx\nhttpx.post('https://x')",
+        "client.post(u)",
+        "client.put('https://x', json={})",
+        "db.execute('DROP TABLE t')",
+        "db.execute(q)",
+        "db.execute('WITH a AS (SELECT 1) DELETE FROM t')",
+        "x = open\nf(x)",
+    ] {
+        let found = violations(&python, code);
+        assert!(
+            found.iter().any(|v| v.starts_with("Write operation")),
+            "{code}: {found:?}"
+        );
+    }
+    for code in [
+        "open('x')",
+        "open('x', 'rb')",
+        "open('x', encoding='utf-8')",
+        "p.open()",
+        "s.replace('a', 'b')",
+        "import httpx\nhttpx.get('https://x')",
+        "queue.put(x)",
+        "db.execute('SELECT 1')",
+        "with open('x') as f: f.read()",
+        "import os\nos.listdir('.')",
+        "d.update(x)",
+        "items.append(1)",
+    ] {
+        assert_eq!(violations(&python, code), Vec::<String>::new(), "{code}");
+    }
+    let js = json!({"level": "readonly", "language": "js", "allowed_imports": ["fs"]});
+    for code in [
+        "import fs from 'fs'; fs.writeFileSync('x', 'y')",
+        "import { rm } from 'fs'; rm('x')",
+        "fetch('https://x', { method: 'POST' })",
+        "const o = {}; fetch('https://x', o)",
+        "(axios) => axios.post('https://x')",
+        "import fs from 'fs'; fs.openSync('x', 'w')",
+        "(xhr) => xhr.open('POST', 'https://x')",
+        "import { unlink as u } from 'fs'; u('x')",
+        "import fs from 'fs'; fs['writeFile']('x')",
+        "import fs from 'fs'; fs.promises.writeFile('x')",
+    ] {
+        let found = violations(&js, code);
+        assert!(
+            found.iter().any(|v| v.starts_with("Write operation")),
+            "{code}: {found:?}"
+        );
+    }
+    for code in [
+        "import { readFileSync } from 'fs'; readFileSync('x')",
+        "fetch('https://x')",
+        "const h = {}; fetch('https://x', { method: 'GET', headers: h })",
+        "const xs = []; xs.push(1)",
+    ] {
+        assert_eq!(violations(&js, code), Vec::<String>::new(), "{code}");
+    }
+}
+
+/// MGP-109, A-24: a declaration is read; what cannot be read counts as its strictest.
+#[test]
+fn a_declaration_is_read_and_fails_closed() {
+    let read = Declaration::read(&json!({
+        "level": "strict", "language": "python", "max_code_size_bytes": 5, "blocked_imports": ["a"],
+        "blocked_patterns": ["b("], "allowed_imports": ["c"], "unknown": 1
+    }));
+    assert_eq!(read.faults.len(), 0);
+    assert_eq!(
+        (read.level, read.max_code_size_bytes),
+        (Some(Level::Strict), Some(5))
+    );
+    assert_eq!(
+        (read.blocked_imports, read.blocked_patterns),
+        (vec!["a".into()], vec!["b(".into()])
+    );
+    assert_eq!(read.allowed_imports, Some(vec!["c".to_owned()]));
+    let wrong = Declaration::read(&json!({
+        "level": "lax", "language": 7, "max_code_size_bytes": -1, "allowed_imports": "all", "blocked_imports": null
+    }));
+    assert_eq!(wrong.faults.len(), 4);
+    assert_eq!(
+        (wrong.level, wrong.max_code_size_bytes),
+        (Some(Level::Readonly), Some(0))
+    );
+    assert_eq!(wrong.allowed_imports, Some(Vec::new()));
+    assert!(judge(&CodePolicy::new(&wrong, &Floor::default()), "x = 1").is_err());
+    assert_eq!(
+        Declaration::read(&json!("strict")).level,
+        Some(Level::Readonly)
+    );
+}
+
+/// MGP-110: the lists of the specification are the defaults.
+#[test]
+fn the_lists_of_the_specification_are_the_defaults() {
+    let policy = policy(&json!({}));
+    assert_eq!(
+        (policy.level, policy.language.as_str()),
+        (Level::Standard, "python")
+    );
+    assert_eq!(
+        policy.blocked_imports,
+        ["subprocess", "shutil", "socket", "ctypes"]
+    );
+    assert_eq!(
+        policy.blocked_patterns,
+        ["eval(", "exec(", "__import__(", "os.system"]
+    );
+    assert_eq!(
+        policy.allowed_imports,
+        ["asyncio", "json", "httpx", "os", "datetime", "typing"]
+    );
+    assert_eq!(policy.hinted_code_bytes, 10_000);
+    for module in policy.blocked_imports {
+        assert_eq!(
+            violations(&json!({}), &format!("import {module}")),
+            [format!("Blocked import: '{module}'")]
+        );
+    }
+    for (code, pattern) in [
+        ("eval('')", "eval("),
+        ("exec('')", "exec("),
+        ("__import__('json')", "__import__("),
+        ("import os; os.system('')", "os.system"),
+    ] {
+        assert_eq!(
+            violations(&json!({}), code),
+            [format!("Blocked pattern: '{pattern}'")]
+        );
+    }
+}
+
+/// A-24: a server narrows what its operator set and cannot widen it.
+#[test]
+fn a_server_cannot_weaken_the_floor() {
+    let floor = Floor {
+        level: Level::Strict,
+        max_code_size_bytes: Some(100),
+        blocked_imports: vec!["yaml".into()],
+        allowed_imports: Some(vec!["json".into(), "xml".into()]),
+        ..Floor::default()
+    };
+    let declared = Declaration::read(&json!({
+        "level": "unrestricted", "max_code_size_bytes": 1_000_000, "blocked_imports": [],
+        "allowed_imports": ["subprocess", "xml.sax", "yaml"]
+    }));
+    let policy = CodePolicy::new(&declared, &floor);
+    assert_eq!(
+        (policy.level, policy.max_code_size_bytes),
+        (Level::Strict, Some(100))
+    );
+    assert_eq!(policy.allowed_imports, ["xml.sax"]);
+    for code in ["import subprocess", "import yaml", "import json"] {
+        assert!(judge(&policy, code).is_err(), "{code}");
+    }
+    assert!(judge(&policy, "import xml.sax.handler").is_ok());
+    // What is blocked stays blocked when it is allowed as well.
+    let both = json!({"level": "strict", "allowed_imports": ["subprocess", "pty"]});
+    assert_eq!(violations(&both, "import subprocess, pty").len(), 2);
+}
+
+/// MGP-227: code for a sandboxed server is judged strictly, whatever it declares.
+#[test]
+fn sandboxed_servers_are_strict_at_least() {
+    let level = |declared: serde_json::Value| {
+        CodePolicy::new(&Declaration::read(&declared), &Floor::sandboxed()).level
+    };
+    assert_eq!(level(json!({})), Level::Strict);
+    assert_eq!(level(json!({"level": "unrestricted"})), Level::Strict);
+    assert_eq!(level(json!({"level": "readonly"})), Level::Readonly);
+}
+
+/// MGP-112, MGP-114: the body is that of the specification, with places and hints beside it.
+#[test]
+fn a_rejection_has_the_shape_of_the_specification() {
+    let declared = json!({"blocked_imports": ["yaml"], "max_code_size_bytes": 500});
+    let rejection = judge(
+        &policy(&declared),
+        "x = 'é'; import subprocess\n\n  \nif x:\n    y = eval(x)\n",
+    )
+    .unwrap_err();
+    let body = rejection.body();
+    assert_eq!(body["status"], "rejected");
+    assert_eq!(body["reason"], "Code validation failed");
+    assert_eq!(
+        body["violations"],
+        json!(["Blocked import: 'subprocess'", "Blocked pattern: 'eval('"])
+    );
+    assert_eq!(
+        body["hints"],
+        json!({
+            "blocked_imports": ["subprocess", "shutil", "socket", "ctypes", "yaml"],
+            "allowed_imports": ["asyncio", "json", "httpx", "os", "datetime", "typing"],
+            "max_code_size_bytes": 500
+        })
+    );
+    let at = |i: usize| {
+        (
+            body["findings"][i]["line"].as_u64(),
+            body["findings"][i]["column"].as_u64(),
+        )
+    };
+    assert_eq!((at(0), at(1)), ((Some(1), Some(10)), (Some(5), Some(9))));
+    assert_eq!(body["findings"][0]["rule"], "blocked_import");
+    assert!(
+        body["findings"][0]["hint"]
+            .as_str()
+            .is_some_and(|h| !h.is_empty())
+    );
+}
+
+/// MGP-104, MGP-061: code that no parser can read is refused above the lowest level.
+#[test]
+fn what_cannot_be_read_is_refused() {
+    for level in ["standard", "strict", "readonly"] {
+        let ruby = json!({"level": level, "language": "ruby"});
+        assert_eq!(violations(&ruby, "puts 1"), ["Unknown language: 'ruby'"]);
+        assert_eq!(
+            violations(&json!({"level": level}), "def f(:\n"),
+            ["Syntax: ':'"]
+        );
+    }
+}
+
+/// MGP-107: code that is nested without end, or made to keep the judge busy, is refused in good time.
+#[test]
+fn reading_is_bounded() {
+    let js = json!({"language": "javascript"});
+    for code in [
+        "(".repeat(100_000),
+        format!("x = {}1{}", "(".repeat(50_000), ")".repeat(50_000)),
+        "[".repeat(200_000),
+    ] {
+        assert!(judge(&policy(&json!({})), &code).is_err());
+        assert!(judge(&policy(&js), &code).is_err());
+    }
+    let long = format!("x = {}", vec!["'a'"; 20_000].join(" + "));
+    assert!(judge(&policy(&json!({})), &long).is_err());
+    let many = "eval(x)\n".repeat(200);
+    let rejection = judge(&policy(&json!({})), &many).unwrap_err();
+    assert_eq!(
+        (rejection.findings.len(), rejection.more),
+        (MAX_FINDINGS, 150)
+    );
+    let nested: String = (0..200)
+        .map(|n| format!("lambda a{n},b{n},c{n},d{n},e{n},f{n}:("))
+        .collect();
+    let reads = "type,".repeat(30_000);
+    let code = format!("x = {nested}{reads}{}", ")".repeat(200));
+    let strict = json!({"level": "strict", "max_code_size_bytes": MAX_CODE_BYTES});
+    assert!(judge(&policy(&strict), &code).is_err());
+    let wide = format!("x = [{}]", "1,".repeat(60_000));
+    assert!(judge(&policy(&json!({})), &wide).is_ok());
+}
+
+proptest! {
+    /// MGP-104: no text makes the judge fall over, and what it says is about a place in the code.
+    #[test]
+    fn any_text_is_judged(code in r#"[a-z_.'"()\[\]{}:=,+\\ \n\r\t#/`$é𝐞0-9-]{0,80}"#, js: bool, pick in 0..4usize) {
+        let level = ["unrestricted", "standard", "strict", "readonly"][pick];
+        let declared = json!({"level": level, "language": if js { "js" } else { "py" }});
+        if let Err(rejection) = judge(&policy(&declared), &code) {
+            let lines = code.replace("\r\n", "\n").replace('\r', "\n").split('\n').count();
+            prop_assert!(rejection.findings.iter().all(|f| (1..=lines).contains(&f.line) && f.column >= 1));
+            let body = rejection.body();
+            prop_assert_eq!(body["status"].as_str(), Some("rejected"));
+        }
+    }
+}

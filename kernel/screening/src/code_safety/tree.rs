@@ -1,0 +1,173 @@
+//! The syntax tree: parsed within bounds, walked without recursion.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use tree_sitter::{Node, ParseOptions, Parser, Query, QueryCursor, StreamingIterator, Tree};
+
+use super::Language;
+
+/// Nodes of a tree. Code of [`super::MAX_CODE_BYTES`] has about half as many; it bounds the time.
+pub(super) const MAX_NODES: usize = 200_000;
+/// How deep nodes may lie in each other. Code written by hand stays below 100.
+pub(super) const MAX_DEPTH: usize = 600;
+/// How often the parser may report progress, which it does every 100 steps. Sound code of
+/// [`super::MAX_CODE_BYTES`] takes a tenth of it; only the search for a way around errors takes more.
+const MAX_PROGRESS: usize = 40_000;
+/// Matches of a query that may be open at once. Its patterns are a few nodes deep: code has a dozen.
+const MAX_OPEN: u32 = 4_096;
+
+/// Why there is no tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnreadCode {
+    TooComplex,
+    /// No sentence of the language from here on: byte offset.
+    Syntax(usize),
+}
+
+/// Parses the whole code, or says from where it cannot be read.
+pub(super) fn parse(language: Language, code: &str) -> Result<Tree, UnreadCode> {
+    let mut parser = Parser::new();
+    let grammar = match language {
+        Language::Python => tree_sitter_python::LANGUAGE,
+        Language::JavaScript => tree_sitter_javascript::LANGUAGE,
+    };
+    parser
+        .set_language(&grammar.into())
+        .map_err(|_| UnreadCode::TooComplex)?;
+    let mut steps = 0;
+    let mut progress = |_: &_| {
+        steps += 1;
+        match steps > MAX_PROGRESS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let options = ParseOptions::new().progress_callback(&mut progress);
+    let bytes = code.as_bytes();
+    let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
+    let tree = parser
+        .parse_with_options(&mut read, None, Some(options))
+        .ok_or(UnreadCode::TooComplex)?;
+    let mut nodes = 0;
+    let mut wrong = None;
+    let deep = walk(tree.root_node(), |node, above| {
+        nodes += 1;
+        if wrong.is_none() && (node.is_error() || node.is_missing()) {
+            wrong = Some(node.start_byte());
+        }
+        nodes <= MAX_NODES && above.len() <= MAX_DEPTH
+    });
+    match (deep, wrong) {
+        (false, _) => Err(UnreadCode::TooComplex),
+        (true, Some(at)) => Err(UnreadCode::Syntax(at)),
+        (true, None) => Ok(tree),
+    }
+}
+
+/// What the nodes of a tree are there for, by a query.
+#[derive(Debug, Default)]
+pub(super) struct Roles<'t> {
+    by_node: HashMap<usize, &'static str>,
+    /// Nodes that are refused as they stand: from which level on, what is said of them.
+    pub(super) refused: Vec<RefusedNode<'t>>,
+}
+
+/// A node that is refused as it stands.
+#[derive(Debug)]
+pub(super) struct RefusedNode<'t> {
+    pub(super) node: Node<'t>,
+    /// `strict`: from that level on; `always`; `hidden`: always, as a text that misleads.
+    pub(super) when: &'static str,
+    pub(super) construct: &'static str,
+    pub(super) hint: &'static str,
+}
+
+impl<'t> Roles<'t> {
+    /// Runs the query. `None`: the code is too complex for it.
+    pub(super) fn of(query: &'static Query, tree: &'t Tree, source: &str) -> Option<Self> {
+        let mut out = Self::default();
+        let mut cursor = QueryCursor::new();
+        cursor.set_match_limit(MAX_OPEN);
+        let mut matches = cursor.matches(query, tree.root_node(), source.as_bytes());
+        while let Some(found) = matches.next() {
+            let said = |key: &str| {
+                let settings = query.property_settings(found.pattern_index).iter();
+                let mut settings = settings.filter(|setting| &*setting.key == key);
+                settings.next().and_then(|setting| setting.value.as_deref())
+            };
+            for capture in found.captures {
+                let role = query.capture_names()[capture.index as usize];
+                match said("hint") {
+                    _ if role.starts_with('_') => {}
+                    Some(hint) => out.refused.push(RefusedNode {
+                        node: capture.node,
+                        when: role,
+                        construct: said("construct").unwrap_or_default(),
+                        hint,
+                    }),
+                    None => {
+                        // The first word counts: patterns around a node come before those of it.
+                        out.by_node.entry(capture.node.id()).or_insert(role);
+                    }
+                }
+            }
+        }
+        drop(matches);
+        (!cursor.did_exceed_match_limit()).then_some(out)
+    }
+
+    /// What the node is there for; `None`: it is read.
+    pub(super) fn of_node(&self, node: Node<'_>) -> Option<&'static str> {
+        self.by_node.get(&node.id()).copied()
+    }
+}
+
+/// Visits each node before those in it, with the nodes above it, the nearest last. Stops when the
+/// visitor says `false`, and says so.
+pub(super) fn walk<'t>(
+    root: Node<'t>,
+    mut visit: impl FnMut(Node<'t>, &[Node<'t>]) -> bool,
+) -> bool {
+    let mut cursor = root.walk();
+    let mut above = Vec::new();
+    loop {
+        let node = cursor.node();
+        if !visit(node, &above) {
+            return false;
+        }
+        if cursor.goto_first_child() {
+            above.push(node);
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return true;
+            }
+            above.pop();
+        }
+    }
+}
+
+/// The named nodes right below, without comments.
+pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut cursor = node.walk();
+    let named = node.named_children(&mut cursor);
+    named.filter(|n| !n.is_extra() || n.is_error()).collect()
+}
+
+/// The node in this field.
+pub(super) fn field<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
+    node.child_by_field_name(name)
+}
+
+/// The expression within parentheses.
+pub(super) fn bare(mut node: Node<'_>) -> Node<'_> {
+    while node.kind() == "parenthesized_expression" {
+        match children(node).as_slice() {
+            [inner] => node = *inner,
+            _ => break,
+        }
+    }
+    node
+}

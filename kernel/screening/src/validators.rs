@@ -1,0 +1,389 @@
+//! Looks at a call's arguments before they leave the kernel (MGP §4.5, §8.2).
+//!
+//! What is judged is text: no name is resolved, no link followed. So a public name that resolves to
+//! a private address, a redirect, and a symbolic link inside an allowed root are not seen here; who
+//! connects or opens must look again. Texts are judged as they are and in their plain form (NFKC,
+//! no invisible characters, percent-encoding undone), since nobody knows how the server reads them.
+
+mod addresses;
+mod arguments;
+mod commands;
+mod network;
+mod paths;
+mod patterns;
+mod programs;
+mod quiet;
+mod readonly;
+mod roles;
+mod sandbox;
+mod sql;
+mod views;
+
+use serde_json::{Value, json};
+
+pub use quiet::is_light;
+
+use arguments::{CallArguments, Leaf};
+use roles::Role;
+
+/// Longest echo of an argument in a refusal, in characters.
+const ECHO_MAX: usize = 80;
+
+/// A standard validator of MGP §4.5. `none` is the absence of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Validator {
+    /// No shell tricks, no destruction, no way out of the allowed folders.
+    Sandbox,
+    /// Nothing that writes.
+    Readonly,
+    /// No request to this machine, its networks or its cloud's metadata.
+    NetworkRestricted,
+    /// Arguments that are code keep to §7.
+    CodeSafety,
+}
+
+impl Validator {
+    /// As MGP names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Readonly => "readonly",
+            Self::NetworkRestricted => "network_restricted",
+            Self::CodeSafety => "code_safety",
+        }
+    }
+
+    /// By its name, to the letter. `none` is not one of them.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [
+            Self::Sandbox,
+            Self::Readonly,
+            Self::NetworkRestricted,
+            Self::CodeSafety,
+        ]
+        .into_iter()
+        .find(|v| v.name() == name)
+    }
+}
+
+/// True for the names under which tools take code.
+#[must_use]
+pub fn is_code(argument: &str) -> bool {
+    roles::of_key(argument) == Role::Code
+}
+
+/// True for the names that say what an argument is.
+#[must_use]
+pub fn is_telling(argument: &str) -> bool {
+    roles::of_key(argument) != Role::Other
+}
+
+/// Whether a variable of this name decides which code a program runs.
+#[must_use]
+pub fn chooses_code(variable: &str) -> bool {
+    sandbox::ENVIRONMENT.contains(&variable)
+}
+
+/// Judges a program that is to be started without a shell, with its words. Paths among them must not
+/// lead out of `roots`, or with none into the system's own places.
+///
+/// # Errors
+/// What it would do besides running that program.
+pub fn judge_start(words: &[String], roots: &[String]) -> Result<(), Blocked> {
+    let plain: Vec<String> = words.iter().map(|word| views::plain(word)).collect();
+    let found = sandbox::judge_argv(words, roots).or_else(|| sandbox::judge_argv(&plain, roots));
+    match found {
+        Some(finding) => {
+            let line = words.join(" ");
+            Err(Blocked::new(Validator::Sandbox, "/args", &line, finding))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The validators of one tool: made when its definition is read, used at each call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    chosen: Vec<Validator>,
+    unknown: Vec<String>,
+}
+
+impl Validators {
+    /// By their names. Several add up, and `none` takes nothing away from others. A name nobody
+    /// knows is kept for the audit and stands for `sandbox` and `network_restricted`.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut made = Self::default();
+        for name in names {
+            match Validator::named(name) {
+                Some(one) => made.add(one),
+                None if name == "none" => {}
+                None => made.add_unknown(name.to_owned()),
+            }
+        }
+        made
+    }
+
+    /// For a tool that declares no validator, by the words of its name (MGP-272). The operator may
+    /// switch it off with `none`.
+    #[must_use]
+    pub fn by_name(tool: &str) -> Self {
+        let words = roles::words(tool);
+        let mut made = Self::default();
+        if roles::runs_commands(&words) {
+            made.add(Validator::Sandbox);
+        }
+        if roles::runs_code(&words) {
+            made.add(Validator::CodeSafety);
+        }
+        made
+    }
+
+    /// Both together: what the server declares and what the operator sets.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        other.chosen.into_iter().for_each(|one| self.add(one));
+        self.unknown.extend(other.unknown);
+        self
+    }
+
+    /// With one more, on a condition.
+    #[must_use]
+    pub fn and_if(mut self, holds: bool, one: Validator) -> Self {
+        if holds {
+            self.add(one);
+        }
+        self
+    }
+
+    /// In force, in the order of judgement.
+    #[must_use]
+    pub fn chosen(&self) -> &[Validator] {
+        &self.chosen
+    }
+
+    /// Names that nobody knows; worth a line in the audit.
+    #[must_use]
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+
+    fn add(&mut self, one: Validator) {
+        if let Err(at) = self.chosen.binary_search(&one) {
+            self.chosen.insert(at, one);
+        }
+    }
+
+    fn add_unknown(&mut self, name: String) {
+        self.add(Validator::Sandbox);
+        self.add(Validator::NetworkRestricted);
+        self.unknown.push(name);
+    }
+
+    /// Judges one call; `code` is asked about each argument that is code, if `code_safety` holds.
+    ///
+    /// # Errors
+    /// The first thing that is not allowed.
+    pub fn judge<R>(
+        &self,
+        call: &ScreenedCall<'_>,
+        code: impl Fn(&str) -> Result<(), R>,
+    ) -> Result<(), No<R>> {
+        let Some(first) = self.chosen.first() else {
+            return Ok(());
+        };
+        let args = match CallArguments::read(call.args, call.declared) {
+            Ok(args) => args,
+            Err(finding) => return Err(No::Blocked(Blocked::new(*first, "", "", finding))),
+        };
+        for &validator in &self.chosen {
+            match validator {
+                Validator::Sandbox => sandbox::judge(call, &args)?,
+                Validator::Readonly => readonly::judge(call, &args)?,
+                Validator::NetworkRestricted => network::judge(call, &args)?,
+                Validator::CodeSafety => judge_code(call, &args, &code)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A call as the validators see it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScreenedCall<'a> {
+    /// The tool's own name on its server.
+    pub tool: &'a str,
+    /// Whether it runs commands, where that is known; else its name and effects tell.
+    pub runs: Option<bool>,
+    /// `security.side_effects`, as the server declares them.
+    pub side_effects: &'a [String],
+    /// `annotations.readOnlyHint`, if the server gives it.
+    pub read_only_hint: Option<bool>,
+    /// Folders the tool may name, absolute. With none, only what lies in the system's own places
+    /// or leads up and out is refused.
+    pub roots: &'a [String],
+    /// Properties whose schema has `format: "code"`, by name.
+    pub code_arguments: &'a [String],
+    /// Properties whose names say what they are, as the schema spells them.
+    pub declared: &'a [String],
+    /// The `arguments` of the call, as JSON text.
+    pub args: &'a str,
+}
+
+impl ScreenedCall<'_> {
+    /// Whether a tool of this name and these effects runs commands.
+    #[must_use]
+    pub fn runs_commands(tool: &str, side_effects: &[String]) -> bool {
+        roles::runs_commands(&roles::words(tool)) || side_effects.iter().any(|e| e == "process")
+    }
+
+    fn runs(&self) -> bool {
+        self.runs
+            .unwrap_or_else(|| Self::runs_commands(self.tool, self.side_effects))
+    }
+}
+
+/// Why a call is not forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum No<R> {
+    /// By a rule of this module: 1010 `VALIDATION_BLOCKED`.
+    Blocked(Blocked),
+    /// By the judge of code: 1011 `CODE_SAFETY_VIOLATION`.
+    Unsafe {
+        /// JSON pointer to the argument.
+        path: String,
+        /// What the judge of code said.
+        rejection: R,
+    },
+}
+
+impl<R> From<Blocked> for No<R> {
+    fn from(blocked: Blocked) -> Self {
+        Self::Blocked(blocked)
+    }
+}
+
+impl<R> No<R> {
+    /// Of MGP §14.3.
+    #[must_use]
+    pub fn code(&self) -> i64 {
+        match self {
+            Self::Blocked(_) => 1010,
+            Self::Unsafe { .. } => 1011,
+        }
+    }
+}
+
+/// A refused argument: enough for an agent to mend its call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Validator {} blocked the call at {}: {reason}; {hint}", validator.name(), place(path))]
+pub struct Blocked {
+    /// Whose rule it is.
+    pub validator: Validator,
+    /// JSON pointer into the arguments; empty for the call as a whole.
+    pub path: String,
+    /// The rule, as one word that does not change.
+    pub rule: &'static str,
+    /// What is wrong, in words.
+    pub reason: String,
+    /// What to do instead.
+    pub hint: &'static str,
+    /// The argument, cut short. Not for the audit, which keeps no arguments.
+    pub found: String,
+}
+
+fn place(path: &str) -> &str {
+    if path.is_empty() { "its root" } else { path }
+}
+
+impl Blocked {
+    fn new(validator: Validator, path: &str, found: &str, finding: ArgumentFinding) -> Self {
+        Self {
+            validator,
+            path: path.to_owned(),
+            rule: finding.rule,
+            reason: finding.reason,
+            hint: finding.hint,
+            found: echo(found),
+        }
+    }
+
+    fn at(validator: Validator, leaf: &Leaf, finding: ArgumentFinding) -> Self {
+        Self::new(validator, &leaf.path, &leaf.text, finding)
+    }
+
+    /// For `data._mgp.details` of the error (MGP §14.4).
+    #[must_use]
+    pub fn details(&self) -> Value {
+        json!({
+            "validator": self.validator.name(),
+            "argument": self.path,
+            "rule": self.rule,
+            "reason": self.reason,
+            "hint": self.hint,
+            "found": self.found,
+        })
+    }
+}
+
+/// What a rule found wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ArgumentFinding {
+    rule: &'static str,
+    reason: String,
+    hint: &'static str,
+}
+
+impl ArgumentFinding {
+    fn new(rule: &'static str, reason: impl Into<String>, hint: &'static str) -> Self {
+        Self {
+            rule,
+            reason: reason.into(),
+            hint,
+        }
+    }
+}
+
+/// Cut short, and without what would move a terminal's cursor or turn its text around.
+fn echo(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() || views::is_invisible(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    let mut out: String = text.chars().take(ECHO_MAX).map(shown).collect();
+    if text.chars().nth(ECHO_MAX).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+/// Asks about each argument that is code. When none is named as such, each text of no other known
+/// kind counts: a validator that finds nothing to judge would let everything through.
+fn judge_code<R>(
+    call: &ScreenedCall<'_>,
+    args: &CallArguments,
+    judge: &impl Fn(&str) -> Result<(), R>,
+) -> Result<(), No<R>> {
+    let marked = |leaf: &Leaf| {
+        leaf.role == Role::Code || call.code_arguments.iter().any(|name| **name == *leaf.key)
+    };
+    let unmarked = |leaf: &Leaf| {
+        use Role::{Args, Command, Other, Prose, Sql};
+        matches!(leaf.role, Args | Command | Other | Prose | Sql)
+    };
+    let mut texts = args.joined(marked);
+    if texts.is_empty() {
+        texts = args.joined(unmarked);
+    }
+    for (path, text) in texts {
+        judge(&text).map_err(|rejection| No::Unsafe { path, rejection })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

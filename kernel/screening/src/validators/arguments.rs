@@ -1,0 +1,311 @@
+//! The arguments of a call as a flat list of texts.
+//!
+//! Keys that stand twice are both in it, which a map of values would hide: servers differ in which
+//! one they take. JSON inside of a string is opened too.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::rc::Rc;
+
+use mgp_protocol::lookalike::are_alike;
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+
+use super::ArgumentFinding;
+use super::roles::{self, Role};
+
+/// Most texts in one call. Real calls have some tens; more is refused, not passed unseen.
+const LEAVES_MAX: usize = 20_000;
+/// Most commands in one call: each is held against all other texts of the call.
+const COMMANDS_MAX: usize = 256;
+/// Deepest JSON inside of strings inside of JSON.
+const NESTED_MAX: usize = 4;
+
+/// One text, or a number as text.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    /// JSON pointer.
+    pub(super) path: Rc<str>,
+    /// Pointer to the object or array that the text stands in.
+    pub(super) parent: Rc<str>,
+    /// Pointer to the nearest object.
+    pub(super) object: Rc<str>,
+    /// The nearest key above it.
+    pub(super) key: Rc<str>,
+    /// What the key makes of it.
+    pub(super) role: Role,
+    /// As JSON has it, unescaped.
+    pub(super) text: String,
+    /// What it is besides a text.
+    pub(super) kind: ArgumentKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArgumentKind {
+    Text,
+    /// An element of an array of texts.
+    Element,
+    Number,
+    /// The key of an object, itself a text the server reads.
+    Key,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CallArguments {
+    pub(super) leaves: Vec<Leaf>,
+}
+
+impl CallArguments {
+    /// The texts in the arguments; `declared` are names from the tool's schema that say what an argument
+    /// is. One that is not declared but that some servers take for such a one is judged as that.
+    pub(super) fn read(text: &str, declared: &[String]) -> Result<Self, ArgumentFinding> {
+        let mut args = Self::default();
+        args.open(text, &ArgumentPosition::default(), declared)
+            .map_err(|e| unreadable(&e.to_string()))?;
+        let mut at = 0;
+        let mut depths = vec![0; args.leaves.len()];
+        while at < args.leaves.len() {
+            let depth = depths[at];
+            let nested = args.leaves[at]
+                .text
+                .trim_start()
+                .starts_with(['{', '[', '"']);
+            if depth < NESTED_MAX && nested {
+                let leaf = args.leaves[at].clone();
+                let before = args.leaves.len();
+                let place = ArgumentPosition {
+                    path: leaf.path,
+                    parent: leaf.parent,
+                    object: leaf.object,
+                    key: leaf.key,
+                    role: leaf.role,
+                    kind: leaf.kind,
+                };
+                // A text that only looks like JSON is judged as the text it is.
+                if args.open(&leaf.text, &place, declared).is_err() {
+                    args.leaves.truncate(before);
+                }
+                depths.resize(args.leaves.len(), depth + 1);
+            }
+            at += 1;
+            if args.leaves.len() > LEAVES_MAX {
+                return Err(unreadable("too many values"));
+            }
+        }
+        let commands = args.leaves.iter().filter(|l| l.role == Role::Command);
+        let heads = commands.filter(|l| l.kind != ArgumentKind::Element || l.path.ends_with("/0"));
+        if heads.count() > COMMANDS_MAX {
+            return Err(unreadable("too many commands"));
+        }
+        Ok(args)
+    }
+
+    fn open(
+        &mut self,
+        text: &str,
+        place: &ArgumentPosition,
+        declared: &[String],
+    ) -> Result<(), serde_json::Error> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        Walk {
+            out: &mut self.leaves,
+            place,
+            declared,
+        }
+        .deserialize(&mut reader)?;
+        reader.end()
+    }
+
+    /// Texts that `take` picks; the elements of one array as lines of one text.
+    pub(super) fn joined(&self, take: impl Fn(&Leaf) -> bool) -> Vec<(String, String)> {
+        let mut out: Vec<(String, String)> = Vec::new();
+        for leaf in self.leaves.iter().filter(|l| take(l)) {
+            match leaf.kind {
+                ArgumentKind::Key | ArgumentKind::Number => {}
+                ArgumentKind::Text => out.push((leaf.path.to_string(), leaf.text.clone())),
+                ArgumentKind::Element => {
+                    match out.iter_mut().find(|(path, _)| **path == *leaf.parent) {
+                        Some((_, text)) => {
+                            if !text.ends_with('\n') {
+                                text.push('\n');
+                            }
+                            text.push_str(&leaf.text);
+                        }
+                        None => out.push((leaf.parent.to_string(), leaf.text.clone())),
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+fn unreadable(what: &str) -> ArgumentFinding {
+    ArgumentFinding::new(
+        "unreadable",
+        format!("the arguments cannot be checked ({what})"),
+        "send plain JSON of moderate size",
+    )
+}
+
+#[derive(Clone, Debug)]
+struct ArgumentPosition {
+    path: Rc<str>,
+    parent: Rc<str>,
+    object: Rc<str>,
+    key: Rc<str>,
+    role: Role,
+    kind: ArgumentKind,
+}
+
+impl Default for ArgumentPosition {
+    fn default() -> Self {
+        Self {
+            path: "".into(),
+            parent: "".into(),
+            object: "".into(),
+            key: "".into(),
+            role: Role::Other,
+            kind: ArgumentKind::Text,
+        }
+    }
+}
+
+impl ArgumentPosition {
+    fn leaf(&self, text: String, kind: ArgumentKind) -> Leaf {
+        Leaf {
+            path: self.path.clone(),
+            parent: self.parent.clone(),
+            object: self.object.clone(),
+            key: self.key.clone(),
+            role: self.role,
+            text,
+            kind,
+        }
+    }
+
+    fn element(&self, at: usize) -> Self {
+        Self {
+            path: format!("{}/{at}", self.path).into(),
+            parent: self.path.clone(),
+            object: self.object.clone(),
+            key: self.key.clone(),
+            role: self.role,
+            kind: ArgumentKind::Element,
+        }
+    }
+
+    fn member(&self, key: &str, declared: &[String]) -> Self {
+        let meant = meant(key, declared);
+        let escaped = match key.contains(['~', '/']) {
+            true => key.replace('~', "~0").replace('/', "~1").into(),
+            false => Cow::Borrowed(key),
+        };
+        Self {
+            path: [&self.path, "/", &escaped].concat().into(),
+            parent: self.path.clone(),
+            object: self.path.clone(),
+            key: meant.into(),
+            role: roles::of_key(meant),
+            kind: ArgumentKind::Text,
+        }
+    }
+}
+
+/// The declared name that a server may read for this one.
+fn meant<'a>(key: &'a str, declared: &'a [String]) -> &'a str {
+    let alike = || declared.iter().find(|name| are_alike(name, key));
+    match declared.iter().any(|name| name == key) {
+        true => key,
+        false => alike().map_or(key, String::as_str),
+    }
+}
+
+struct Walk<'a> {
+    out: &'a mut Vec<Leaf>,
+    place: &'a ArgumentPosition,
+    declared: &'a [String],
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        if self.out.len() > LEAVES_MAX {
+            return Err(de::Error::custom("too many values"));
+        }
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, n: u64) -> Result<(), E> {
+        self.out
+            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, n: i64) -> Result<(), E> {
+        self.out
+            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, n: f64) -> Result<(), E> {
+        self.out
+            .push(self.place.leaf(n.to_string(), ArgumentKind::Number));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        let kind = self.place.kind;
+        self.out.push(self.place.leaf(text.to_owned(), kind));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let mut at = 0;
+        loop {
+            let place = self.place.element(at);
+            let walk = Walk {
+                out: &mut *self.out,
+                place: &place,
+                declared: self.declared,
+            };
+            if seq.next_element_seed(walk)?.is_none() {
+                return Ok(());
+            }
+            at += 1;
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let place = self.place.member(&key, self.declared);
+            let mut named = place.leaf(key, ArgumentKind::Key);
+            named.key = self.place.key.clone();
+            named.role = self.place.role;
+            self.out.push(named);
+            let walk = Walk {
+                out: &mut *self.out,
+                place: &place,
+                declared: self.declared,
+            };
+            map.next_value_seed(walk)?;
+        }
+        Ok(())
+    }
+}

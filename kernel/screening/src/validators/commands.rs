@@ -1,0 +1,191 @@
+//! Words of a command line, as a POSIX shell would cut them, and what it would do besides.
+
+use super::ArgumentFinding;
+
+/// Most words of one command that are looked at; a longer one is refused.
+const WORDS_MAX: usize = 4_096;
+
+/// How far the end of a brace is looked for, in characters.
+const BRACES_MAX: usize = 64;
+
+/// Cuts one plain command into words.
+///
+/// Refused is every character that would make a shell do more than run one program: they are not
+/// needed for it, and whether the server has a shell is not known. Inside single quotes all is
+/// text; inside double quotes all but substitution.
+pub(super) fn words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
+    let mut lexer = Lexer::default();
+    let mut chars = line.trim().chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        match (lexer.quote, c) {
+            (Some('\''), '\'') | (Some('"'), '"') => lexer.quote = None,
+            (Some('\''), c) => lexer.push(c),
+            (_, '`') => return Err(meta("`", "the output of another command is put in")),
+            (_, '$') if expands(next) => {
+                return Err(meta("$", "a variable or another command is put in"));
+            }
+            (Some(_), '\\') if matches!(next, Some('"' | '\\' | '$' | '`')) => {
+                lexer.extend(chars.next());
+            }
+            (Some(_), c) => lexer.push(c),
+            (None, '\\') => lexer.extend(chars.next()),
+            (None, '\'' | '"') => {
+                lexer.quote = Some(c);
+                lexer.open = true;
+            }
+            (None, ' ' | '\t') => lexer.end()?,
+            (None, ';' | '&' | '|' | '<' | '>' | '\n' | '\r' | '(' | ')') => {
+                return Err(meta(&c.to_string(), "it joins or redirects commands"));
+            }
+            (None, '{') if braces(chars.clone()) => {
+                return Err(meta("{", "it spells words in pieces"));
+            }
+            (None, c) if c.is_control() => {
+                return Err(meta(
+                    "a control character",
+                    "it does not belong in a command",
+                ));
+            }
+            (None, c) => lexer.push(c),
+        }
+    }
+    if lexer.quote.is_some() {
+        return Err(meta("a quote", "it is opened and never closed"));
+    }
+    lexer.end()?;
+    Ok(lexer.words)
+}
+
+#[derive(Default)]
+struct Lexer {
+    words: Vec<String>,
+    word: String,
+    open: bool,
+    quote: Option<char>,
+}
+
+impl Lexer {
+    fn push(&mut self, c: char) {
+        self.word.push(c);
+        self.open = true;
+    }
+
+    fn extend(&mut self, c: Option<char>) {
+        self.word.extend(c);
+        self.open = true;
+    }
+
+    fn end(&mut self) -> Result<(), ArgumentFinding> {
+        if self.open {
+            self.words.push(std::mem::take(&mut self.word));
+            self.open = false;
+        }
+        if self.words.len() > WORDS_MAX {
+            return Err(meta("too many words", "the command cannot be checked"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a shell replaces what a dollar sign begins.
+fn expands(next: Option<char>) -> bool {
+    next.is_some_and(|c| c.is_ascii_alphanumeric() || "_({'\"[@*#?$!-".contains(c))
+}
+
+/// `{a,b}` and `{1..3}`, but not `{}`; one without an end in sight counts, too.
+fn braces(rest: impl Iterator<Item = char>) -> bool {
+    let mut inner = String::new();
+    for c in rest.take(BRACES_MAX) {
+        if matches!(c, '}' | ' ') {
+            return inner.contains(',') || inner.contains("..");
+        }
+        inner.push(c);
+    }
+    inner.len() >= BRACES_MAX || inner.contains(',')
+}
+
+fn meta(what: &str, why: &str) -> ArgumentFinding {
+    ArgumentFinding::new(
+        "metacharacter",
+        format!("{what} in a command: {why}"),
+        "make one plain command a call, and quote text in single quotes",
+    )
+}
+
+/// What ends a command where no quotes hold.
+const ENDS: [char; 10] = [';', '&', '|', '\n', '\r', '`', '(', ')', '{', '}'];
+
+/// The parts of a text that would be commands of their own, were its quotes not to hold.
+pub(super) fn parts(text: &str) -> impl Iterator<Item = Vec<String>> {
+    let words = text.split(ENDS).map(bare_words);
+    words.filter(|words| !words.is_empty())
+}
+
+/// The first such part at or behind a place, and where it begins; `None` when there is none.
+pub(super) fn first_part(text: &str, from: usize) -> Option<(usize, Vec<String>)> {
+    let mut begins = from;
+    for part in text.get(from..)?.split(ENDS) {
+        let words = bare_words(part);
+        if !words.is_empty() {
+            return Some((begins, words));
+        }
+        // What ends a part is one byte.
+        begins += part.len() + 1;
+    }
+    None
+}
+
+fn bare_words(part: &str) -> Vec<String> {
+    let bare = part.replace(['"', '\'', '\\', '^'], "");
+    bare.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// MGP-058: quotes make text of metacharacters, as far as a shell agrees.
+    #[test]
+    fn one_plain_command_is_cut_into_its_words() {
+        let cut = |line| words(line).map(|w| w.join("|"));
+        assert_eq!(
+            cut("grep -n 'a;b|c' \"x y\" z").unwrap(),
+            "grep|-n|a;b|c|x y|z"
+        );
+        assert_eq!(cut(r"r\m -r''f x").unwrap(), "rm|-rf|x");
+        assert_eq!(
+            cut("find . -name *.rs -exec ls {} +").unwrap(),
+            "find|.|-name|*.rs|-exec|ls|{}|+"
+        );
+        assert_eq!(cut("echo costs 5$").unwrap(), "echo|costs|5$");
+        for bad in [
+            "a; b",
+            "a | b",
+            "a && b",
+            "a > b",
+            "a < b",
+            "echo $(b)",
+            "echo `b`",
+            "echo \"$(b)\"",
+            "echo $HOME",
+            "a\nb",
+            "{a,b}",
+            "echo 'open",
+            "echo ${IFS}",
+            "a & b",
+            "echo $'\\x41'",
+        ] {
+            assert_eq!(words(bad).unwrap_err().rule, "metacharacter", "{bad}");
+        }
+    }
+
+    proptest! {
+        /// MGP-058: quoting a text makes one word of it.
+        #[test]
+        fn a_quoted_text_is_one_word(text in "[ -~&&[^']]{0,30}") {
+            prop_assert_eq!(words(&format!("echo '{text}'")).unwrap(), ["echo".to_owned(), text]);
+        }
+    }
+}

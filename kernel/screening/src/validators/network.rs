@@ -1,0 +1,427 @@
+//! `network_restricted`: no request to this machine, its networks or metadata (MGP §4.5).
+//!
+//! URLs are looked for in every text, at whatever depth. Parsers disagree about who the host of a
+//! disguised URL is, so each candidate is judged, and one inner candidate is enough to refuse.
+
+use std::net::Ipv6Addr;
+
+use url::Host;
+
+use super::addresses;
+use super::arguments::{ArgumentKind, CallArguments, Leaf};
+use super::roles::Role;
+use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, quiet, views};
+
+/// Schemes that open files, speak to other services in raw bytes, or run something.
+const CLOSED_SCHEMES: [&str; 21] = [
+    "file",
+    "gopher",
+    "dict",
+    "ldap",
+    "ldaps",
+    "tftp",
+    "jar",
+    "netdoc",
+    "phar",
+    "php",
+    "expect",
+    "smb",
+    "cifs",
+    "nfs",
+    "telnet",
+    "unix",
+    "local_file",
+    "mailslot",
+    "afp",
+    "zlib",
+    "ogg",
+];
+/// Whose URLs have a host whatever the number of slashes (WHATWG).
+const SPECIAL: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
+
+/// Longest part of a URL before its path, in bytes; names and passwords fit into a tenth of it.
+const AUTHORITY_MAX: usize = 4_096;
+
+const HINT: &str =
+    "use a public address; a redirect to an inner one is refused when it is followed";
+
+pub(super) fn judge(_call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
+    for leaf in &args.leaves {
+        if let Some(finding) = judge_leaf(leaf) {
+            return Err(Blocked::at(Validator::NetworkRestricted, leaf, finding));
+        }
+    }
+    Ok(())
+}
+
+fn judge_leaf(leaf: &Leaf) -> Option<ArgumentFinding> {
+    let role = leaf.role;
+    if leaf.kind == ArgumentKind::Number {
+        return (role == Role::Host || role == Role::Url).then(|| judge_host(&leaf.text, true))?;
+    }
+    let role = if leaf.kind == ArgumentKind::Key {
+        Role::Other
+    } else {
+        role
+    };
+    let special = matches!(role, Role::Url | Role::Host | Role::Command | Role::Args);
+    if !special && is_quiet(&leaf.text) {
+        return None;
+    }
+    judge_closely(leaf, role)
+}
+
+/// Whether nothing can be said against a text of no special role, told quickly.
+fn is_quiet(text: &str) -> bool {
+    let word = || quiet::is_word(text) && addresses::inner_name(text).is_none();
+    quiet::to_network(text) || word() || quiet::is_blob(text)
+}
+
+fn judge_closely(leaf: &Leaf, role: Role) -> Option<ArgumentFinding> {
+    let mut texts = views::decoded(&leaf.text);
+    let last = texts.last().expect("a text has a plain form").clone();
+    // Readers of URLs drop tabs and line breaks, and controls before the first letter.
+    let joined: String = last.chars().filter(|c| !"\t\r\n".contains(*c)).collect();
+    if joined != last && !last.trim().contains(' ') {
+        texts.push(joined);
+    }
+    texts.iter().find_map(|text| judge_text(text, role))
+}
+
+fn judge_text(text: &str, role: Role) -> Option<ArgumentFinding> {
+    let strict = matches!(role, Role::Url | Role::Host);
+    judge_urls(text, strict)
+        .or_else(|| strict.then(|| judge_address(text, role))?)
+        .or_else(|| judge_words(text, role))
+        .or_else(|| judge_settings(text))
+        .or_else(|| matches!(role, Role::Command | Role::Args).then(|| judge_numbers(text))?)
+}
+
+/// `host=localhost port=5432`, `Server=127.0.0.1;`.
+fn judge_settings(text: &str) -> Option<ArgumentFinding> {
+    let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '?' | ','));
+    parts
+        .filter_map(|p| p.split_once('='))
+        .find_map(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            let named = [
+                "host", "hostname", "hostaddr", "server", "addr", "address", "ip",
+            ];
+            named
+                .contains(&key.as_str())
+                .then(|| judge_host(value, false))?
+        })
+}
+
+/// Hosts in a form that only the words of a command can have: `127.1`, one large number, and the
+/// pieces of `name:80:10.0.0.1`.
+fn judge_numbers(text: &str) -> Option<ArgumentFinding> {
+    text.split(|c: char| c.is_whitespace() || c == '=')
+        .find_map(|word| {
+            let large = word.parse::<u64>().is_ok_and(|n| n >= 1 << 24);
+            let short = word.contains('.') && !word.starts_with("0.") && !word.ends_with('.');
+            let hex = word.starts_with("0x") && word.contains('.');
+            if (large || short || hex) && !addresses::readings(word).is_empty() {
+                return judge_host(word, true);
+            }
+            let pieces = word.split(':').filter(|p| p.len() > 4);
+            (word.matches(':').count() > 1).then(|| {
+                pieces
+                    .filter(|p| !p.contains('/'))
+                    .find_map(|p| judge_host(p, false))
+            })?
+        })
+}
+
+/// Each `scheme:` with slashes after it.
+fn judge_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
+    let lead = text.len() - text.trim_start().len();
+    for (at, _) in text.match_indices(':') {
+        let scheme = scheme_before(&text[..at]);
+        let rest = &text[at + 1..];
+        if scheme.len() < 2 {
+            continue;
+        }
+        let special = SPECIAL.contains(&scheme.as_str());
+        let slashes = rest.chars().take_while(|c| matches!(c, '/' | '\\')).count();
+        let starts = at - scheme.len() == lead;
+        let closed = CLOSED_SCHEMES.contains(&scheme.as_str());
+        if closed && (slashes >= 1 || strict && starts) {
+            return Some(ArgumentFinding::new(
+                "scheme",
+                format!("{scheme}: reaches more than the network allows"),
+                "use http or https",
+            ));
+        }
+        if strict && starts && matches!(scheme.as_str(), "javascript" | "vbscript") {
+            return Some(ArgumentFinding::new(
+                "scheme",
+                "the URL is a program",
+                "use http or https",
+            ));
+        }
+        let url = slashes >= 2 || special && (slashes == 1 || strict && starts);
+        if url && let Some(finding) = judge_rest(&rest[slashes..], special, strict) {
+            return Some(finding);
+        }
+    }
+    None
+}
+
+fn scheme_before(text: &str) -> String {
+    let wordy = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let start = text.rfind(|c| !wordy(c)).map_or(0, |at| {
+        at + text[at..].chars().next().map_or(1, char::len_utf8)
+    });
+    let scheme = text[start..].trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+    scheme.to_ascii_lowercase()
+}
+
+/// All hosts that what stands after the slashes may have.
+fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding> {
+    let quoted = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
+    let whole = if strict {
+        rest
+    } else {
+        rest.split(quoted).next()?
+    };
+    let first = whole.split(['/', '\\', '?', '#']).next()?;
+    let main = first.rsplit('@').next()?;
+    if let Some(finding) = judge_host(main, special && is_host(main)) {
+        return Some(finding);
+    }
+    let until_slash = whole.split('/').next()?;
+    if until_slash.len() > AUTHORITY_MAX {
+        let reason = "a URL whose host cannot be found in it";
+        return Some(ArgumentFinding::new("unreadable", reason, HINT));
+    }
+    let mut others = until_slash.split(['@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0']);
+    others.find_map(|host| judge_host(host, false))
+}
+
+/// Whether it can be the name of a host at all, and is no place-holder like `{host}`.
+fn is_host(text: &str) -> bool {
+    let named =
+        |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']' | '%');
+    !text.is_empty() && text.chars().all(named)
+}
+
+/// One host with or without a port. `alone` says that a single word is a host here too: such names
+/// resolve by the machine's own search list, which is to say inside.
+fn judge_host(text: &str, alone: bool) -> Option<ArgumentFinding> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+    let host = without_port(text);
+    if host.is_empty() {
+        return None;
+    }
+    let inside = |what: &str| {
+        Some(ArgumentFinding::new(
+            "inner_host",
+            format!("{host} is {what}"),
+            HINT,
+        ))
+    };
+    if let Some(ip) = bracketed(host) {
+        return addresses::inner_v6(ip).and_then(inside);
+    }
+    let readings = addresses::readings(host);
+    if let Some(what) = readings.into_iter().find_map(addresses::inner_v4) {
+        if alone || host.contains('.') || host.starts_with("0x") {
+            return inside(what);
+        }
+        return None;
+    }
+    match Host::parse(host) {
+        Ok(parsed) => match addresses::inner(&parsed) {
+            Some(what) => inside(what),
+            None if alone && is_single(&parsed) => {
+                inside("a single word, which only an inner network resolves")
+            }
+            None => None,
+        },
+        Err(_) => addresses::inner_name(host).and_then(inside),
+    }
+}
+
+fn is_single(host: &Host<String>) -> bool {
+    match host {
+        Host::Domain(name) => !name.trim_end_matches('.').contains('.'),
+        Host::Ipv4(_) | Host::Ipv6(_) => false,
+    }
+}
+
+fn without_port(text: &str) -> &str {
+    if text.starts_with('[') {
+        return text.find(']').map_or(text, |end| &text[..=end]);
+    }
+    match text.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => text,
+        Some((host, _)) => host,
+        None => text,
+    }
+}
+
+/// An IPv6 address, in brackets or bare, its zone left out.
+fn bracketed(host: &str) -> Option<Ipv6Addr> {
+    let inner = host.strip_prefix('[').unwrap_or(host);
+    let inner = inner.strip_suffix(']').unwrap_or(inner);
+    if !inner.contains(':') {
+        return None;
+    }
+    inner.split('%').next()?.parse().ok()
+}
+
+/// The whole value of an argument that is named as a URL or a host.
+fn judge_address(text: &str, role: Role) -> Option<ArgumentFinding> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+    if text.contains("://") || text.contains(char::is_whitespace) {
+        return None;
+    }
+    let slashes = text.chars().take_while(|c| matches!(c, '/' | '\\')).count();
+    match (role, slashes) {
+        (Role::Host, 0) => judge_host(text, is_host(text)),
+        (_, 1) => None,
+        (_, 0) => {
+            let first = text.split(['/', '\\', '?', '#']).next()?;
+            let host = without_port(first.rsplit('@').next()?);
+            let number = !addresses::readings(host).is_empty();
+            judge_host(host, number).or_else(|| judge_rest(text, false, true))
+        }
+        (_, _) => judge_rest(&text[slashes..], true, true),
+    }
+}
+
+/// Hosts without a scheme. In running text a bare name is mostly a mention, so it takes a port or a
+/// path to count there; the words of a command and a value that is one word count by themselves.
+fn judge_words(text: &str, role: Role) -> Option<ArgumentFinding> {
+    let single = !text.trim().contains(char::is_whitespace);
+    let plainly = match role {
+        // The whole of a URL is judged as one; in its query, a word is a word.
+        Role::Command | Role::Args | Role::Url | Role::Host => true,
+        Role::Other => single,
+        Role::Path | Role::Sql | Role::Code | Role::Prose => false,
+        Role::Method | Role::Mode | Role::Action => single,
+    };
+    let breaks = |c: char| c.is_whitespace() || "\"'`<>(),;|&={}".contains(c);
+    text.split(breaks)
+        .filter(|w| w.len() > 2 && w.len() < 300)
+        .find_map(|word| judge_word(word, plainly, role))
+}
+
+fn judge_word(word: &str, plainly: bool, role: Role) -> Option<ArgumentFinding> {
+    let word = word.trim_end_matches(['.', '!', ':', ',']);
+    let unc = word.trim_start_matches('\\');
+    if word.starts_with("\\\\") && !unc.is_empty() {
+        return judge_host(unc.split(['\\', '/', '@']).next()?, false);
+    }
+    let word = word.strip_prefix("//").unwrap_or(word);
+    let (first, rest) = match word.find(['/', '?', '#']) {
+        Some(at) => word.split_at(at),
+        None => (word, ""),
+    };
+    let host = first.rsplit('@').next()?;
+    let dotted = host
+        .split(':')
+        .next()?
+        .split('.')
+        .filter(|p| !p.is_empty())
+        .count()
+        == 4;
+    let name = host.chars().any(|c| c.is_ascii_alphabetic()) && !host.starts_with("0x");
+    let bracket = host.starts_with('[') || host.matches(':').count() > 1;
+    if !(dotted || name || bracket) || is_range(rest) {
+        return None;
+    }
+    let finding = judge_host(host, false)?;
+    let port = host
+        .split_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()));
+    let reached = rest.len() > 1 && rest.starts_with('/') || port;
+    let metadata = finding.reason.ends_with("metadata service of a cloud") && host.contains('.');
+    let counts = plainly && (dotted || bracket || !matches!(role, Role::Url | Role::Host));
+    (counts || reached || metadata).then_some(finding)
+}
+
+/// `/8` after an address makes a block of addresses of it, which is no place to go to.
+fn is_range(rest: &str) -> bool {
+    rest.strip_prefix('/')
+        .is_some_and(|n| (1..=3).contains(&n.len()) && n.bytes().all(|c| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// Pieces of texts that lead inside, and of those that do not.
+    const PIECES: [&str; 40] = [
+        "localhost",
+        "LocalHost4",
+        "metadata",
+        "broadcasthost",
+        "10.0.0.1",
+        "169.254.169.254",
+        "2130706433",
+        "0x7f000001",
+        "127",
+        "[::1]",
+        "http",
+        "ftp",
+        "file",
+        "nip.io",
+        "local",
+        "host",
+        "server",
+        "Fox",
+        "q7",
+        "word",
+        ".",
+        ":",
+        ";",
+        "/",
+        "//",
+        "@",
+        "=",
+        "-",
+        "?",
+        "!",
+        "'",
+        "\"",
+        "(",
+        ")",
+        "+",
+        "*",
+        "_",
+        ",",
+        " ",
+        "  ",
+    ];
+
+    fn leaf(text: String, role: Role) -> Leaf {
+        Leaf {
+            path: "/a".into(),
+            parent: "".into(),
+            object: "".into(),
+            key: "a".into(),
+            role,
+            text,
+            kind: ArgumentKind::Text,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        /// MGP-060: what is let pass quickly is what a close look lets pass.
+        #[test]
+        fn a_quick_look_misses_nothing(pieces in prop::collection::vec(select(&PIECES), 1..9)) {
+            let text = pieces.concat();
+            if is_quiet(&text) {
+                for role in [Role::Other, Role::Path, Role::Sql, Role::Code, Role::Prose, Role::Method] {
+                    let found = judge_closely(&leaf(text.clone(), role), role);
+                    prop_assert_eq!(found, None, "{:?} as {:?}", text, role);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Where a path leads, as far as its text tells. Symbolic links are not followed here: who opens
+//! the file must open it below an allowed root.
+
+use super::{ArgumentFinding, views};
+
+const HINT: &str = "name a path inside the allowed folders, without .. at its start";
+
+/// Places of the system and of its users' secrets; never below a root by accident.
+const SYSTEM: [&str; 18] = [
+    "/etc",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/boot",
+    "/root",
+    "/var/run",
+    "/run",
+    "/var/log",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/var/lib",
+    "/private/etc",
+    "/system",
+    "/windows",
+    "/library",
+];
+
+/// Folders and files of secrets, wherever they are.
+const SECRET: [&str; 12] = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".pgpass",
+    "id_rsa",
+    "id_ed25519",
+    ".git-credentials",
+    ".bash_history",
+    ".npmrc",
+];
+
+/// The text of an argument that names a file or a folder.
+pub(super) fn judge(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    if let Some(finding) = judge_text(text, roots) {
+        return Some(finding);
+    }
+    let decoded = views::decoded(text);
+    decoded.iter().find_map(|view| judge_text(view, roots))
+}
+
+fn judge_text(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let out = |rule, reason: &str| Some(ArgumentFinding::new(rule, reason, HINT));
+    if text.contains('\0') {
+        return out(
+            "null_byte",
+            "the path holds a null byte, where some readers stop",
+        );
+    }
+    // Overlong UTF-8 is no text after decoding; old readers take it for dots and slashes.
+    let lower = text.to_ascii_lowercase();
+    if [
+        "%c0%a", "%c1%9", "%e0%80%a", "%c0%2e", "%uff0e", "%u002e", "%u2215",
+    ]
+    .iter()
+    .any(|form| lower.contains(form))
+    {
+        return out(
+            "encoding",
+            "the path is encoded in a form that hides dots or slashes",
+        );
+    }
+    let device = ["con", "prn", "aux", "nul", "com1", "com2", "lpt1"];
+    if device.contains(&lower.trim()) || lower.contains("::$") {
+        return out(
+            "device",
+            "the path names a device or a hidden stream of a file",
+        );
+    }
+    let text = file_of(text);
+    let slashed = text.trim().replace('\\', "/");
+    if slashed.starts_with("//") && slashed.len() > 2 && !slashed[2..].starts_with('/') {
+        return out("network_path", "the path names another machine or a device");
+    }
+    if opens_home(&slashed) {
+        return out(
+            "home",
+            "the path starts in a home folder or with a variable",
+        );
+    }
+    if slashed.split('/').any(is_variable) || slashed.contains("$(") || slashed.contains('`') {
+        return out("variable", "the path holds a variable or a command");
+    }
+    place(&slashed, roots)
+}
+
+/// The path of a `file:` URL; other texts as they are.
+fn file_of(text: &str) -> &str {
+    let trimmed = text.trim_start();
+    let cut = trimmed
+        .get(..5)
+        .is_some_and(|s| s.eq_ignore_ascii_case("file:"));
+    if !cut {
+        return text;
+    }
+    let rest = &trimmed[5..];
+    match rest.strip_prefix("//") {
+        Some(after) if after.starts_with('/') => after,
+        Some(after) => after.find('/').map_or(after, |at| &after[at..]),
+        None => rest,
+    }
+}
+
+fn opens_home(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix('~') else {
+        return false;
+    };
+    let name = rest.split('/').next().unwrap_or_default();
+    let user = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+');
+    name.chars().all(user)
+}
+
+/// `$HOME`, `${HOME}`, `%APPDATA%` as a part of a path.
+fn is_variable(part: &str) -> bool {
+    let posix = part.strip_prefix('$').is_some_and(|rest| {
+        rest.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic())
+    });
+    let windows = part.strip_prefix('%').is_some_and(|rest| {
+        rest.find('%').is_some_and(|end| {
+            end > 1
+                && rest[..end]
+                    .chars()
+                    .all(|c| c.is_ascii_alphabetic() || c == '_')
+        })
+    });
+    posix || windows
+}
+
+fn place(path: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let drive = drive_of(path);
+    let absolute = path.starts_with('/') || drive.is_some();
+    let Some(parts) = resolved(path) else {
+        let reason = "the path leads up and out of where it starts";
+        return Some(ArgumentFinding::new("traversal", reason, HINT));
+    };
+    let secret = |part: &&str| SECRET.contains(&part.to_ascii_lowercase().as_str());
+    if let Some(part) = parts.iter().find(|p| secret(p)) {
+        let reason = format!("{part} is a place of secrets");
+        return Some(ArgumentFinding::new("secret_place", reason, HINT));
+    }
+    if !absolute {
+        return None;
+    }
+    let whole = format!("/{}", parts.join("/"));
+    if roots.iter().any(|root| is_below(&whole, root)) {
+        return None;
+    }
+    if !roots.is_empty() {
+        let reason = "the path lies outside of the allowed folders";
+        return Some(ArgumentFinding::new("outside", reason, HINT));
+    }
+    let bare = drive.map_or(whole.clone(), |d| whole[d.len() + 1..].to_owned());
+    let lower = bare.to_ascii_lowercase();
+    let system = SYSTEM.iter().any(|place| is_below(&lower, place));
+    (system || lower.is_empty() || lower == "/").then(|| {
+        ArgumentFinding::new(
+            "system_place",
+            "the path is a place of the system itself",
+            HINT,
+        )
+    })
+}
+
+fn drive_of(path: &str) -> Option<&str> {
+    let drive = path.get(..2)?;
+    let letter = drive.starts_with(|c: char| c.is_ascii_alphabetic());
+    (letter && drive.ends_with(':')).then_some(drive)
+}
+
+/// The parts of the path after `.` and `..`; `None` if it climbs above its start.
+fn resolved(path: &str) -> Option<Vec<&str>> {
+    let mut parts = Vec::new();
+    // Windows drops dots and spaces at the end of a part, and so makes `..` of `.. `.
+    for part in path.split('/') {
+        // Some servers take what follows a semicolon for a parameter.
+        let trimmed = part.trim();
+        let trimmed = trimmed.strip_suffix(';').unwrap_or(trimmed);
+        // What a careless filter leaves of it is `..`.
+        if trimmed.len() > 3 && trimmed.bytes().all(|c| c == b'.') {
+            return None;
+        }
+        match trimmed {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            _ => parts.push(trimmed),
+        }
+    }
+    Some(parts)
+}
+
+/// Lexically, by whole parts.
+fn is_below(path: &str, root: &str) -> bool {
+    let root = root.replace('\\', "/");
+    let rooted = if root.starts_with('/') {
+        root
+    } else {
+        format!("/{root}")
+    };
+    let rooted = rooted.trim_end_matches('/');
+    path.strip_prefix(rooted)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn roots() -> Vec<String> {
+        vec!["/srv/project".to_owned()]
+    }
+
+    /// MGP-058: a path is judged by where it leads, not by how it looks.
+    #[test]
+    fn a_path_may_climb_as_long_as_it_stays_inside() {
+        for inside in [
+            "src/../README.md",
+            "/srv/project/a/../b",
+            "./a..b/c",
+            "/srv/project",
+            "a/~/b",
+            "file:///srv/project/x",
+            "notes~",
+            "...hidden/x.txt",
+        ] {
+            assert_eq!(judge(inside, &roots()), None, "{inside}");
+        }
+        for outside in [
+            "../x",
+            "a/../../x",
+            "/srv/projects/x",
+            "/srv/project/../x",
+            "~/x",
+            "~root/x",
+            "$HOME/x",
+            "..\\..\\x",
+            "%2e%2e/x",
+            "a\0.png",
+            "C:\\x",
+            "\\\\host\\share",
+            "file:///etc/passwd",
+            "．．／x",
+        ] {
+            assert!(judge(outside, &roots()).is_some(), "{outside}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_relative_path_without_dots_is_refused(path in "[a-z]{1,5}(/[a-z]{1,5}){0,4}") {
+            prop_assert_eq!(judge(&path, &roots()), None);
+        }
+
+        #[test]
+        fn no_climb_out_is_missed(inner in "[a-z]{1,5}", dots in 2usize..6, end in "[a-z]{1,5}") {
+            let path = format!("{inner}/{}{end}", "../".repeat(dots));
+            prop_assert!(judge(&path, &roots()).is_some());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Signs of an injected command in a text that is no command itself.
+//!
+//! Tools build command lines out of titles, branches and patterns. A text that stays a text has no
+//! need of these shapes.
+
+use super::{ArgumentFinding, commands, programs};
+
+const HINT: &str = "leave shell syntax out of this argument";
+
+/// Programs with which an injected command usually goes on.
+const AFTER_BREAK: [&str; 48] = [
+    "rm",
+    "cat",
+    "curl",
+    "wget",
+    "nc",
+    "bash",
+    "sh",
+    "zsh",
+    "python",
+    "perl",
+    "ruby",
+    "node",
+    "php",
+    "id",
+    "whoami",
+    "uname",
+    "sleep",
+    "ping",
+    "nslookup",
+    "dig",
+    "touch",
+    "chmod",
+    "chown",
+    "kill",
+    "echo",
+    "ls",
+    "env",
+    "printenv",
+    "base64",
+    "powershell",
+    "cmd",
+    "dir",
+    "type",
+    "net",
+    "calc",
+    "cp",
+    "mv",
+    "tee",
+    "dd",
+    "ssh",
+    "scp",
+    "ncat",
+    "socat",
+    "eval",
+    "exec",
+    "sudo",
+    "open",
+    "calc.exe",
+];
+
+pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
+    substitution(text)
+        .or_else(|| broken_out(text))
+        .or_else(|| whole_command(text))
+        .or_else(|| option(text))
+}
+
+fn found(reason: &str) -> Option<ArgumentFinding> {
+    Some(ArgumentFinding::new("injection", reason, HINT))
+}
+
+/// `$(id)`, a command in backticks, `${IFS}`, `<(…)`.
+fn substitution(text: &str) -> Option<ArgumentFinding> {
+    let inner = text
+        .split("$(")
+        .skip(1)
+        .chain(text.split('`').skip(1).step_by(2));
+    for command in inner {
+        let words = commands::parts(command).next().unwrap_or_default();
+        if words.first().is_some_and(|w| is_program(w)) {
+            return found("a command is to be put in by a shell");
+        }
+    }
+    let shapes = ["${IFS", "$IFS", "<(", ">(", "$((", "${@", "$'\\x"];
+    let shape = shapes.iter().any(|s| text.contains(s)) && !text.contains("=>");
+    if shape && !text.contains("<()") {
+        return found("a shell would replace a part of it");
+    }
+    None
+}
+
+/// `x; rm …`, `x && curl …`, `x | sh`, a line break before a command.
+fn broken_out(text: &str) -> Option<ArgumentFinding> {
+    // Behind all separators of one run stands the same command, looked at once for each kind of them:
+    // however long a run is, it is read once.
+    let (mut words, mut begins, mut seen) = (Vec::new(), 0, String::new());
+    for (at, sep) in text.match_indices([';', '|', '&', '\n', '\r']) {
+        if at >= begins {
+            (begins, words) = commands::first_part(text, at + sep.len())?;
+            seen.clear();
+        }
+        if !seen.contains(sep) {
+            seen.push_str(sep);
+            if let Some(reason) = second_command(sep, &words) {
+                return found(reason);
+            }
+        }
+    }
+    None
+}
+
+/// Why the words behind a separator are a command that was not asked for.
+fn second_command(sep: &str, words: &[String]) -> Option<&'static str> {
+    let (first, more) = words.split_first()?;
+    let shaped = more.iter().any(|word| has_shape(word));
+    // After a sentence's own semicolon a plain word follows; a command has more shape.
+    let alone = more.is_empty();
+    let program = is_program(first) && !(sep == "\n" && alone);
+    if program && (shaped || alone) && !(sep == "|" && alone && !is_shell(first)) {
+        return Some("a second command stands behind a separator");
+    }
+    if shaped && programs::judge(words).is_some() {
+        return Some("a dangerous command stands behind a separator");
+    }
+    None
+}
+
+/// Options, paths, redirections, substitutions.
+fn has_shape(word: &str) -> bool {
+    word.starts_with(['-', '/', '~', '>', '<', '$', '.', '@', '#'])
+        || word.contains("://")
+        || word.contains('/')
+        || word.contains('=')
+}
+
+fn is_shell(word: &str) -> bool {
+    let name = programs::name_of(word);
+    name.ends_with("sh") || name == "python" || name == "perl" || name == "cmd"
+}
+
+fn is_program(word: &str) -> bool {
+    AFTER_BREAK.contains(&programs::name_of(word).as_str())
+}
+
+/// The text is a dangerous command from its start, or a fork bomb.
+fn whole_command(text: &str) -> Option<ArgumentFinding> {
+    let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    if dense.contains(":(){:|:&};:") {
+        return found("it is a fork bomb");
+    }
+    let lower = text.to_lowercase();
+    let device = [
+        "> /dev/sd",
+        ">/dev/sd",
+        "> /dev/nvme",
+        "/dev/tcp/",
+        "/dev/udp/",
+    ];
+    if device.iter().any(|d| lower.contains(d)) {
+        return found("it writes to a device or opens a connection through the shell");
+    }
+    let words = commands::parts(text).next()?;
+    let shaped = words.len() > 1 && words[1..].iter().any(|w| has_shape(w));
+    let finding = programs::judge(&words)?;
+    (shaped && finding.rule != "environment").then_some(finding)
+}
+
+/// An option where a value is expected, of those that run something.
+fn option(text: &str) -> Option<ArgumentFinding> {
+    let text = text.trim_start().to_lowercase();
+    let runs = [
+        "-oproxycommand",
+        "--upload-pack",
+        "--receive-pack",
+        "--to-command",
+        "--checkpoint-action",
+        "--open-files-in-pager",
+        "--exec=",
+        "--config-env",
+        "--use-compress-program",
+    ];
+    if runs.iter().any(|o| text.starts_with(o)) || text.starts_with("ext::") {
+        return found("it is an option that runs a program, not a value");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A text of a million separators is read in one go, not once for each of them.
+    #[test]
+    fn a_long_run_of_separators_is_read_once() {
+        for run in [";", "|&", ";()", "\n'"] {
+            let text = format!("{}rm -rf /", run.repeat(500_000));
+            assert!(broken_out(&text).is_some(), "{run:?}");
+        }
+    }
+
+    proptest! {
+        /// MGP-058: looking at each separator by itself finds the same.
+        #[test]
+        fn a_run_hides_nothing(text in "([;|&\n'\" ()]|rm|-rf|/x|sh|ls|word){0,12}") {
+            let each = text.match_indices([';', '|', '&', '\n', '\r']).any(|(at, sep)| {
+                let rest = text[at + sep.len()..].trim_start_matches(['&', '|', ' ', '\t', '\'', '"']);
+                let words = commands::parts(rest).next().unwrap_or_default();
+                second_command(sep, &words).is_some()
+            });
+            prop_assert_eq!(broken_out(&text).is_some(), each);
+        }
+    }
+}

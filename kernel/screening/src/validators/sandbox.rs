@@ -1,0 +1,261 @@
+//! `sandbox`: shell tricks, recursive delete, and paths that lead out (MGP §4.5).
+
+use super::arguments::{ArgumentKind, CallArguments, Leaf};
+use super::roles::Role;
+use super::{
+    ArgumentFinding, Blocked, ScreenedCall, Validator, commands, paths, patterns, programs, quiet,
+    views,
+};
+
+/// Variables that decide which code a program runs.
+pub(super) const ENVIRONMENT: [&str; 15] = [
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "LD_AUDIT",
+    "DYLD_INSERT_LIBRARIES",
+    "BASH_ENV",
+    "PATH",
+    "IFS",
+    "PROMPT_COMMAND",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "RUBYOPT",
+    "GIT_SSH_COMMAND",
+    "GIT_EXTERNAL_DIFF",
+];
+
+/// Folders whose programs may be started by their whole path.
+const PROGRAMS: [&str; 6] = [
+    "/bin/",
+    "/usr/bin/",
+    "/usr/local/bin/",
+    "/sbin/",
+    "/usr/sbin/",
+    "/opt/homebrew/bin/",
+];
+
+pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
+    let runs = call.runs();
+    for leaf in &args.leaves {
+        if let Some(finding) = judge_leaf(leaf, runs, call.roots) {
+            return Err(Blocked::at(Validator::Sandbox, leaf, finding));
+        }
+    }
+    judge_split(args, call.roots)
+}
+
+/// What the text is taken for: in a tool that runs commands, a text of no known kind is a command.
+fn judge_leaf(leaf: &Leaf, runs: bool, roots: &[String]) -> Option<ArgumentFinding> {
+    if leaf.kind == ArgumentKind::Number {
+        return None;
+    }
+    if leaf.text.contains('\0') {
+        let hint = "send text without null bytes";
+        return Some(ArgumentFinding::new(
+            "null_byte",
+            "the text holds a null byte",
+            hint,
+        ));
+    }
+    if leaf.kind == ArgumentKind::Key && ENVIRONMENT.contains(&leaf.text.as_str()) {
+        let reason = format!("{} changes which program is run", leaf.text);
+        return Some(ArgumentFinding::new(
+            "environment",
+            reason,
+            "leave this variable out",
+        ));
+    }
+    let role = match (leaf.kind, leaf.role) {
+        (ArgumentKind::Key, _) => Role::Other,
+        (_, Role::Other) if runs => Role::Command,
+        (_, role) => role,
+    };
+    match (role, leaf.kind) {
+        (Role::Command, ArgumentKind::Element) | (Role::Args, _) => judge_word(&leaf.text, roots),
+        (Role::Command, _) => judge_command(&leaf.text, roots),
+        (Role::Path, _) => judge_path(&leaf.text, roots),
+        (Role::Url, _) => judge_url(&leaf.text, roots),
+        (Role::Prose | Role::Code, _) if runs => judge_script(&leaf.text),
+        (Role::Prose | Role::Code, _) => None,
+        (Role::Host | Role::Sql | Role::Method | Role::Mode | Role::Action | Role::Other, _) => {
+            judge_other(&leaf.text)
+        }
+    }
+}
+
+fn judge_command(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    for view in views::both(text) {
+        let words = match commands::words(&view) {
+            Ok(words) => words,
+            Err(finding) => return Some(finding),
+        };
+        let found = judge_argv(&words, roots)
+            .or_else(|| commands::parts(&view).find_map(|part| deletes(&part)));
+        if found.is_some() {
+            return found;
+        }
+    }
+    windows_variable(text)
+}
+
+/// A text of a tool that runs things: several lines are its nature, destruction is not.
+fn judge_script(text: &str) -> Option<ArgumentFinding> {
+    views::both(text)
+        .iter()
+        .find_map(|view| commands::parts(view).find_map(|part| deletes(&part)))
+}
+
+/// Within quotes only the plainest destruction counts: text may speak of commands.
+fn deletes(words: &[String]) -> Option<ArgumentFinding> {
+    programs::judge(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
+}
+
+/// `%COMSPEC%` and the like.
+fn windows_variable(text: &str) -> Option<ArgumentFinding> {
+    let name =
+        |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let pieces: Vec<&str> = text.split('%').collect();
+    let inner = pieces.get(1..pieces.len().saturating_sub(1))?;
+    inner.iter().any(|p| name(p)).then(|| {
+        let hint = "write the value itself";
+        ArgumentFinding::new(
+            "metacharacter",
+            "% in a command: a variable is put in",
+            hint,
+        )
+    })
+}
+
+/// A program and its words.
+pub(super) fn judge_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+    programs::judge(words).or_else(|| {
+        let known = |w: &String| PROGRAMS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
+        let skipped = usize::from(words.first().is_some_and(known));
+        let mut rest = words.iter().skip(skipped);
+        rest.find_map(|word| judge_operand(word, roots))
+    })
+}
+
+/// A word that may be a path, or an option with one: `--file=/etc/passwd`.
+fn judge_operand(word: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let value = match word.split_once('=') {
+        Some((option, value)) if option.starts_with('-') => value,
+        _ => word,
+    };
+    let fused = value
+        .strip_prefix('-')
+        .and_then(|v| v.get(1..))
+        .unwrap_or("");
+    let value = if fused.starts_with(['/', '~']) {
+        fused
+    } else {
+        value
+    };
+    let looks = value.starts_with(['/', '~', '\\'])
+        || value.contains("..")
+        || value.contains("/.")
+        || value.get(1..3).is_some_and(|c| c == ":\\" || c == ":/")
+        || value.to_ascii_lowercase().starts_with("file:")
+        || value.starts_with('.')
+        || value.to_ascii_lowercase().contains("%2e");
+    let exempt = value == "/dev/null"
+        || value.contains("://") && !value.to_ascii_lowercase().starts_with("file:");
+    let spaced = value.contains(char::is_whitespace) && !value.starts_with(['/', '~', '.']);
+    // `HEAD~2..main` and `a..b` are ranges, no paths.
+    let climbs = value.split(['/', '\\']).any(|part| part.trim() == "..");
+    let range = value.contains("..") && !climbs && !value.starts_with(['/', '~', '\\']);
+    if looks && !exempt && !spaced && !range {
+        return paths::judge(value, roots);
+    }
+    None
+}
+
+/// One word of a list of words: no shell cuts it, but one may still be started for it.
+fn judge_word(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    views::both(text)
+        .iter()
+        .find_map(|view| patterns::judge(view).or_else(|| judge_operand(view, roots)))
+}
+
+fn judge_path(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    paths::judge(text, roots).or_else(|| judge_other(text))
+}
+
+fn judge_url(text: &str, roots: &[String]) -> Option<ArgumentFinding> {
+    let plain = views::plain(text);
+    let scheme = plain.trim_start().get(..5).unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("file:") {
+        return paths::judge(&plain, roots);
+    }
+    views::both(text)
+        .iter()
+        .find_map(|view| patterns::judge(&view.replace('&', "\u{b7}")))
+}
+
+fn judge_other(text: &str) -> Option<ArgumentFinding> {
+    if quiet::to_sandbox(text) {
+        return None;
+    }
+    // A value that is one word may be opened as a path: then not in the system's own places.
+    if !text.contains(char::is_whitespace)
+        && text.starts_with(['/', '~'])
+        && text.len() > 2
+        && let Some(finding) = paths::judge(text, &[])
+    {
+        return Some(finding);
+    }
+    let escapes = |view: &String| {
+        let climbs = view.replace('\\', "/");
+        (climbs.starts_with("../") || climbs.contains("/../../")).then(|| {
+            let hint = "name things inside the allowed folders";
+            ArgumentFinding::new(
+                "traversal",
+                "the text leads up and out of where it starts",
+                hint,
+            )
+        })
+    };
+    views::decoded(text)
+        .iter()
+        .find_map(|view| patterns::judge(view).or_else(|| escapes(view)))
+}
+
+/// A command whose program and words stand in several arguments, or in a list.
+fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
+    let role = |leaf: &Leaf| leaf.role;
+    let given = |leaf: &&Leaf| leaf.kind != ArgumentKind::Key;
+    let programs = args.leaves.iter().filter(given);
+    for head in programs.filter(|l| role(l) == Role::Command) {
+        let first_of_list = head.kind != ArgumentKind::Element || head.path.ends_with("/0");
+        if !first_of_list {
+            continue;
+        }
+        let mut words = match head.kind {
+            ArgumentKind::Text => commands::words(&views::plain(&head.text)).unwrap_or_default(),
+            ArgumentKind::Element | ArgumentKind::Number | ArgumentKind::Key => {
+                vec![views::plain(&head.text)]
+            }
+        };
+        for other in args.leaves.iter().filter(given) {
+            let listed = other.kind == ArgumentKind::Element
+                && other.parent == head.parent
+                && other.path != head.path
+                && head.kind == ArgumentKind::Element;
+            let argument = role(other) == Role::Args && other.object == head.object;
+            if listed || argument && other.kind == ArgumentKind::Element {
+                words.push(views::plain(&other.text));
+            } else if argument {
+                let plain = views::plain(&other.text);
+                let cut = commands::words(&plain);
+                let cut = cut.map_err(|f| Blocked::at(Validator::Sandbox, other, f))?;
+                words.extend(cut);
+            }
+        }
+        if let Some(finding) = judge_argv(&words, roots) {
+            return Err(Blocked::at(Validator::Sandbox, head, finding));
+        }
+    }
+    Ok(())
+}

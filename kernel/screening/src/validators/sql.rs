@@ -1,0 +1,498 @@
+//! Whether SQL writes. Databases differ in what ends a string or a comment, so a text is read as
+//! each of them would, and one reading that writes is enough to refuse.
+
+use super::ArgumentFinding;
+
+const HINT: &str =
+    "send one statement that only reads: SELECT, WITH … SELECT, SHOW, DESCRIBE, EXPLAIN";
+
+/// First words of statements that read.
+const READING: [&str; 14] = [
+    "select", "with", "show", "describe", "desc", "explain", "values", "table", "pragma", "use",
+    "begin", "commit", "rollback", "help",
+];
+
+/// Pragmas of SQLite that read even with a value in parentheses.
+const PRAGMAS: [&str; 15] = [
+    "table_info",
+    "table_xinfo",
+    "table_list",
+    "index_info",
+    "index_xinfo",
+    "index_list",
+    "foreign_key_list",
+    "foreign_key_check",
+    "database_list",
+    "collation_list",
+    "function_list",
+    "compile_options",
+    "integrity_check",
+    "quick_check",
+    "module_list",
+];
+
+/// Functions that write, run text as SQL, or reach files and other machines.
+const FUNCTIONS: [&str; 38] = [
+    "load_extension",
+    "writefile",
+    "edit",
+    "pg_write_file",
+    "pg_read_file",
+    "pg_read_binary_file",
+    "pg_ls_dir",
+    "lo_import",
+    "lo_export",
+    "lo_unlink",
+    "lo_put",
+    "lo_from_bytea",
+    "dblink",
+    "dblink_exec",
+    "dblink_connect",
+    "nextval",
+    "setval",
+    "set_config",
+    "pg_terminate_backend",
+    "pg_cancel_backend",
+    "pg_reload_conf",
+    "pg_rotate_logfile",
+    "query_to_xml",
+    "pg_logical_emit_message",
+    "load_file",
+    "sys_exec",
+    "sys_eval",
+    "xp_cmdshell",
+    "xp_regwrite",
+    "sp_executesql",
+    "sp_oacreate",
+    "openrowset",
+    "opendatasource",
+    "get_lock",
+    "fts3_tokenizer",
+    "pg_advisory_lock",
+    "copy_to",
+    "sleep",
+];
+
+/// What statements that define things define.
+const OBJECTS: [&str; 14] = [
+    "table",
+    "database",
+    "schema",
+    "view",
+    "index",
+    "user",
+    "role",
+    "procedure",
+    "function",
+    "trigger",
+    "sequence",
+    "login",
+    "temp",
+    "temporary",
+];
+
+/// What may follow the name of a column.
+const AFTER_NAMES: [&str; 15] = [
+    "from", "as", "and", "or", "where", "is", "in", "like", "not", "between", "order", "group",
+    "desc", "asc", "then",
+];
+
+/// What one kind of database does differently.
+#[derive(Clone, Copy, Default)]
+struct SqlDialect {
+    backslash: bool,
+    hash: bool,
+    nested: bool,
+    dollar: bool,
+    brackets: bool,
+    spaced_dashes: bool,
+}
+
+const PLAIN: SqlDialect = SqlDialect {
+    backslash: false,
+    hash: false,
+    nested: false,
+    dollar: false,
+    brackets: false,
+    spaced_dashes: false,
+};
+
+const DIALECTS: [SqlDialect; 5] = [
+    PLAIN,
+    SqlDialect {
+        backslash: true,
+        hash: true,
+        spaced_dashes: true,
+        ..PLAIN
+    },
+    SqlDialect {
+        nested: true,
+        dollar: true,
+        ..PLAIN
+    },
+    SqlDialect {
+        nested: true,
+        brackets: true,
+        ..PLAIN
+    },
+    SqlDialect {
+        hash: true,
+        backslash: true,
+        ..PLAIN
+    },
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    /// In lower case.
+    Word(String),
+    /// A string or a quoted name; what it says is no keyword.
+    Quoted(String),
+    Sign(char),
+}
+
+/// Whether a text of no known kind is SQL at all: the head of a statement, not of a sentence.
+pub(super) fn is_statement(text: &str) -> bool {
+    let tokens = read(text, PLAIN);
+    let word = |at: usize| match tokens.get(at) {
+        Some(Token::Word(w)) => w.as_str(),
+        Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
+    };
+    let has = |wanted: &str| tokens.iter().any(|t| *t == Token::Word(wanted.into()));
+    match word(0) {
+        "select" => has("from") || tokens.len() < 3,
+        "with" => has("as") && (has("select") || has("insert") || has("delete") || has("update")),
+        "insert" | "replace" => {
+            matches!(word(1), "into" | "overwrite") && (has("values") || has("select"))
+        }
+        "update" => has("set") && tokens.contains(&Token::Sign('=')),
+        "delete" => {
+            word(1) == "from"
+                && (tokens.len() == 3 || has("where") || tokens.contains(&Token::Sign(';')))
+        }
+        "drop" | "create" | "alter" | "truncate" => {
+            matches!(
+                word(1),
+                "table" | "database" | "schema" | "view" | "index" | "user" | "role" | "trigger"
+            ) && (tokens.len() <= 3
+                || tokens.iter().any(|t| matches!(t, Token::Sign(_)))
+                || has("exists")
+                || has("add")
+                || has("cascade"))
+        }
+        "grant" | "revoke" => has("on") && (has("to") || has("from")),
+        "merge" => word(1) == "into",
+        "vacuum" | "attach" => tokens.len() <= 4,
+        _ => false,
+    }
+}
+
+/// The first thing in a text of SQL that does not only read.
+pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
+    DIALECTS.iter().find_map(|dialect| {
+        let tokens = read(text, *dialect);
+        let mut statements = tokens.split(|t| *t == Token::Sign(';'));
+        statements.find_map(judge_statement)
+    })
+}
+
+fn writes(what: &str) -> Option<ArgumentFinding> {
+    Some(ArgumentFinding::new(
+        "sql",
+        format!("{what} does not only read"),
+        HINT,
+    ))
+}
+
+fn judge_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
+    let mut rest = tokens.iter().skip_while(|t| **t == Token::Sign('('));
+    let first = match rest.next()? {
+        Token::Word(word) => word.as_str(),
+        Token::Quoted(_) | Token::Sign(_) => return writes("what begins with no keyword"),
+    };
+    if !READING.contains(&first) {
+        return writes(&first.to_uppercase());
+    }
+    if first == "pragma" {
+        return judge_pragma(tokens);
+    }
+    if matches!(first, "show" | "describe" | "desc" | "use" | "help") {
+        return None;
+    }
+    inside(tokens)
+}
+
+fn judge_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
+    let named = tokens.iter().rev().any(|t| match t {
+        Token::Word(w) => PRAGMAS.contains(&w.rsplit('.').next().unwrap_or_default()),
+        Token::Quoted(_) | Token::Sign(_) => false,
+    });
+    let sets = tokens.contains(&Token::Sign('='));
+    let given = tokens.contains(&Token::Sign('('));
+    let asks = tokens.len() <= 2
+        && !matches!(tokens.last(), Some(Token::Word(w)) if
+        ["optimize", "incremental_vacuum", "wal_checkpoint", "shrink_memory"].contains(&w.as_str()));
+    (sets || !named && (given || !asks)).then(|| writes("this PRAGMA"))?
+}
+
+/// Writes within a statement that begins like a reading one.
+fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
+    let word = |at: usize| match tokens.get(at) {
+        Some(Token::Word(w)) => w.as_str(),
+        Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
+    };
+    for at in 0..tokens.len() {
+        let before = at.checked_sub(1).map(word).unwrap_or_default();
+        let opens = at == 0
+            || matches!(tokens.get(at - 1), Some(Token::Sign('(' | ')')))
+            || matches!(
+                before,
+                "analyze" | "explain" | "begin" | "verbose" | "plan" | "then"
+            );
+        let called = tokens.get(at + 1) == Some(&Token::Sign('('));
+        let quoted = at > 0 && tokens.get(at - 1) == Some(&Token::Sign('$'));
+        match word(at) {
+            "into" => return writes("INTO"),
+            "insert" | "merge" | "replace" if word(at + 1) == "into" => {
+                return writes("a part of it");
+            }
+            "insert" | "delete" | "update" | "merge" | "create" | "drop" | "alter" | "truncate"
+            | "execute"
+                if opens && !called =>
+            {
+                return writes(&word(at).to_uppercase());
+            }
+            "drop" | "create" | "alter" | "truncate"
+                if OBJECTS.contains(&word(at + 1)) && !quoted =>
+            {
+                return writes(&word(at).to_uppercase());
+            }
+            // Some databases need no semicolon between statements.
+            "update" if (2..5).any(|n| word(at + n) == "set") => return writes("UPDATE"),
+            "insert" if !called && (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
+                return writes("INSERT");
+            }
+            "exec" | "execute"
+                if at > 0
+                    && matches!(tokens.get(at + 1), Some(Token::Word(w)) if !AFTER_NAMES.contains(&w.as_str())) =>
+            {
+                return writes("EXEC");
+            }
+            "delete" if word(at + 1) == "from" => return writes("DELETE"),
+            "for"
+                if matches!(word(at + 1), "update" | "share")
+                    || word(at + 1) == "no" && word(at + 2) == "key" =>
+            {
+                return writes("FOR UPDATE");
+            }
+            name if called && FUNCTIONS.contains(&name.rsplit('.').next().unwrap_or_default()) => {
+                return writes(name);
+            }
+            _ => {}
+        }
+        // Quoted names are called, too.
+        if let Some(Token::Quoted(name)) = tokens.get(at)
+            && called
+            && FUNCTIONS.contains(&name.to_lowercase().as_str())
+        {
+            return writes(name);
+        }
+    }
+    None
+}
+
+/// Cuts a text into tokens; comments are left out, except those that a database runs.
+fn read(text: &str, dialect: SqlDialect) -> Vec<Token> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let c = chars[at];
+        let next = chars.get(at + 1).copied();
+        at = match (c, next) {
+            ('-', Some('-'))
+                if !dialect.spaced_dashes
+                    || chars.get(at + 2).is_none_or(|c| c.is_whitespace()) =>
+            {
+                line_end(&chars, at)
+            }
+            ('#', _) if dialect.hash => line_end(&chars, at),
+            ('/', Some('*'))
+                if matches!(chars.get(at + 2), Some('!'))
+                    || chars.get(at + 2) == Some(&'M') && chars.get(at + 3) == Some(&'!') =>
+            {
+                // MySQL runs it from this version on; what follows is code.
+                skip(&chars, at + 3, |c| c == '!' || c.is_ascii_digit())
+            }
+            ('*', Some('/')) => at + 2,
+            ('/', Some('*')) => comment_end(&chars, at, dialect.nested),
+            ('\'' | '"' | '`', _) => {
+                let end = string_end(
+                    &chars,
+                    at,
+                    c,
+                    dialect.backslash && c != '`' || escaped_string(&out, &chars, at),
+                );
+                out.push(Token::Quoted(inner(&chars, at + 1, end)));
+                end
+            }
+            ('[', _) if dialect.brackets => {
+                let end = string_end(&chars, at, ']', false);
+                out.push(Token::Quoted(inner(&chars, at + 1, end)));
+                end
+            }
+            ('$', _) if dialect.dollar && dollar_tag(&chars, at).is_some() => {
+                let tag = dollar_tag(&chars, at).unwrap_or_default();
+                let body = at + tag.len();
+                out.push(Token::Quoted(String::new()));
+                let close = chars[body..].windows(tag.len()).position(|w| w == tag);
+                close.map_or(chars.len(), |found| body + found + tag.len())
+            }
+            (c, _) if c.is_alphanumeric() || c == '_' => {
+                let end = skip(&chars, at, |c| {
+                    c.is_alphanumeric() || matches!(c, '_' | '.' | '$')
+                });
+                out.push(Token::Word(
+                    chars[at..end].iter().collect::<String>().to_lowercase(),
+                ));
+                end
+            }
+            (c, _) => {
+                if !c.is_whitespace() {
+                    out.push(Token::Sign(c));
+                }
+                at + 1
+            }
+        };
+    }
+    out
+}
+
+fn skip(chars: &[char], from: usize, while_: impl Fn(char) -> bool) -> usize {
+    let mut at = from;
+    while chars.get(at).is_some_and(|c| while_(*c)) {
+        at += 1;
+    }
+    at
+}
+
+fn line_end(chars: &[char], from: usize) -> usize {
+    skip(chars, from, |c| c != '\n')
+}
+
+fn inner(chars: &[char], from: usize, end: usize) -> String {
+    chars
+        .get(from..end.saturating_sub(1).max(from))
+        .unwrap_or_default()
+        .iter()
+        .collect()
+}
+
+/// PostgreSQL's `E'…'` has backslashes.
+fn escaped_string(out: &[Token], chars: &[char], at: usize) -> bool {
+    at > 0 && matches!(chars[at - 1], 'e' | 'E') && out.last() == Some(&Token::Word("e".into()))
+}
+
+fn string_end(chars: &[char], from: usize, close: char, backslash: bool) -> usize {
+    let mut at = from + 1;
+    while let Some(&c) = chars.get(at) {
+        if backslash && c == '\\' {
+            at += 2;
+        } else if c == close {
+            if chars.get(at + 1) != Some(&close) {
+                return at + 1;
+            }
+            at += 2;
+        } else {
+            at += 1;
+        }
+    }
+    chars.len()
+}
+
+fn comment_end(chars: &[char], from: usize, nested: bool) -> usize {
+    let mut depth = 1;
+    let mut at = from + 2;
+    while at < chars.len() {
+        match (chars[at], chars.get(at + 1)) {
+            ('*', Some('/')) => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            ('/', Some('*')) if nested => {
+                depth += 1;
+                at += 2;
+            }
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// `$$` or `$tag$`.
+fn dollar_tag(chars: &[char], at: usize) -> Option<Vec<char>> {
+    let end = skip(chars, at + 1, |c| c.is_alphabetic() || c == '_');
+    (chars.get(end) == Some(&'$')).then(|| chars[at..=end].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// MGP-059: what hides behind comments, strings, clauses and other databases' rules.
+    #[test]
+    fn a_write_is_found_wherever_it_stands() {
+        for text in [
+            "/* x */ DELETE FROM t",
+            "-- x\nDROP TABLE t",
+            "SELECT 1; DROP TABLE t",
+            "WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d",
+            "SELECT * INTO n FROM t",
+            "EXPLAIN ANALYZE DELETE FROM t",
+            "/*! DROP TABLE t */",
+            "SELECT '\\'; DROP TABLE t; -- '",
+            "SELECT 1 /* /* */ ; DROP TABLE t -- */ */",
+            "SELECT $$ ' $$; DELETE FROM t; -- '",
+            "SELECT pg_write_file('a','b')",
+            "PRAGMA writable_schema=1",
+            "SELECT 1 FOR UPDATE",
+            "(((DELETE FROM t)))",
+            "WITH x AS (SELECT 1) UPDATE t SET a=1",
+            "SELECT [a];DROP TABLE t",
+        ] {
+            assert!(judge(text).is_some(), "{text}");
+        }
+        for text in [
+            "SELECT 'DROP TABLE t; DELETE FROM t'",
+            "SELECT replace(a,'x','y') FROM t",
+            "SELECT updated, deleted FROM t WHERE note = 'insert into x' -- update",
+            "WITH x AS (SELECT 1) SELECT * FROM x;",
+            "SHOW CREATE TABLE t",
+            "PRAGMA table_info(t)",
+            "EXPLAIN SELECT * FROM t",
+            "SELECT \"update\" FROM t",
+            "SELECT $$drop table t$$",
+        ] {
+            assert_eq!(judge(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in "\\PC{0,60}") {
+            let _ = judge(&text);
+            let _ = is_statement(&text);
+        }
+
+        /// MGP-059: whatever stands in a string stays a string.
+        #[test]
+        fn a_string_is_no_statement(text in "[a-zA-Z ;(),-]{0,40}") {
+            let sql = format!("SELECT a FROM t WHERE b = '{text}'");
+            prop_assert_eq!(judge(&sql), None);
+        }
+    }
+}
