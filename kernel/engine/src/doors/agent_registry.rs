@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_roster_has_a_bound() {
+    fn the_registry_has_a_bound() {
         let mut registry = AgentRegistry::default();
         let nth = |n: usize| AgentChange::Added {
             agent: AgentId::parse(&format!("a{n}")).unwrap(),
@@ -370,7 +370,7 @@ mod tests {
     proptest! {
         /// Against the plainest thing there could be: a list of pairs.
         #[test]
-        fn a_roster_is_a_list_of_names_and_tokens(steps in prop::collection::vec((0..4u8, 0..3u8, 0..6u8), 0..40)) {
+        fn a_registry_is_a_list_of_names_and_tokens(steps in prop::collection::vec((0..4u8, 0..3u8, 0..6u8), 0..40)) {
             let (mut registry, mut list) = (AgentRegistry::default(), Vec::<(AgentId, TokenDigest)>::new());
             for (what, who, token) in steps {
                 let agent = AgentId::parse(&format!("a{who}")).unwrap();

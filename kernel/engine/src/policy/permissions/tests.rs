@@ -3,7 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::node_key::Issuer;
-use crate::policy::grants::{LogPosition, Operation};
+use crate::policy::grants::{Authority, GrantId, Grants, LogPosition, Operation};
+use mgp_protocol::ids::ServerId;
 
 const NOW: u64 = 1000;
 

@@ -195,13 +195,13 @@ impl Definition for CatalogTool {
     fn read(server: &ServerId, raw: &str, terms: &RequirementTerms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
-        let NamedItem {
+        let ItemHeader {
             own_name,
             own_name_json,
             canonical,
             shown,
             shown_raw,
-        } = NamedItem::of(server, raw, &name);
+        } = ItemHeader::of(server, raw, &name);
         let input = fields.schema("inputSchema");
         let input = input.ok_or(BadItem::Missing("inputSchema"))?;
         let param_headers = annotations(input);
@@ -249,13 +249,13 @@ impl Definition for CatalogPrompt {
     fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
-        let NamedItem {
+        let ItemHeader {
             own_name,
             own_name_json,
             canonical,
             shown,
             shown_raw,
-        } = NamedItem::of(server, raw, &name);
+        } = ItemHeader::of(server, raw, &name);
         Ok(Self {
             server: server.clone(),
             own_name,
@@ -337,7 +337,7 @@ pub(super) fn renamed(raw: &str, member: &'static str, to: &str) -> Arc<str> {
 
 /// One of what a prompt takes.
 #[derive(Deserialize)]
-struct Argument {
+struct PromptArgument {
     name: String,
     #[serde(default)]
     required: bool,
@@ -347,7 +347,7 @@ struct Argument {
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// What a definition is known by, decoded and as it stands in the text.
-struct Own<'a> {
+struct OwnMember<'a> {
     text: String,
     json: &'a str,
 }
@@ -391,13 +391,13 @@ impl<'a> Fields<'a> {
     /// The arguments of a prompt that it cannot do without.
     fn required(&self) -> Result<Box<[Box<str>]>, BadItem> {
         let listed = self.array("arguments")?.unwrap_or("[]");
-        let listed: Vec<Argument> =
+        let listed: Vec<PromptArgument> =
             serde_json::from_str(listed).map_err(|e| BadItem::Arguments(e.to_string()))?;
         let required = listed.into_iter().filter(|argument| argument.required);
         Ok(required.map(|argument| argument.name.into()).collect())
     }
 
-    fn own(&self, member: &'static str, max: usize) -> Result<Own<'a>, BadItem> {
+    fn own(&self, member: &'static str, max: usize) -> Result<OwnMember<'a>, BadItem> {
         let mut found = self.0.iter().filter(|(name, _)| name == member);
         // Of two, one peer would read the first and the next one the last.
         let (Some((_, json)), None) = (found.next(), found.next()) else {
@@ -408,7 +408,7 @@ impl<'a> Fields<'a> {
         if text.is_empty() || text.len() > max {
             return Err(BadItem::NameLength(member, max));
         }
-        Ok(Own { text, json })
+        Ok(OwnMember { text, json })
     }
 
     fn schema(&self, member: &str) -> Option<&'a str> {
@@ -419,7 +419,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl Own<'_> {
+impl OwnMember<'_> {
     fn replaced(&self, raw: &str, to: &str) -> Arc<str> {
         let mut splice = Splice::new(raw);
         splice.replace(self.json, quoted(to));
@@ -428,7 +428,7 @@ impl Own<'_> {
 }
 
 /// The names of a tool or prompt.
-struct NamedItem {
+struct ItemHeader {
     own_name: Arc<str>,
     own_name_json: Arc<str>,
     canonical: Arc<str>,
@@ -436,8 +436,8 @@ struct NamedItem {
     shown_raw: Arc<str>,
 }
 
-impl NamedItem {
-    fn of(server: &ServerId, raw: &str, own: &Own<'_>) -> Self {
+impl ItemHeader {
+    fn of(server: &ServerId, raw: &str, own: &OwnMember<'_>) -> Self {
         let shown = names::shown(server, &own.text);
         Self {
             own_name: own.text.as_str().into(),

@@ -54,7 +54,7 @@ pub struct Draft {
 }
 
 #[derive(Default, Deserialize)]
-struct Definition<'a> {
+struct IndexedDefinition<'a> {
     #[serde(default)]
     title: Option<Value>,
     #[serde(default)]
@@ -80,7 +80,7 @@ impl Draft {
         security: Option<&Security>,
         risk: RiskLevel,
     ) -> Self {
-        let definition: Definition<'_> = lookalike::from_object(raw).unwrap_or_default();
+        let definition: IndexedDefinition<'_> = lookalike::from_object(raw).unwrap_or_default();
         let text = |value: &Option<Value>, most: usize| -> Box<str> {
             let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
             text[..text.floor_char_boundary(most)].into()

@@ -459,7 +459,7 @@ fn a_request_has_a_bound() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// MGP-237, A-10: however a search saves its steps, it finds what the ranking told plainly finds:
+    /// MGP-237, A-10: however a search saves its steps, it finds what the reference model finds:
     /// among many servers, some of them hidden, with requests of one part and of many, and tools that
     /// have no vector yet.
     #[test]

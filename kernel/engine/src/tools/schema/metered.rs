@@ -95,13 +95,17 @@ impl<'a> Metered<'a> {
 impl Json for MeteredJson {
     type Node<'a> = Metered<'a>;
     type PreparedKey = String;
-    type StringBuffer = Name;
+    type StringBuffer = MeteredName;
 
     fn prepare_key(key: &str) -> String {
         key.to_owned()
     }
 
-    fn with_string_node<T>(buffer: &mut Name, string: &str, f: impl FnOnce(Metered<'_>) -> T) -> T {
+    fn with_string_node<T>(
+        buffer: &mut MeteredName,
+        string: &str,
+        f: impl FnOnce(Metered<'_>) -> T,
+    ) -> T {
         // A member's name was paid for together with the member.
         buffer.meter.left.set(u64::MAX);
         buffer.value = Value::String(string.to_owned());
@@ -111,7 +115,7 @@ impl Json for MeteredJson {
 
 /// A member's name on its way through `propertyNames`.
 #[derive(Debug, Default)]
-pub(super) struct Name {
+pub(super) struct MeteredName {
     value: Value,
     meter: Meter,
 }

@@ -39,7 +39,7 @@ impl Probes {
     /// The products of each of these rows with each probe, row by row.
     pub(in crate::tools::index) fn products(&self, rows: &[i8]) -> Vec<i32> {
         let mut out = vec![0; rows.len() / self.dimension * self.units.len()];
-        let scan = Scan {
+        let scan = VectorScan {
             probes: self,
             rows,
             out: &mut out,
@@ -50,13 +50,13 @@ impl Probes {
 }
 
 /// The same loop for each kind of processor; the compiler makes of it what that kind can do.
-struct Scan<'a> {
+struct VectorScan<'a> {
     probes: &'a Probes,
     rows: &'a [i8],
     out: &'a mut [i32],
 }
 
-impl SimdOp for Scan<'_> {
+impl SimdOp for VectorScan<'_> {
     type Output = ();
 
     #[inline(always)]
