@@ -30,7 +30,7 @@ use tempfile::TempDir;
 pub use greeting::greeting;
 pub use server::serve;
 
-use crate::config::{KernelConfig, Loaded};
+use crate::config::{KernelConfig, LoadedConfig};
 use crate::paths::LONGEST_SOCKET_PATH;
 
 /// The id of the built-in server.
@@ -39,7 +39,7 @@ pub const SERVER: &str = "demo";
 /// What `mgp demo` runs. The folder is removed when this is dropped.
 pub struct Demo {
     /// The configuration; no file stands behind it.
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     /// Holds the socket and the data.
     pub folder: TempDir,
 }
@@ -90,14 +90,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         pin: PinMode::default(),
         sandbox: mgp_engine::sandbox::Rules::default(),
     };
-    let loaded = Loaded {
-        kernel,
-        written: crate::config::Written::default(),
-        servers: vec![Ok(server)],
-        problems: Vec::new(),
-        files: Vec::new(),
-        project: crate::trust::Project::default(),
-    };
+    let loaded = LoadedConfig::without_files(kernel, vec![server]);
     Ok(Demo { loaded, folder })
 }
 

@@ -165,8 +165,13 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
     let files = files.chain(trust).collect();
+    let tree = grown.tree.clone();
+    let reload = move || {
+        let tree = tree.clone();
+        async move { tree.reload().await }
+    };
     let watching = [
-        tokio::spawn(source::watch(files, grown.tree.clone())),
+        tokio::spawn(source::watch(files, reload)),
         tokio::spawn(source::watch_papers(doors.tls())),
         tokio::spawn(marks.clone().look_again()),
     ];

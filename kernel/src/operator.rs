@@ -36,7 +36,7 @@ use mgp_engine::lifecycle::{State, Why};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, Untrusted};
+use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
@@ -45,8 +45,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Mention;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::tree::TreeHandle;
 
 /// Longest an operator's request waits for a server to settle; a start has its own limit below it.
@@ -80,32 +79,13 @@ pub struct Operator {
     /// Where the kernel keeps what lasts.
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub roster: RosterHandle,
     /// Who and what there is, by name.
     pub naming: Naming,
     /// Ends the kernel.
     pub closing: CancellationToken,
-}
-
-/// The configuration in force, in words.
-#[derive(Debug, Default, Clone)]
-pub struct Configured {
-    /// Files in force, the most important first.
-    pub files: Vec<String>,
-    /// Those of a project that are not in force as they are.
-    pub untrusted: Vec<Untrusted>,
-    /// Where a new server is written down.
-    pub servers_file: Option<String>,
-    /// What is wrong with them.
-    pub problems: Vec<String>,
-    /// Whom and what they name.
-    pub mentions: Vec<Mention>,
-    /// Where agents come in.
-    pub doors: Vec<String>,
-    /// What of them waits for the kernel's next start.
-    pub waiting: Vec<String>,
 }
 
 impl Operator {

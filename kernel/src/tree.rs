@@ -44,8 +44,8 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{BrokenServer, Loaded};
-use crate::source::Source;
+use crate::config::{BrokenServer, LoadedConfig};
+use crate::source::ConfigSource;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
@@ -143,7 +143,7 @@ pub struct TreeActor {
     /// All servers, published.
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// Who is told of default policies.
     pub access: AccessHandle,
     /// The names of registered servers.
@@ -170,7 +170,7 @@ impl TreeActor {
     ///
     /// # Errors
     /// When the actor cannot be started.
-    pub async fn grow(self, loaded: &Loaded) -> Result<TreeHandle, ractor::SpawnErr> {
+    pub async fn grow(self, loaded: &LoadedConfig) -> Result<TreeHandle, ractor::SpawnErr> {
         let first = plan(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
@@ -191,7 +191,7 @@ async fn unlisted(catalog: &CatalogHandle, id: &ServerId) {
 /// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
 type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>, DefaultPolicy);
 
-fn plan(loaded: &Loaded) -> Plan {
+fn plan(loaded: &LoadedConfig) -> Plan {
     let good = loaded
         .servers
         .iter()

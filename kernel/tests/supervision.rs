@@ -24,15 +24,15 @@ use mgp_actors::pins::PinsHandle;
 use mgp_actors::registrar::{Ground, Names};
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
-use mgp_discovery::config::{ConfigFile, Kind};
+use mgp_discovery::config::LookUp;
 use mgp_engine::access::{Defaults, Table};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
 use mgp_engine::lifecycle::State;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::spec::{Reach, ServerSpec};
-use mgp_kernel::config::{self, Loaded};
-use mgp_kernel::source::Source;
+use mgp_kernel::config::{self, LoadedConfig};
+use mgp_kernel::source::ConfigSource;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
@@ -173,15 +173,14 @@ fn spec(id: &str) -> ServerSpec {
     spec
 }
 
-fn loaded(folder: &TempDir, servers: &[&str]) -> Loaded {
+fn loaded(folder: &TempDir, servers: &[&str]) -> LoadedConfig {
     let path = folder.path().join("mgp.toml");
     std::fs::write(&path, entries(servers)).unwrap();
-    let file = ConfigFile {
-        path,
-        kind: Kind::Override,
-        present: true,
+    let look_up = LookUp {
+        explicit: Some(path),
+        ..LookUp::default()
     };
-    let loaded = config::read(vec![file], &|_| None);
+    let loaded = config::load(&look_up, &|_| None, None).unwrap();
     assert!(loaded.is_usable(), "{loaded:?}");
     loaded
 }
@@ -203,7 +202,7 @@ impl Kernel {
         let actor = TreeActor {
             parts,
             servers: Arc::new(ServerTable::new(BTreeMap::new())),
-            source: Arc::new(Source::new(None, &loaded)),
+            source: Arc::new(ConfigSource::new(None, &loaded)),
             access,
             names: Arc::new(Names::new(BTreeSet::new())),
             closing: CancellationToken::new(),

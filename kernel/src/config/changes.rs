@@ -10,9 +10,9 @@ use super::kernel::KernelConfig;
 /// What the kernel's own sections say, key by key: section, then key, then the value as TOML. It may hold
 /// secrets, and so shows none.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Written(BTreeMap<String, BTreeMap<String, String>>);
+pub struct WrittenKeys(BTreeMap<String, BTreeMap<String, String>>);
 
-impl Written {
+impl WrittenKeys {
     /// Takes over what a file says, over what weaker files said. One that cannot be read says nothing here.
     pub(super) fn add(&mut self, text: &str) {
         let table: Table = text.parse().unwrap_or_default();
@@ -68,7 +68,10 @@ fn named(key: &str) -> String {
 /// What a kernel that runs by `running` does not do yet of what is written now: a line for each section, with
 /// what to do. What is only written otherwise, or is what holds anyway, is no change.
 #[must_use]
-pub fn waiting(running: (&KernelConfig, &Written), now: (&KernelConfig, &Written)) -> Vec<String> {
+pub fn waiting(
+    running: (&KernelConfig, &WrittenKeys),
+    now: (&KernelConfig, &WrittenKeys),
+) -> Vec<String> {
     let differing = differing(running.0, now.0);
     let mut lines = Vec::new();
     for (section, keys) in running.1.changed(now.1) {

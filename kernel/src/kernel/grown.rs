@@ -51,11 +51,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{DRAIN, Kept, hold};
 use crate::cli::UpOptions;
-use crate::config::{Auth, KernelConfig};
+use crate::config::{HttpAuth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
 
 /// How long the process of the model may take for a text, which it does when nobody else wants the
@@ -67,7 +67,7 @@ pub(super) struct Grown {
     pub(super) tree: TreeHandle,
     pub(super) guard: GuardHandle,
     pub(super) reception: Reception,
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<ConfigSource>,
     pub(super) belongings: Arc<Belongings>,
     pub(super) connector: Arc<Connector>,
 }
@@ -87,7 +87,7 @@ pub(super) async fn grow(
     let connector = Arc::new(connector(options, mark.clone(), kernel.health));
     let pillars = Pillars::raise(options, kept, &connector).await?;
     let guard = guard(&mark).await?;
-    let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
+    let source = Arc::new(ConfigSource::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts: pillars.server_parts(&guard.0, &connector),
         servers: pillars.servers.clone(),
@@ -251,7 +251,7 @@ impl Pillars {
         &self,
         options: &UpOptions,
         tree: &TreeHandle,
-        source: &Arc<Source>,
+        source: &Arc<ConfigSource>,
         closing: &CancellationToken,
     ) -> Arc<Operator> {
         Arc::new(Operator {
@@ -275,7 +275,7 @@ impl Pillars {
 
     /// Who and what there is, by name: of the kernel's own agents, those that can come in.
     fn naming(&self, kernel: &KernelConfig) -> Naming {
-        let open = kernel.http.enabled && kernel.http.auth == Auth::None;
+        let open = kernel.http.enabled && kernel.http.auth == HttpAuth::None;
         let anonymous = open.then(|| AgentId::new(AgentId::ANONYMOUS));
         let configured = kernel.socket.users.values().cloned().chain(anonymous);
         Naming {

@@ -20,7 +20,7 @@ use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::UpOptions;
-use crate::config::Auth;
+use crate::config::HttpAuth;
 use crate::paths::private_folder;
 use crate::process::{Process, Standing};
 use crate::record::LOCK;
@@ -122,7 +122,7 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
         }
     };
     let http = &options.loaded.kernel.http;
-    if http.enabled && http.auth != Auth::None {
+    if http.enabled && http.auth != HttpAuth::None {
         look(
             data_dir.join("token"),
             "a new one is made, and whoever had the old one needs it; or put a copy of the old one back and start the kernel again",

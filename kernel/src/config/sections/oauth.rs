@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use mgp_actors::oauth::is_safe;
 use mgp_engine::bearer::Algorithm;
 
-use super::section::Section;
+use crate::config::reading::Section;
 
 /// `[oauth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OAuth {
+pub struct OAuthConfig {
     /// Who signs the tokens.
     pub issuer: String,
     /// The URL of `/mcp` as clients know it; `None` for that of the listen address.
@@ -30,7 +30,7 @@ pub struct OAuth {
     pub accept_tokens: bool,
 }
 
-impl Default for OAuth {
+impl Default for OAuthConfig {
     fn default() -> Self {
         Self {
             issuer: String::new(),
@@ -51,9 +51,9 @@ impl Default for OAuth {
     }
 }
 
-impl OAuth {
+impl OAuthConfig {
     /// `wanted` is true when the door asks for these tokens; `folder` is the file's, for relative paths.
-    pub(super) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
         let whole = section.whole();
         if let Some(text) = section.text("issuer") {
             self.issuer = (*text.get_ref()).to_owned();
