@@ -1,16 +1,11 @@
 //! `mgp demo`: a kernel with one built-in server, so that there is something to try at once.
 
-mod ask;
-mod calls;
 mod greeting;
 mod prompts;
 mod resources;
-mod search;
 mod server;
-mod slow;
-mod time;
+mod session;
 mod tools;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::env;
