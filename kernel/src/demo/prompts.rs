@@ -3,6 +3,8 @@
 use mgp_protocol::jsonrpc::{ErrorObject, INVALID_PARAMS};
 use serde_json::{Value, json};
 
+use super::session::required;
+
 const PROMPT: &str = "explain";
 const TOPICS: [&str; 6] = [
     "agents",
@@ -23,7 +25,7 @@ pub(super) fn list() -> Value {
 
 pub(super) fn get(params: &Value) -> Result<Value, ErrorObject> {
     let refused = |why: String| Err(ErrorObject::new(INVALID_PARAMS, why));
-    let name = params["name"].as_str().unwrap_or_default();
+    let name = required(params, "name")?;
     if name != PROMPT {
         return refused(format!("Unknown prompt: {name}"));
     }

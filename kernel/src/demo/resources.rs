@@ -5,6 +5,8 @@ use mgp_protocol::jsonrpc::ErrorObject;
 use mgp_protocol::refusal::RESOURCE_NOT_FOUND;
 use serde_json::{Value, json};
 
+use super::session::required;
+
 const README: &str = "demo://readme";
 const GREETING: &str = "demo://greeting/";
 /// Longest name greeted, in characters.
@@ -39,7 +41,7 @@ pub(super) fn templates() -> Value {
 }
 
 pub(super) fn read(params: &Value) -> Result<Value, ErrorObject> {
-    let uri = params["uri"].as_str().unwrap_or_default();
+    let uri = required(params, "uri")?;
     let name = uri
         .strip_prefix(GREETING)
         .filter(|name| !name.is_empty() && !name.contains('/'));

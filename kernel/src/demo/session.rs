@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_protocol::dialect::Version;
-use mgp_protocol::jsonrpc::{self, ErrorObject, RequestId};
+use mgp_protocol::jsonrpc::{self, ErrorObject, INVALID_PARAMS, RequestId};
 use mgp_protocol::mcp::{Cancelled, ClientCapabilities, Method, Progress, elicitation};
 use mgp_transports::lines::LineSink;
 use serde_json::{Value, json};
@@ -99,6 +99,13 @@ impl DemoSession {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A text that `params` have to have.
+pub(super) fn required<'p>(params: &'p Value, key: &str) -> Result<&'p str, ErrorObject> {
+    let missing = || format!("Invalid params: missing field `{key}`");
+    let text = params[key].as_str();
+    text.ok_or_else(|| ErrorObject::new(INVALID_PARAMS, missing()))
 }
 
 /// Answers a request.

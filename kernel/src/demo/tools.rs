@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::session::DemoSession;
+use super::session::{DemoSession, required};
 
 const MAX_STEPS: u64 = 1000;
 const MAX_STEP_MS: u64 = 60_000;
@@ -39,7 +39,7 @@ pub(super) async fn call(session: &DemoSession, mut params: Value) -> Result<Val
     if arguments.is_null() {
         arguments = json!({});
     }
-    let name = params["name"].as_str().unwrap_or_default();
+    let name = required(&params, "name")?;
     let outcome = match name {
         "time" => time(session.version, arguments),
         "search_text" => search::search_text(session, arguments).await,
