@@ -182,9 +182,9 @@ pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
     read_alone(text, path).1
 }
 
-type Servers = Vec<Result<ServerSpec, BrokenServer>>;
+type ServerResults = Vec<Result<ServerSpec, BrokenServer>>;
 
-fn read_alone(text: &str, path: &Path) -> (Servers, Vec<Problem>) {
+fn read_alone(text: &str, path: &Path) -> (ServerResults, Vec<Problem>) {
     let env = |_: &str| Some("https://set".into());
     file::read(text, path, &env, &mut KernelConfig::default())
 }

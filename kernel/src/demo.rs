@@ -23,13 +23,13 @@ use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 
 pub use greeting::greeting;
-pub use server::serve;
+use server::serve;
 
 use crate::config::{KernelConfig, LoadedConfig};
 use crate::paths::LONGEST_SOCKET_PATH;
 
 /// The id of the built-in server.
-pub const SERVER: &str = "demo";
+const SERVER: &str = "demo";
 
 /// What `mgp demo` runs. The folder is removed when this is dropped.
 pub struct Demo {

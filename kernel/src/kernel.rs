@@ -172,7 +172,7 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     };
     let watching = [
         tokio::spawn(source::watch(files, reload)),
-        tokio::spawn(source::watch_papers(doors.tls())),
+        tokio::spawn(source::watch_certificates(doors.tls())),
         tokio::spawn(marks.clone().look_again()),
     ];
     (options.opened)(&open);

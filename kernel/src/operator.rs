@@ -94,7 +94,7 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn status(&self, request: &Request) -> Outcome {
-        let configured = self.source.said();
+        let configured = self.source.status();
         let mut clients = self.directory.present(request.caller.connection);
         let connections = clients.len() as u64;
         clients.truncate(CLIENTS);

@@ -26,7 +26,7 @@ pub struct ConfigSource {
     ids: Mutex<BTreeSet<ServerId>>,
     /// What the project's file said when it was last in force.
     held: Mutex<Option<String>>,
-    said: RwLock<Configured>,
+    status: RwLock<ConfigStatus>,
 }
 
 impl std::fmt::Debug for ConfigSource {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for ConfigSource {
 
 /// The configuration in force, in words.
 #[derive(Debug, Default, Clone)]
-pub struct Configured {
+pub struct ConfigStatus {
     /// Files in force, the most important first.
     pub files: Vec<String>,
     /// Those of a project that are not in force as they are.
@@ -64,9 +64,9 @@ impl ConfigSource {
             ids: Mutex::default(),
             held: Mutex::default(),
             // Who starts the kernel has told it already.
-            said: RwLock::new(Configured {
+            status: RwLock::new(ConfigStatus {
                 untrusted: untrusted(loaded).into_iter().collect(),
-                ..Configured::default()
+                ..ConfigStatus::default()
             }),
         };
         source.publish(loaded);
@@ -105,22 +105,25 @@ impl ConfigSource {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.clone_from(&loaded.project.held);
         let untrusted = untrusted(loaded);
-        let mut said = self.said.write().unwrap_or_else(PoisonError::into_inner);
-        for news in untrusted.iter().filter(|one| !said.untrusted.contains(one)) {
+        let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
+        for news in untrusted
+            .iter()
+            .filter(|one| !status.untrusted.contains(one))
+        {
             tracing::warn!("{}", news.why);
         }
         let files = loaded.in_force();
-        said.files = files.map(|f| f.path.display().to_string()).collect();
-        said.untrusted = untrusted.into_iter().collect();
-        said.servers_file = self.look_up.as_ref().and_then(new_servers);
-        said.problems.clone_from(&problems);
-        said.mentions = loaded.mentions();
+        status.files = files.map(|f| f.path.display().to_string()).collect();
+        status.untrusted = untrusted.into_iter().collect();
+        status.servers_file = self.look_up.as_ref().and_then(new_servers);
+        status.problems.clone_from(&problems);
+        status.mentions = loaded.mentions();
         if loaded.is_usable() {
             let waiting = self.waiting(loaded);
-            for news in waiting.iter().filter(|one| !said.waiting.contains(one)) {
+            for news in waiting.iter().filter(|one| !status.waiting.contains(one)) {
                 tracing::warn!("{news}");
             }
-            said.waiting = waiting;
+            status.waiting = waiting;
         }
         problems
     }
@@ -133,7 +136,7 @@ impl ConfigSource {
 
     /// Where agents come in, for the operator.
     pub fn set_doors(&self, doors: Vec<String>) {
-        self.said
+        self.status
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .doors = doors;
@@ -141,8 +144,8 @@ impl ConfigSource {
 
     /// The configuration in force, in words.
     #[must_use]
-    pub fn said(&self) -> Configured {
-        self.said
+    pub fn status(&self) -> ConfigStatus {
+        self.status
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -194,7 +197,7 @@ where
 }
 
 /// Takes up the certificates of the HTTP door when they change; connections stay. Runs until dropped.
-pub async fn watch_papers(tls: Option<DoorTls>) {
+pub async fn watch_certificates(tls: Option<DoorTls>) {
     let Some(tls) = tls else { return };
     // Whatever changes beside them: they may be links, and what is changed their target.
     let Some((_watcher, mut changes)) = watched(&tls.papers().files(), |_| true) else {

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::kernel::KernelConfig;
 use super::reading::{Env, Problem, Problems, Section, Severity, SourceFile};
 use super::server::{ServerContext, read_server};
-use super::{BrokenServer, Servers};
+use super::{BrokenServer, ServerResults};
 
 /// Reads a file over what weaker files said.
 pub(super) fn read(
@@ -19,7 +19,7 @@ pub(super) fn read(
     path: &Path,
     env: &Env<'_>,
     kernel: &mut KernelConfig,
-) -> (Servers, Vec<Problem>) {
+) -> (ServerResults, Vec<Problem>) {
     let mut problems = Problems::new(SourceFile { path, text });
     let servers = match DeTable::parse(text) {
         Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
@@ -39,7 +39,7 @@ fn read_table<'t>(
     table: &'t DeTable<'t>,
     env: &Env<'_>,
     kernel: &mut KernelConfig,
-) -> Servers {
+) -> ServerResults {
     let folder = problems.file.path.parent().unwrap_or(Path::new(""));
     let mut root = Section::root(problems, table);
     kernel.read(&mut root, folder, env);
@@ -63,7 +63,7 @@ fn read_servers<'t>(
     problems: &mut Problems<'_>,
     entries: &[&'t Spanned<DeValue<'t>>],
     context: &ServerContext<'_>,
-) -> Servers {
+) -> ServerResults {
     let mut lines: BTreeMap<ServerId, Vec<String>> = BTreeMap::new();
     for entry in entries {
         if let Ok(id) = read_id(entry) {

@@ -61,7 +61,7 @@ pub struct KernelConfig {
     pub permissions: Rules,
     /// `[pins]`: what a changed tool comes to.
     pub pin: PinMode,
-    /// `[sandbox]`: the walls around servers that are trusted least.
+    /// `[sandbox]`: how the servers that are trusted least are confined.
     pub sandbox: sandbox::Rules,
     /// `[discovery]`: how tools are found.
     pub discovery: DiscoveryConfig,

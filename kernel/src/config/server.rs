@@ -17,9 +17,9 @@ use super::kernel::KernelConfig;
 use super::reading::{Env, Section};
 use super::sections::POLICIES;
 use super::sections::limits::read_limits;
-use super::sections::permissions::read_gate;
-use super::sections::sandbox::read_own;
-use super::sections::tools::{read_each, read_rules};
+use super::sections::permissions::read_server_permissions;
+use super::sections::sandbox::read_server_sandbox;
+use super::sections::tools::{read_server_rules, read_tools};
 use reach::read_reach;
 
 const DAY: u64 = 86_400;
@@ -65,11 +65,11 @@ pub(super) fn read_server(
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
-    read_each(&mut entry, &mut tools);
+    read_tools(&mut entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
-    read_gate(&mut entry, &mut permissions, &mut pin);
+    read_server_permissions(&mut entry, &mut permissions, &mut pin);
     let own = entry.inner("sandbox", "servers.sandbox");
-    read_own(own, context.folder, &mut sandbox);
+    read_server_sandbox(own, context.folder, &mut sandbox);
     entry.finish();
     Some(ServerSpec {
         id,
@@ -136,7 +136,7 @@ fn read_mgp(
         mgp.trust_level = read_trust(&mut section, &text);
     }
     read_restart(&mut section, restart);
-    read_rules(&mut section, tools, folder);
+    read_server_rules(&mut section, tools, folder);
     section.finish();
     mgp
 }

@@ -8,7 +8,7 @@ use super::*;
 
 struct Read {
     kernel: KernelConfig,
-    servers: Servers,
+    servers: ServerResults,
     problems: Vec<Problem>,
 }
 

@@ -38,14 +38,14 @@ const STALL: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// Those of the input and the output.
-pub async fn serve(
+pub(super) async fn serve(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
     root: PathBuf,
 ) -> io::Result<()> {
     let (sink, writer) = lines::sink(QueueLimits::default());
     let writer = tokio::spawn(writer.run(output, STALL));
-    let mut server = DemoServer {
+    let mut server = DemoConnection {
         sink,
         root,
         session: None,
@@ -65,7 +65,7 @@ pub async fn serve(
     }
 }
 
-struct DemoServer {
+struct DemoConnection {
     sink: LineSink,
     root: PathBuf,
     session: Option<Arc<DemoSession>>,
@@ -74,7 +74,7 @@ struct DemoServer {
     running: HashMap<RequestId, AbortHandle>,
 }
 
-impl DemoServer {
+impl DemoConnection {
     fn hear(&mut self, frame: Frame) {
         match frame {
             Frame::Line(line) => self.line(&line),

@@ -50,7 +50,7 @@ pub struct Location {
 impl Problem {
     /// For a person at a terminal: several lines with a picture of the location.
     #[must_use]
-    pub fn fancy(&self, theme: GraphicalTheme) -> String {
+    pub(crate) fn fancy(&self, theme: GraphicalTheme) -> String {
         let mut out = String::new();
         GraphicalReportHandler::new_themed(theme)
             .with_context_lines(0)
@@ -85,7 +85,7 @@ impl Problem {
         let Some(location) = &self.location else {
             return report.into();
         };
-        let line = Line {
+        let line = ExcerptLine {
             file: self.file.display().to_string(),
             location: Location::clone(location),
         };
@@ -120,12 +120,12 @@ impl Location {
 
 /// The one line that is drawn: all that is kept of the file.
 #[derive(Debug)]
-struct Line {
+struct ExcerptLine {
     file: String,
     location: Location,
 }
 
-impl SourceCode for Line {
+impl SourceCode for ExcerptLine {
     fn read_span<'a>(
         &'a self,
         _span: &SourceSpan,

@@ -95,7 +95,7 @@ impl DiscoveryConfig {
         }
     }
 
-    /// What nobody is to read.
+    /// The key of the provider, which stands in no log.
     #[must_use]
     pub fn secret(&self) -> Option<&str> {
         let key = self.provider.as_ref().map(|provider| &*provider.key.0);
@@ -115,7 +115,7 @@ impl DiscoveryConfig {
             let showing = read_showing(section, general);
             match agent(name) {
                 Ok(agent) => drop(agents.insert(agent, showing)),
-                // Nothing is there.
+                // `each` reads an absent table, so that its keys are known.
                 Err(_) if name.is_empty() => {}
                 Err(why) => {
                     let whole = section.whole();
@@ -128,7 +128,7 @@ impl DiscoveryConfig {
             section.choice("exposure", &EXPOSURES, &mut exposure);
             match ServerId::parse(name) {
                 Ok(server) => drop(self.doors.insert(server, exposure)),
-                // Nothing is there.
+                // `each` reads an absent table, so that its keys are known.
                 Err(_) if name.is_empty() => {}
                 Err(why) => {
                     let whole = section.whole();

@@ -35,8 +35,12 @@ pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
     section.finish();
 }
 
-/// The keys of a server.
-pub(crate) fn read_gate(entry: &mut Section<'_, '_, '_>, rules: &mut Rules, pin: &mut PinMode) {
+/// The keys of these in a server's entry.
+pub(crate) fn read_server_permissions(
+    entry: &mut Section<'_, '_, '_>,
+    rules: &mut Rules,
+    pin: &mut PinMode,
+) {
     entry.choice("permission_policy", &POLICIES, &mut rules.policy);
     read_set(entry, "permissions", &mut rules.configured);
     entry.flag("all_or_nothing", &mut rules.all_or_nothing);

@@ -1,4 +1,4 @@
-//! The walls around servers that are trusted least: `[sandbox]`, and `[servers.sandbox]` of one.
+//! How the servers that are trusted least are confined: `[sandbox]`, and `[servers.sandbox]` of one.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,11 @@ pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut Rules) 
 }
 
 /// `[servers.sandbox]`: what its permissions open, and its own bounds.
-pub(crate) fn read_own(mut section: Section<'_, '_, '_>, folder: &Path, rules: &mut Rules) {
+pub(crate) fn read_server_sandbox(
+    mut section: Section<'_, '_, '_>,
+    folder: &Path,
+    rules: &mut Rules,
+) {
     rules.vouched = true;
     rules.read = paths(&mut section, "read", folder);
     rules.write = paths(&mut section, "write", folder);

@@ -40,7 +40,11 @@ pub(crate) fn read_validation(
 }
 
 /// The keys of `[servers.mgp]` that are about all tools of the server.
-pub(crate) fn read_rules(section: &mut Section<'_, '_, '_>, rules: &mut ToolRules, folder: &Path) {
+pub(crate) fn read_server_rules(
+    section: &mut Section<'_, '_, '_>,
+    rules: &mut ToolRules,
+    folder: &Path,
+) {
     if let Some(names) = read_validators(section) {
         rules.validators = names;
     }
@@ -50,7 +54,7 @@ pub(crate) fn read_rules(section: &mut Section<'_, '_, '_>, rules: &mut ToolRule
 }
 
 /// `[servers.tools."name"]`.
-pub(crate) fn read_each(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
+pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
     entry.each("tools", "servers.tools.*", |name, section| {
         let mut rule = ToolRule::default();
         let risks = RISKS.map(|(word, level)| (word, Some(level)));

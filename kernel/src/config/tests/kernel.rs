@@ -105,8 +105,8 @@ fn the_project_wins_over_the_user() {
         blake3: trust::hash(&project),
         at: String::new(),
     };
-    let book = look_up.trust_file();
-    trust::change(book.as_deref(), |entries| entries.push(looked_at)).unwrap();
+    let store = look_up.trust_file();
+    trust::change(store.as_deref(), |entries| entries.push(looked_at)).unwrap();
     let loaded = load(&look_up, &env, None).unwrap();
     assert!(loaded.is_usable(), "{:?}", loaded.problems);
     let commands = loaded
