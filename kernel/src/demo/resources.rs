@@ -1,6 +1,6 @@
 //! The resource and the template of the demo server.
 
-use mgp_engine::uris::decode;
+use mgp_engine::tools::uris::decode;
 use mgp_protocol::jsonrpc::ErrorObject;
 use mgp_protocol::refusal::RESOURCE_NOT_FOUND;
 use serde_json::{Value, json};

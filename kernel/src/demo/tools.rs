@@ -5,7 +5,7 @@ mod search;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mgp_engine::calendar::{offset, parse_offset, rfc3339};
+use mgp_engine::timestamps::{offset, parse_offset, rfc3339};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{ErrorObject, INVALID_PARAMS};
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use mgp_actors::time::unix_ms;
+use mgp_runtime::time::unix_ms;
 use mgp_discovery::config::LookUp;
 use nix::fcntl::{Flock, FlockArg};
 

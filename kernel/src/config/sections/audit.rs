@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mgp_engine::audit::commit::{Calls, WINDOW};
-use mgp_engine::audit::redact::Arguments;
-use mgp_engine::audit::segments::Retention;
+use mgp_engine::store::audit::commit::{CallAuditing, WINDOW};
+use mgp_engine::store::audit::redact::ArgumentsKept;
+use mgp_engine::store::audit::segments::Retention;
 
 use crate::config::reading::Section;
 
@@ -18,7 +18,7 @@ pub struct AuditConfig {
     /// How long records wait for others.
     pub window: Duration,
     /// What is kept of a call's arguments.
-    pub arguments: Arguments,
+    pub arguments: ArgumentsKept,
     /// How much is kept.
     pub retention: Retention,
     /// Bytes one agent may fill in a day, 0 for any number; `None` for its share of what is kept.
@@ -37,7 +37,7 @@ impl Default for AuditConfig {
             enabled: true,
             before_reply: false,
             window: WINDOW,
-            arguments: Arguments::default(),
+            arguments: ArgumentsKept::default(),
             retention: Retention::default(),
             agent_bytes: None,
         }
@@ -47,10 +47,10 @@ impl Default for AuditConfig {
 impl AuditConfig {
     /// When the records of calls are on disk.
     #[must_use]
-    pub fn schedule(&self) -> Calls {
+    pub fn schedule(&self) -> CallAuditing {
         match self.before_reply {
-            true => Calls::BeforeReply,
-            false => Calls::Window(self.window),
+            true => CallAuditing::BeforeReply,
+            false => CallAuditing::Window(self.window),
         }
     }
 
@@ -66,7 +66,7 @@ impl AuditConfig {
         let calls = [("window", false), ("before_reply", true)];
         section.choice("calls", &calls, &mut self.before_reply);
         section.millis("window_ms", 1..=10_000, &mut self.window);
-        let arguments = [("digest", Arguments::Digest), ("whole", Arguments::Whole)];
+        let arguments = [("digest", ArgumentsKept::Digest), ("whole", ArgumentsKept::Whole)];
         section.choice("arguments", &arguments, &mut self.arguments);
         let Retention {
             max_age,

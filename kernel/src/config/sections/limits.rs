@@ -1,8 +1,8 @@
 //! `[limits]`: what holds for a server, there or in its own entry, and how many calls agents may make.
 
-use mgp_engine::consent::Consent;
-use mgp_engine::rates::RateRules;
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::calls::rates::RateRules;
+use mgp_engine::servers::spec::ServerLimits;
 
 use crate::config::reading::Section;
 

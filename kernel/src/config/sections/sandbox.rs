@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::sandbox::{Limits, Rules};
+use mgp_engine::servers::sandbox::{SandboxLimits, SandboxRules};
 
 use crate::config::reading::Section;
 
 /// `[sandbox]`: what holds for every sandboxed server.
-pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut Rules) {
+pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxRules) {
     section.flag("required", &mut rules.required);
     read_limits(&mut section, &mut rules.limits);
     section.finish();
@@ -17,7 +17,7 @@ pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut Rules) 
 pub(crate) fn read_server_sandbox(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
-    rules: &mut Rules,
+    rules: &mut SandboxRules,
 ) {
     rules.vouched = true;
     rules.read = paths(&mut section, "read", folder);
@@ -26,7 +26,7 @@ pub(crate) fn read_server_sandbox(
     section.finish();
 }
 
-fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Limits) {
+fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
     section.count("memory_bytes", 16 << 20..=1 << 40, &mut limits.memory);
     section.count("processes", 1..=65_536, &mut limits.processes);
     section.count("open_files", 16..=1 << 20, &mut limits.open_files);

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use mgp_engine::code_safety::Level;
-use mgp_engine::duties::{ToolRule, ToolRules};
-use mgp_engine::validators::Validator;
+use mgp_screening::code_safety::Level;
+use mgp_engine::policy::requirements::{ToolRule, ToolRules};
+use mgp_screening::validators::Validator;
 use mgp_protocol::mgp::security::RiskLevel;
 
 use crate::config::reading::{Section, listed, nearest};
