@@ -13,15 +13,15 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mgp_callers::tasks::Record;
-use mgp_discovery::config::LookUp;
-use mgp_engine::callers::seal::SealKey;
-use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::Books;
 use mgp_store::audit::{self, AuditHandle, Folder};
-use mgp_store::trouble::Troubles;
 use mgp_tools::registrar::Book;
+use mgp_callers::tasks::Record;
+use mgp_store::trouble::Troubles;
+use mgp_discovery::config::LookUp;
+use mgp_engine::policy::grants::Operation;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::callers::seal::SealKey;
 use ractor::SpawnErr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -165,9 +165,14 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
     let files = files.chain(trust).collect();
+    let tree = grown.tree.clone();
+    let reload = move || {
+        let tree = tree.clone();
+        async move { tree.reload().await }
+    };
     let watching = [
-        tokio::spawn(source::watch(files, grown.tree.clone())),
-        tokio::spawn(source::watch_papers(doors.tls())),
+        tokio::spawn(source::watch(files, reload)),
+        tokio::spawn(source::watch_certificates(doors.tls())),
         tokio::spawn(marks.clone().look_again()),
     ];
     (options.opened)(&open);

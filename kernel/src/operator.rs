@@ -17,36 +17,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_store::audit::AuditHandle;
+use mgp_tools::catalog::Shown;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Class;
-use mgp_callers::request::{Outcome, Request};
+use mgp_tools::finder::FinderHandle;
+use mgp_runtime::mailbox::{Kind, Reply};
 use mgp_calls::naming::Naming;
-use mgp_doors::roster::RosterHandle;
-use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
-use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
+use mgp_tools::registrar::Registrar;
+use mgp_callers::request::{Outcome, Request};
+use mgp_doors::roster::RosterHandle;
+use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
+use mgp_runtime::time::moment;
+use mgp_store::trouble::Troubles;
+use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, Untrusted};
+use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::mailbox::{Kind, Reply};
-use mgp_runtime::time::moment;
-use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
-use mgp_store::audit::AuditHandle;
-use mgp_store::trouble::Troubles;
 use mgp_sync::snapshot::Snapshot;
-use mgp_tools::catalog::Shown;
-use mgp_tools::finder::FinderHandle;
-use mgp_tools::registrar::Registrar;
 use mgp_transports::log::Author;
 use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Mention;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::tree::TreeHandle;
 
 /// Longest an operator's request waits for a server to settle; a start has its own limit below it.
@@ -80,7 +79,7 @@ pub struct Operator {
     /// Where the kernel keeps what lasts.
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub roster: RosterHandle,
     /// Who and what there is, by name.
@@ -89,32 +88,13 @@ pub struct Operator {
     pub closing: CancellationToken,
 }
 
-/// The configuration in force, in words.
-#[derive(Debug, Default, Clone)]
-pub struct Configured {
-    /// Files in force, the most important first.
-    pub files: Vec<String>,
-    /// Those of a project that are not in force as they are.
-    pub untrusted: Vec<Untrusted>,
-    /// Where a new server is written down.
-    pub servers_file: Option<String>,
-    /// What is wrong with them.
-    pub problems: Vec<String>,
-    /// Whom and what they name.
-    pub mentions: Vec<Mention>,
-    /// Where agents come in.
-    pub doors: Vec<String>,
-    /// What of them waits for the kernel's next start.
-    pub waiting: Vec<String>,
-}
-
 impl Operator {
     /// `mgp/kernel/status`.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn status(&self, request: &Request) -> Outcome {
-        let configured = self.source.said();
+        let configured = self.source.status();
         let mut clients = self.directory.present(request.caller.connection);
         let connections = clients.len() as u64;
         clients.truncate(CLIENTS);
@@ -211,10 +191,7 @@ impl Operator {
         let stop: servers::Stop = read(request)?;
         let handle = self.find(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(
-            &handle,
-            ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
-        )?;
+        tell(&handle, ServerMsg::Stop(TransitionReason::OperatorRequest, reply))?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
         json(&self.report(&handle))
     }

@@ -21,17 +21,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_policy::access::AccessHandle;
+use mgp_store::audit::AuditHandle;
+use mgp_tools::catalog::CatalogHandle;
 use mgp_callers::directory::Directory;
+use mgp_servers::guard::GuardHandle;
+use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
+use mgp_tools::registrar::{Ground, Names};
 use mgp_callers::request::Answering;
+use mgp_servers::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
+use mgp_tools::subscriptions::SubscriptionsHandle;
 use mgp_engine::policy::access::Defaults;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::reload::Reload;
 use mgp_engine::servers::spec::ServerSpec;
-use mgp_policy::access::AccessHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+<<<<<<< HEAD
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_servers::guard::GuardHandle;
@@ -41,13 +49,15 @@ use mgp_servers::server::{
 use mgp_store::audit::AuditHandle;
 use mgp_tools::catalog::CatalogHandle;
 use mgp_tools::registrar::{Ground, Names};
+=======
+>>>>>>> config
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{BrokenServer, Loaded};
-use crate::source::Source;
+use crate::config::{BrokenServer, LoadedConfig};
+use crate::source::ConfigSource;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
@@ -145,7 +155,7 @@ pub struct TreeActor {
     /// All servers, published.
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// Who is told of default policies.
     pub access: AccessHandle,
     /// The names of registered servers.
@@ -172,7 +182,7 @@ impl TreeActor {
     ///
     /// # Errors
     /// When the actor cannot be started.
-    pub async fn grow(self, loaded: &Loaded) -> Result<TreeHandle, ractor::SpawnErr> {
+    pub async fn grow(self, loaded: &LoadedConfig) -> Result<TreeHandle, ractor::SpawnErr> {
         let first = plan(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
@@ -193,7 +203,7 @@ async fn unlisted(catalog: &CatalogHandle, id: &ServerId) {
 /// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
 type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>, DefaultPolicy);
 
-fn plan(loaded: &Loaded) -> Plan {
+fn plan(loaded: &LoadedConfig) -> Plan {
     let good = loaded
         .servers
         .iter()
@@ -451,10 +461,7 @@ impl TreeActor {
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(
-                TransitionReason::ConfigurationChange,
-                reply,
-            ));
+            let _ = supervisor.tell(ServerMsg::Stop(TransitionReason::ConfigurationChange, reply));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);

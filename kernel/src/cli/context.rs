@@ -12,7 +12,7 @@ use super::failure::{Absence, Failure};
 use super::output::report;
 use super::progress::Progress;
 use super::words::plain;
-use crate::config::{self, KernelConfig, Loaded};
+use crate::config::{self, KernelConfig, LoadedConfig};
 use crate::paths::{Bases, LONGEST_SOCKET_PATH, SOCKET};
 use crate::record::{self, Record};
 
@@ -49,7 +49,8 @@ impl Context {
         // needs it.
         let loaded = config::load(&look_up, &|_| None, None).ok();
         let kernel = loaded.as_ref().map(|loaded| &loaded.kernel);
-        let untrusted = |loaded: &Loaded| Some(loaded.project.untrusted.as_ref()?.to_string());
+        let untrusted =
+            |loaded: &LoadedConfig| Some(loaded.project.untrusted.as_ref()?.to_string());
         Ok(Self {
             json: options.json,
             named_socket,

@@ -25,7 +25,7 @@ use super::words::plain;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 use crate::paths::open_file;
-use crate::trust::Book;
+use crate::trust::TrustStore;
 
 /// Writes a server down, and has it started when a kernel runs.
 pub(super) fn add(context: &Context, add: &Add) -> Result<(), Failure> {
@@ -129,9 +129,9 @@ fn write(
     text: &str,
     project: bool,
 ) -> Result<bool, Failure> {
-    let book = Book::open(context.look_up.trust_file().as_deref());
+    let store = TrustStore::open(context.look_up.trust_file().as_deref());
     let place = crate::trust::location(file).ok();
-    let known = place.as_deref().and_then(|place| book.entry(place));
+    let known = place.as_deref().and_then(|place| store.entry(place));
     let trusted = match before {
         Some(before) => known.is_some_and(|known| known.blake3 == crate::trust::hash(before)),
         None => project,

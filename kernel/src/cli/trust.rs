@@ -5,11 +5,11 @@ mod plan;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use mgp_runtime::time::unix_ms;
 use mgp_discovery::config::PROJECT_FILE;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
-use mgp_runtime::time::unix_ms;
 use serde_json::{Value, json};
 
 use super::client::{Opening, read};
@@ -20,7 +20,7 @@ use super::output::say;
 use super::progress::Progress;
 use super::table::table;
 use super::words::plain;
-use crate::trust::{self, Book, Entry, TrustError, Why};
+use crate::trust::{self, Distrust, TrustError, TrustStore, TrustedFile};
 use plan::Plan;
 
 /// Shows what a project's file would start, asks, and has the kernel take it up.
@@ -28,9 +28,9 @@ pub(super) fn trust(context: &Context, typed: &Trust) -> Result<(), Failure> {
     let place = place(&context.look_up.folder, typed.folder.as_deref());
     let place = trust::location(&place).map_err(|e| cannot(&place, &e.to_string()))?;
     let text = trust::read_fit(&place).map_err(|why| cannot(&place, &why))?;
-    let book = Book::open(context.look_up.trust_file().as_deref());
+    let store = TrustStore::open(context.look_up.trust_file().as_deref());
     let plan = Plan::of(&text, &place).map_err(|why| cannot(&place, &why))?;
-    let before = book.entry(&place).map(|entry| entry.blake3.clone());
+    let before = store.entry(&place).map(|entry| entry.blake3.clone());
     let already = before.as_deref() == Some(&*trust::hash(&text));
     if !context.json {
         say(plain(
@@ -68,7 +68,7 @@ pub(super) fn trust(context: &Context, typed: &Trust) -> Result<(), Failure> {
 
 /// Writes down that this text was looked at, in place of the one before.
 pub(super) fn keep(context: &Context, place: &Path, text: &str) -> Result<(), Failure> {
-    let entry = Entry {
+    let entry = TrustedFile {
         file: place.to_owned(),
         blake3: trust::hash(text),
         at: rfc3339_ms(unix_ms()),
@@ -113,34 +113,34 @@ pub(super) fn untrust(context: &Context, typed: &Untrust) -> Result<(), Failure>
 
 /// Shows every project that was trusted.
 pub(super) fn list(context: &Context) -> Result<(), Failure> {
-    let book = Book::open(context.look_up.trust_file().as_deref());
-    if let Some(wrong) = book.why_empty() {
+    let store = TrustStore::open(context.look_up.trust_file().as_deref());
+    if let Some(wrong) = store.why_empty() {
         return Err(Failure::Other(format!("nothing is trusted: {wrong}")));
     }
-    let standing = |entry: &Entry| {
-        let judged = trust::judge(&entry.file, &book, None);
+    let standing = |entry: &TrustedFile| {
+        let judged = trust::judge(&entry.file, &store, None);
         match judged.untrusted.map(|untrusted| untrusted.why) {
             None => "trusted",
             Some(_) if !entry.file.exists() => "gone",
-            Some(Why::Changed | Why::New) => "changed since",
-            Some(Why::Unfit(_)) => "unfit",
+            Some(Distrust::Changed | Distrust::New) => "changed since",
+            Some(Distrust::Unfit(_)) => "unfit",
         }
     };
     if context.json {
-        let told = |entry: &Entry| {
+        let told = |entry: &TrustedFile| {
             json!({"file": entry.file, "at": entry.at, "blake3": entry.blake3,
                 "standing": standing(entry)})
         };
-        let entries: Vec<Value> = book.entries().iter().map(told).collect();
+        let entries: Vec<Value> = store.entries().iter().map(told).collect();
         return say(json!({ "trusted": entries }));
     }
-    if book.entries().is_empty() {
+    if store.entries().is_empty() {
         return say(
             "no project is trusted; `mgp trust FOLDER` shows what one would start, and asks",
         );
     }
     let mut table = table(&["FILE", "STANDING", "AT"]);
-    for entry in book.entries() {
+    for entry in store.entries() {
         let file = plain(&entry.file.display().to_string());
         table.add_row([file, standing(entry).into(), plain(&entry.at)]);
     }

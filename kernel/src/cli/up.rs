@@ -15,7 +15,7 @@ use super::context::Context;
 use super::detach;
 use super::failure::Failure;
 use super::output::{report, say};
-use crate::config::{self, Loaded};
+use crate::config::{self, LoadedConfig};
 use crate::demo;
 
 /// The parts of the program the command line starts but does not hold.
@@ -33,7 +33,7 @@ pub struct Parts {
 /// What the kernel is started with.
 pub struct UpOptions {
     /// The configuration, usable and with its problems told.
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     /// How to look it up again when a file changes; `None` when there are no files.
     pub look_up: Option<LookUp>,
     /// Where the socket goes.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_doors::reception::Reception;
 use mgp_doors::belongings::Belongings;
 use mgp_doors::connection;
 use mgp_doors::door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_doors::oauth::{OAuth, Place, Source};
-use mgp_doors::reception::Reception;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
@@ -74,8 +74,10 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
-        (true, config::Auth::Token | config::Auth::OAuth) => Some(hold::token(&options.data_dir)?),
-        (true, config::Auth::None) | (false, _) => None,
+        (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
+            Some(hold::token(&options.data_dir)?)
+        }
+        (true, config::HttpAuth::None) | (false, _) => None,
     };
     Ok(Bound {
         listener: Some(listener),
@@ -187,12 +189,12 @@ impl Bound {
             rostered: reception.rostered.clone(),
         });
         match (kernel.http.auth, tokens) {
-            (config::Auth::Token, Some(tokens)) => Auth::Token(tokens),
-            (config::Auth::OAuth, tokens) => {
+            (config::HttpAuth::Token, Some(tokens)) => Auth::Token(tokens),
+            (config::HttpAuth::OAuth, tokens) => {
                 let oauth = Arc::new(oauth(&kernel.oauth, self.tls.is_some(), at));
                 Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
             }
-            (config::Auth::None, _) | (config::Auth::Token, None) => Auth::None,
+            (config::HttpAuth::None, _) | (config::HttpAuth::Token, None) => Auth::None,
         }
     }
 
@@ -227,7 +229,7 @@ impl Bound {
 }
 
 /// The kernel as a resource server of OAuth.
-fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
+fn oauth(config: &config::OAuthConfig, secure: bool, at: SocketAddr) -> OAuth {
     let client = || Client::new(Tls::system());
     let source = match (&config.jwks_file, &config.jwks_url) {
         (Some(file), _) => Source::File(file.clone()),

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+<<<<<<< HEAD
 use mgp_callers::agents::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
 use mgp_callers::parked::ParkedCalls;
@@ -46,7 +47,46 @@ use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_tools::finder::{FinderHandle, Meanings, Opening, Program};
 use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
 use mgp_tools::server_events::taken_by;
+=======
+use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_callers::agents::{Agents, AgentsActor, Reception};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_store::audit::AuditHandle;
+use mgp_doors::belongings::Belongings;
+use mgp_doors::bodies::Bodies;
+use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_callers::directory::Directory;
+use mgp_tools::finder::{FinderHandle, Meanings, Opening, Program};
+use mgp_servers::guard::{GuardActor, GuardHandle};
+use mgp_runtime::mailbox::Mailbox;
+use mgp_calls::naming::Naming;
+use mgp_callers::parked::ParkedCalls;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
+use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
+use mgp_calls::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
+use mgp_callers::request::Routes;
+use mgp_doors::roster::{RosterActor, RosterHandle, Rostered};
+use mgp_servers::sandbox::Sandboxes;
+use mgp_servers::server::{Connector, ServerTable, Starts};
+use mgp_doors::stateless::Stateless;
+>>>>>>> config
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_callers::tasks::{Record, Tasks};
+use mgp_runtime::time::unix_ms;
+use mgp_store::trouble::Troubles;
+use mgp_calls::validation::Validation;
+use mgp_discovery::config::LookUp;
+use mgp_engine::policy::access::{Defaults, GrantTable as AccessTable};
+use mgp_engine::tools::catalog::{Catalog, Paging};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::servers::health::HealthRules;
+use mgp_engine::policy::risk::Caution;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::servers::sandbox;
+use mgp_engine::callers::seal::SealKey;
+use mgp_protocol::ids::AgentId;
+use mgp_sync::Snapshot;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
 use ractor::{Actor, ActorCell, SpawnErr};
@@ -55,11 +95,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{DRAIN, Kept, hold};
 use crate::cli::UpOptions;
-use crate::config::{Auth, KernelConfig};
+use crate::config::{HttpAuth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::tree::{ServerParts, TreeActor, TreeHandle};
 
 /// How long the process of the model may take for a text, which it does when nobody else wants the
@@ -71,7 +111,7 @@ pub(super) struct Grown {
     pub(super) tree: TreeHandle,
     pub(super) guard: GuardHandle,
     pub(super) reception: Reception,
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<ConfigSource>,
     pub(super) belongings: Arc<Belongings>,
     pub(super) connector: Arc<Connector>,
 }
@@ -91,7 +131,7 @@ pub(super) async fn grow(
     let connector = Arc::new(connector(options, mark.clone(), kernel.health));
     let pillars = Pillars::raise(options, kept, &connector).await?;
     let guard = guard(&mark).await?;
-    let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
+    let source = Arc::new(ConfigSource::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts: pillars.server_parts(&guard.0, &connector),
         servers: pillars.servers.clone(),
@@ -260,7 +300,7 @@ impl Pillars {
         &self,
         options: &UpOptions,
         tree: &TreeHandle,
-        source: &Arc<Source>,
+        source: &Arc<ConfigSource>,
         closing: &CancellationToken,
     ) -> Arc<Operator> {
         Arc::new(Operator {
@@ -284,7 +324,7 @@ impl Pillars {
 
     /// Who and what there is, by name: of the kernel's own agents, those that can come in.
     fn naming(&self, kernel: &KernelConfig) -> Naming {
-        let open = kernel.http.enabled && kernel.http.auth == Auth::None;
+        let open = kernel.http.enabled && kernel.http.auth == HttpAuth::None;
         let anonymous = open.then(|| AgentId::new(AgentId::ANONYMOUS));
         let configured = kernel.socket.users.values().cloned().chain(anonymous);
         Naming {

@@ -8,19 +8,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fs4::fs_std::FileExt;
-use mgp_callers::tasks::{self, Record};
-use mgp_doors::roster;
-use mgp_engine::callers::seal::SealKey;
-use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_engine::node_key::NodeKey;
 use mgp_policy::access::Books;
 use mgp_store::audit::Folder;
-use mgp_store::trouble::explained;
 use mgp_tools::registrar::Book;
+use mgp_doors::roster;
+use mgp_callers::tasks::{self, Record};
+use mgp_store::trouble::explained;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::callers::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::UpOptions;
-use crate::config::Auth;
+use crate::config::HttpAuth;
 use crate::paths::private_folder;
 use crate::process::{Process, Standing};
 use crate::record::LOCK;
@@ -122,7 +122,7 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
         }
     };
     let http = &options.loaded.kernel.http;
-    if http.enabled && http.auth != Auth::None {
+    if http.enabled && http.auth != HttpAuth::None {
         look(
             data_dir.join("token"),
             "a new one is made, and whoever had the old one needs it; or put a copy of the old one back and start the kernel again",

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use mgp_engine::policy::requirements::{ToolRule, ToolRules};
-use mgp_protocol::mgp::security::RiskLevel;
 use mgp_screening::code_safety::Level;
+use mgp_engine::policy::requirements::{ToolRule, ToolRules};
 use mgp_screening::validators::Validator;
+use mgp_protocol::mgp::security::RiskLevel;
 
-use super::kernel::Confirmation;
-use super::nearest::{listed, nearest};
-use super::section::Section;
+use crate::config::reading::{Section, listed, nearest};
 
 const LEVELS: [(&str, Level); 4] = [
     ("unrestricted", Level::Unrestricted),
@@ -31,7 +29,7 @@ const VALIDATORS: [&str; 5] = [
 ];
 
 /// `[validation]`: what holds for every server.
-pub(super) fn read_validation(
+pub(crate) fn read_validation(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
     rules: &mut ToolRules,
@@ -41,21 +39,12 @@ pub(super) fn read_validation(
     section.finish();
 }
 
-/// `[confirmation]`: `enabled` is a rule for all tools, the rest is how it is done.
-pub(super) fn read_confirmation(
-    mut section: Section<'_, '_, '_>,
-    rules: &mut ToolRules,
-    confirmation: &mut Confirmation,
-) {
-    section.flag("enabled", &mut rules.confirms);
-    section.flag("moderate", &mut confirmation.moderate);
-    section.secs("timeout_secs", 1..=86_400, &mut confirmation.timeout);
-    section.flag("operator_queue", &mut confirmation.operator_queue);
-    section.finish();
-}
-
 /// The keys of `[servers.mgp]` that are about all tools of the server.
-pub(super) fn read_rules(section: &mut Section<'_, '_, '_>, rules: &mut ToolRules, folder: &Path) {
+pub(crate) fn read_server_rules(
+    section: &mut Section<'_, '_, '_>,
+    rules: &mut ToolRules,
+    folder: &Path,
+) {
     if let Some(names) = read_validators(section) {
         rules.validators = names;
     }
@@ -65,7 +54,7 @@ pub(super) fn read_rules(section: &mut Section<'_, '_, '_>, rules: &mut ToolRule
 }
 
 /// `[servers.tools."name"]`.
-pub(super) fn read_each(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
+pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
     entry.each("tools", "servers.tools.*", |name, section| {
         let mut rule = ToolRule::default();
         let risks = RISKS.map(|(word, level)| (word, Some(level)));

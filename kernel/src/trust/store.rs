@@ -11,13 +11,13 @@ use crate::paths::open_file;
 
 /// Projects remembered at once: far more than a person works on. One more is refused in words that say
 /// how to let others go.
-pub const MAX_ENTRIES: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 /// Longest file that is read, in bytes: [`MAX_ENTRIES`] with long paths.
 const MAX_FILE: u64 = 4 << 20;
 
 /// A project's file as it was when it was trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct TrustedFile {
     /// The file: its folder without links, and its name.
     pub file: PathBuf,
     /// BLAKE3 of its bytes, in hexadecimal digits.
@@ -28,15 +28,15 @@ pub struct Entry {
 
 /// What the user has trusted.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
-    entries: Vec<Entry>,
+pub struct TrustStore {
+    entries: Vec<TrustedFile>,
     /// Why nothing is trusted.
     wrong: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Written {
-    trusted: Vec<Entry>,
+struct TrustFileText {
+    trusted: Vec<TrustedFile>,
 }
 
 /// Why trust could not be changed; it is as it was.
@@ -67,7 +67,7 @@ pub enum TrustError {
     },
 }
 
-impl Book {
+impl TrustStore {
     /// Reads what is there. A file that is damaged, or that others could have written, trusts nobody.
     #[must_use]
     pub fn open(path: Option<&Path>) -> Self {
@@ -92,13 +92,13 @@ impl Book {
 
     /// Everything that is trusted.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TrustedFile] {
         &self.entries
     }
 
     /// The entry of a file.
     #[must_use]
-    pub fn entry(&self, file: &Path) -> Option<&Entry> {
+    pub fn entry(&self, file: &Path) -> Option<&TrustedFile> {
         self.entries.iter().find(|entry| entry.file == file)
     }
 
@@ -115,7 +115,7 @@ impl Book {
 /// [`TrustError`]; then nothing has changed.
 pub fn change<T>(
     path: Option<&Path>,
-    edit: impl FnOnce(&mut Vec<Entry>) -> T,
+    edit: impl FnOnce(&mut Vec<TrustedFile>) -> T,
 ) -> Result<T, TrustError> {
     let path = path.ok_or(TrustError::NoHome)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -147,7 +147,7 @@ fn turn(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn read(path: &Path) -> Result<Vec<Entry>, String> {
+fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
     let file = match open_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         opened => opened.map_err(|e| e.to_string())?,
@@ -163,13 +163,13 @@ fn read(path: &Path) -> Result<Vec<Entry>, String> {
     file.take(MAX_FILE)
         .read_to_string(&mut text)
         .map_err(|e| e.to_string())?;
-    let written: Written =
+    let written: TrustFileText =
         serde_json::from_str(&text).map_err(|e| format!("not what mgp wrote ({e})"))?;
     Ok(written.trusted)
 }
 
-fn write(path: &Path, folder: &Path, trusted: Vec<Entry>) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&Written { trusted })?;
+fn write(path: &Path, folder: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&TrustFileText { trusted })?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.write_all(b"\n")?;
@@ -184,8 +184,8 @@ fn write(path: &Path, folder: &Path, trusted: Vec<Entry>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn entry(number: usize) -> Entry {
-        Entry {
+    fn entry(number: usize) -> TrustedFile {
+        TrustedFile {
             file: format!("/p{number}/mgp.toml").into(),
             blake3: "00".into(),
             at: String::new(),
@@ -196,14 +196,14 @@ mod tests {
     fn what_is_trusted_is_kept_for_its_owner_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config/mgp/trusted.json");
-        assert!(Book::open(Some(&path)).entries().is_empty());
+        assert!(TrustStore::open(Some(&path)).entries().is_empty());
         change(Some(&path), |entries| entries.push(entry(1))).unwrap();
         let mode = fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let book = Book::open(Some(&path));
-        assert_eq!(book.entry(Path::new("/p1/mgp.toml")), Some(&entry(1)));
+        let store = TrustStore::open(Some(&path));
+        assert_eq!(store.entry(Path::new("/p1/mgp.toml")), Some(&entry(1)));
         change(Some(&path), Vec::clear).unwrap();
-        assert!(Book::open(Some(&path)).entries().is_empty());
+        assert!(TrustStore::open(Some(&path)).entries().is_empty());
     }
 
     #[test]
@@ -212,11 +212,11 @@ mod tests {
         let path = folder.path().join("trusted.json");
         change(Some(&path), |entries| entries.push(entry(1))).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
-        let open = Book::open(Some(&path));
+        let open = TrustStore::open(Some(&path));
         assert!(open.entries().is_empty() && open.why_empty().unwrap().contains("chmod 600"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "{\"trusted\":[{").unwrap();
-        assert!(Book::open(Some(&path)).why_empty().is_some());
+        assert!(TrustStore::open(Some(&path)).why_empty().is_some());
         let refused = change(Some(&path), Vec::clear).unwrap_err().to_string();
         assert!(refused.contains("remove the file"), "{refused}");
         assert!(matches!(change(None, |_| ()), Err(TrustError::NoHome)));
@@ -226,11 +226,11 @@ mod tests {
     fn there_are_only_so_many() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trusted.json");
-        let fill = |entries: &mut Vec<Entry>| entries.extend((0..MAX_ENTRIES).map(entry));
+        let fill = |entries: &mut Vec<TrustedFile>| entries.extend((0..MAX_ENTRIES).map(entry));
         change(Some(&path), fill).unwrap();
         let one_more = change(Some(&path), |entries| entries.push(entry(MAX_ENTRIES)));
         assert!(matches!(one_more, Err(TrustError::Full)));
-        assert_eq!(Book::open(Some(&path)).entries().len(), MAX_ENTRIES);
+        assert_eq!(TrustStore::open(Some(&path)).entries().len(), MAX_ENTRIES);
         change(Some(&path), |entries| entries.truncate(1)).unwrap();
     }
 }

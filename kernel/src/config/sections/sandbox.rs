@@ -1,20 +1,24 @@
-//! The walls around servers that are trusted least: `[sandbox]`, and `[servers.sandbox]` of one.
+//! How the servers that are trusted least are confined: `[sandbox]`, and `[servers.sandbox]` of one.
 
 use std::path::{Path, PathBuf};
 
 use mgp_engine::servers::sandbox::{SandboxLimits, SandboxRules};
 
-use super::section::Section;
+use crate::config::reading::Section;
 
 /// `[sandbox]`: what holds for every sandboxed server.
-pub(super) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxRules) {
+pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxRules) {
     section.flag("required", &mut rules.required);
     read_limits(&mut section, &mut rules.limits);
     section.finish();
 }
 
 /// `[servers.sandbox]`: what its permissions open, and its own bounds.
-pub(super) fn read_own(mut section: Section<'_, '_, '_>, folder: &Path, rules: &mut SandboxRules) {
+pub(crate) fn read_server_sandbox(
+    mut section: Section<'_, '_, '_>,
+    folder: &Path,
+    rules: &mut SandboxRules,
+) {
     rules.vouched = true;
     rules.read = paths(&mut section, "read", folder);
     rules.write = paths(&mut section, "write", folder);
@@ -31,7 +35,7 @@ fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
 
 /// Paths, relative ones from the file's folder. Links are followed at each start of a server, by what is
 /// writable then.
-pub(super) fn paths(
+pub(crate) fn paths(
     section: &mut Section<'_, '_, '_>,
     key: &'static str,
     folder: &Path,

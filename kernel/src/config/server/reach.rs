@@ -7,18 +7,16 @@ use std::path::Path;
 use mgp_engine::servers::spec::Reach;
 use toml::Spanned;
 
-use super::section::Section;
-use super::server::Background;
-use super::values::Values;
+use crate::config::reading::{Env, Section, Values};
 
 #[derive(Clone, Copy)]
-enum Transport {
+enum TransportKey {
     Stdio,
     Http,
 }
 
 /// The keys of both transports, as they are written.
-struct Written<'t> {
+struct ReachKeys<'t> {
     command: Option<Spanned<&'t str>>,
     args: Vec<Spanned<&'t str>>,
     env: BTreeMap<&'t str, Spanned<&'t str>>,
@@ -28,22 +26,24 @@ struct Written<'t> {
     headers: BTreeMap<&'t str, Spanned<&'t str>>,
 }
 
-/// Reads the keys of both transports, so that every one of them is known, and keeps one.
-pub(super) fn read_reach(
+/// Reads the keys of both transports, so that every one of them is known, and keeps one; `folder` is the
+/// file's, for relative paths.
+pub(crate) fn read_reach(
     entry: &mut Section<'_, '_, '_>,
-    background: &Background<'_>,
+    folder: &Path,
+    env: &Env<'_>,
 ) -> Option<Reach> {
-    let written = Written::read(entry);
-    let mut values = Values::new(background);
+    let written = ReachKeys::read(entry);
+    let mut values = Values::new(folder, env);
     let reach = match transport(entry, &written)? {
-        Transport::Stdio => written.stdio(&mut values, background.folder)?,
-        Transport::Http => written.http(&mut values)?,
+        TransportKey::Stdio => written.stdio(&mut values, folder)?,
+        TransportKey::Http => written.http(&mut values)?,
     };
     values.tell(entry);
     if let (Reach::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
         match judge_url(url) {
-            Url::Good => {}
-            Url::InTheClear => entry.warn(
+            UrlSafety::Good => {}
+            UrlSafety::InTheClear => entry.warn(
                 span,
                 format!(
                     "{} is on another machine and reached by http://: everything said to it, \
@@ -52,8 +52,8 @@ pub(super) fn read_reach(
                 ),
             ),
             // A variable that is not set has been told already.
-            Url::Bad if url.is_empty() => {}
-            Url::Bad => {
+            UrlSafety::Bad if url.is_empty() => {}
+            UrlSafety::Bad => {
                 let name = entry.name();
                 let message = format!("`url` of {name} wants http:// or https:// and a host");
                 entry.refuse(span, message);
@@ -63,7 +63,7 @@ pub(super) fn read_reach(
     Some(reach)
 }
 
-impl<'t> Written<'t> {
+impl<'t> ReachKeys<'t> {
     fn read(entry: &mut Section<'_, '_, 't>) -> Self {
         let mut written = Self {
             command: entry.text("command"),
@@ -81,7 +81,7 @@ impl<'t> Written<'t> {
         written
     }
 
-    fn stdio(self, values: &mut Values<'_, '_>, folder: &Path) -> Option<Reach> {
+    fn stdio(self, values: &mut Values<'_>, folder: &Path) -> Option<Reach> {
         let command = values.plain("command", &self.command?);
         Some(Reach::Stdio {
             // A bare name is looked up in PATH; anything with a slash is a path from the file.
@@ -103,7 +103,7 @@ impl<'t> Written<'t> {
         })
     }
 
-    fn http(self, values: &mut Values<'_, '_>) -> Option<Reach> {
+    fn http(self, values: &mut Values<'_>) -> Option<Reach> {
         Some(Reach::Http {
             url: values.plain("url", &self.url?),
             headers: values.secrets("headers", &self.headers),
@@ -112,25 +112,27 @@ impl<'t> Written<'t> {
 }
 
 /// `transport`, or what the other keys say. `None` when the entry contradicts itself.
-fn transport(entry: &mut Section<'_, '_, '_>, written: &Written<'_>) -> Option<Transport> {
+fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option<TransportKey> {
     let (command, url) = (written.command.is_some(), written.url.is_some());
     let mut transport = if url {
-        Transport::Http
+        TransportKey::Http
     } else {
-        Transport::Stdio
+        TransportKey::Stdio
     };
     let names = [
-        ("stdio", Transport::Stdio),
-        ("http", Transport::Http),
-        ("streamable-http", Transport::Http),
-        ("sse", Transport::Http),
+        ("stdio", TransportKey::Stdio),
+        ("http", TransportKey::Http),
+        ("streamable-http", TransportKey::Http),
+        ("sse", TransportKey::Http),
     ];
     entry.choice("transport", &names, &mut transport);
     let wrong = match (transport, command, url) {
         (_, true, true) => "has both `command` and `url`; a server is reached in one way",
-        (Transport::Stdio, false, _) => "has no `command` to start it with",
-        (Transport::Http, _, false) => "has transport `http` but no `url`",
-        (Transport::Stdio, true, false) | (Transport::Http, false, true) => return Some(transport),
+        (TransportKey::Stdio, false, _) => "has no `command` to start it with",
+        (TransportKey::Http, _, false) => "has transport `http` but no `url`",
+        (TransportKey::Stdio, true, false) | (TransportKey::Http, false, true) => {
+            return Some(transport);
+        }
     };
     let keys = ["transport", "url", "command", "id"];
     let span = keys
@@ -141,27 +143,27 @@ fn transport(entry: &mut Section<'_, '_, '_>, written: &Written<'_>) -> Option<T
     None
 }
 
-enum Url {
+enum UrlSafety {
     Good,
     /// Over http:// to another machine (MCP-082).
     InTheClear,
     Bad,
 }
 
-fn judge_url(url: &str) -> Url {
+fn judge_url(url: &str) -> UrlSafety {
     if !url.chars().all(|c| c.is_ascii_graphic()) {
-        return Url::Bad;
+        return UrlSafety::Bad;
     }
     let (safe, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
         (Some(rest), _) => (true, rest),
         (None, Some(rest)) => (false, rest),
-        (None, None) => return Url::Bad,
+        (None, None) => return UrlSafety::Bad,
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match authority.rsplit('@').next().unwrap_or_default() {
-        "" => Url::Bad,
-        host if safe || is_loopback(host) => Url::Good,
-        _ => Url::InTheClear,
+        "" => UrlSafety::Bad,
+        host if safe || is_loopback(host) => UrlSafety::Good,
+        _ => UrlSafety::InTheClear,
     }
 }
 

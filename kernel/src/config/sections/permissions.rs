@@ -7,7 +7,7 @@ use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
 
-use super::section::Section;
+use crate::config::reading::Section;
 
 const POLICIES: [(&str, Policy); 4] = [
     ("interactive", Policy::Interactive),
@@ -22,7 +22,7 @@ const MODES: [(&str, PinMode); 3] = [
 ];
 
 /// `[permissions]`: what holds for every server.
-pub(super) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut PermissionRules) {
+pub(crate) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut PermissionRules) {
     section.choice("policy", &POLICIES, &mut rules.policy);
     read_set(&mut section, "always_ask", &mut rules.exceptions);
     section.flag("all_or_nothing", &mut rules.all_or_nothing);
@@ -30,13 +30,13 @@ pub(super) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut Per
 }
 
 /// `[pins]`: what holds for every server.
-pub(super) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
+pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
     section.choice("mode", &MODES, mode);
     section.finish();
 }
 
-/// The keys of a server.
-pub(super) fn read_gate(
+/// The keys of these in a server's entry.
+pub(crate) fn read_server_permissions(
     entry: &mut Section<'_, '_, '_>,
     rules: &mut PermissionRules,
     pin: &mut PinMode,

@@ -1,6 +1,6 @@
 //! Words of the configuration that were probably meant.
 
-pub(super) use mgp_engine::doors::nearest::nearest;
+pub(crate) use mgp_engine::doors::nearest::nearest;
 
 /// What other programs' files say, in the words of this one.
 pub(super) fn here_called(key: &str) -> Option<&'static str> {
@@ -13,7 +13,7 @@ pub(super) fn here_called(key: &str) -> Option<&'static str> {
 }
 
 /// The words as they stand in a sentence.
-pub(super) fn listed(words: &[&str]) -> String {
+pub(crate) fn listed(words: &[&str]) -> String {
     words
         .iter()
         .map(|w| format!("`{w}`"))

@@ -6,16 +6,16 @@ use mgp_engine::store::audit::commit::{CallAuditing, WINDOW};
 use mgp_engine::store::audit::redact::ArgumentsKept;
 use mgp_engine::store::audit::segments::Retention;
 
-use super::section::Section;
+use crate::config::reading::Section;
 
 /// `[audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Audit {
+pub struct AuditConfig {
     /// Whether a log is kept at all.
     pub enabled: bool,
-    /// When the records of calls are on disk.
-    pub calls: CallsWord,
-    /// The window of `calls = "window"`.
+    /// Whether the record of a call is on disk before the call is answered, or together with others.
+    pub before_reply: bool,
+    /// How long records wait for others.
     pub window: Duration,
     /// What is kept of a call's arguments.
     pub arguments: ArgumentsKept,
@@ -25,26 +25,17 @@ pub struct Audit {
     pub agent_bytes: Option<u64>,
 }
 
-/// `[audit] calls`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallsWord {
-    /// Together with others, within the window.
-    Window,
-    /// Before the call is answered.
-    BeforeReply,
-}
-
 const DAY: u64 = 86_400;
 /// One agent alone fills the whole log in so many days at the earliest.
 const DAYS_TO_FILL: u64 = 8;
 /// A file is read whole at the start and by who verifies.
 const SEGMENT: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 
-impl Default for Audit {
+impl Default for AuditConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            calls: CallsWord::Window,
+            before_reply: false,
             window: WINDOW,
             arguments: ArgumentsKept::default(),
             retention: Retention::default(),
@@ -53,13 +44,13 @@ impl Default for Audit {
     }
 }
 
-impl Audit {
+impl AuditConfig {
     /// When the records of calls are on disk.
     #[must_use]
     pub fn schedule(&self) -> CallAuditing {
-        match self.calls {
-            CallsWord::Window => CallAuditing::Window(self.window),
-            CallsWord::BeforeReply => CallAuditing::BeforeReply,
+        match self.before_reply {
+            true => CallAuditing::BeforeReply,
+            false => CallAuditing::Window(self.window),
         }
     }
 
@@ -70,18 +61,12 @@ impl Audit {
         self.agent_bytes.unwrap_or(share)
     }
 
-    pub(super) fn read(&mut self, mut section: Section<'_, '_, '_>) {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
         section.flag("enabled", &mut self.enabled);
-        let calls = [
-            ("window", CallsWord::Window),
-            ("before_reply", CallsWord::BeforeReply),
-        ];
-        section.choice("calls", &calls, &mut self.calls);
+        let calls = [("window", false), ("before_reply", true)];
+        section.choice("calls", &calls, &mut self.before_reply);
         section.millis("window_ms", 1..=10_000, &mut self.window);
-        let arguments = [
-            ("digest", ArgumentsKept::Digest),
-            ("whole", ArgumentsKept::Whole),
-        ];
+        let arguments = [("digest", ArgumentsKept::Digest), ("whole", ArgumentsKept::Whole)];
         section.choice("arguments", &arguments, &mut self.arguments);
         let Retention {
             max_age,

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::doors::bearer::Algorithm;
 use mgp_transports::http::is_safe;
+use mgp_engine::doors::bearer::Algorithm;
 
-use super::section::Section;
+use crate::config::reading::Section;
 
 /// `[oauth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OAuth {
+pub struct OAuthConfig {
     /// Who signs the tokens.
     pub issuer: String,
     /// The URL of `/mcp` as clients know it; `None` for that of the listen address.
@@ -30,7 +30,7 @@ pub struct OAuth {
     pub accept_tokens: bool,
 }
 
-impl Default for OAuth {
+impl Default for OAuthConfig {
     fn default() -> Self {
         Self {
             issuer: String::new(),
@@ -51,33 +51,25 @@ impl Default for OAuth {
     }
 }
 
-impl OAuth {
+impl OAuthConfig {
     /// `wanted` is true when the door asks for these tokens; `folder` is the file's, for relative paths.
-    pub(super) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
         let whole = section.whole();
-        if let Some(text) = section.text("issuer") {
-            self.issuer = (*text.get_ref()).to_owned();
-            if !is_safe(&self.issuer) {
-                let words = "`issuer` in [oauth] wants https://, or http:// on this machine";
-                section.refuse(text.span(), words);
+        match read_url(&mut section, "issuer") {
+            Some(issuer) => self.issuer = issuer,
+            None if wanted && self.issuer.is_empty() => {
+                let words = "`auth` in [http] is \"oauth\", but [oauth] names no `issuer`";
+                section.refuse(whole, words);
             }
-        } else if wanted && self.issuer.is_empty() {
-            let words = "`auth` in [http] is \"oauth\", but [oauth] names no `issuer`";
-            section.refuse(whole, words);
+            None => {}
         }
         for (key, into) in [
             ("resource", &mut self.resource),
             ("jwks_url", &mut self.jwks_url),
         ] {
-            let Some(text) = section.text(key) else {
-                continue;
-            };
-            if !is_safe(text.get_ref()) {
-                let words =
-                    format!("`{key}` in [oauth] wants https://, or http:// on this machine");
-                section.refuse(text.span(), words);
+            if let Some(url) = read_url(&mut section, key) {
+                *into = Some(url.trim_end_matches('/').to_owned());
             }
-            *into = Some(text.get_ref().trim_end_matches('/').to_owned());
         }
         if let Some(text) = section.text("jwks_file") {
             self.jwks_file = Some(folder.join(text.get_ref()));
@@ -106,4 +98,13 @@ impl OAuth {
         section.flag("accept_tokens", &mut self.accept_tokens);
         section.finish();
     }
+}
+
+fn read_url(section: &mut Section<'_, '_, '_>, key: &'static str) -> Option<String> {
+    let text = section.text(key)?;
+    if !is_safe(text.get_ref()) {
+        let words = format!("`{key}` in [oauth] wants https://, or http:// on this machine");
+        section.refuse(text.span(), words);
+    }
+    Some((*text.get_ref()).to_owned())
 }

@@ -4,21 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mgp_tools::finder::{Embedding, Key, Provider};
+use mgp_transports::http::is_safe;
+use mgp_tools::registrar::{Interpreters, Licence};
 use mgp_calls::relay::Showing;
-use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_engine::env::resolve_secret;
-use mgp_engine::names::{canonical, is_qualified};
 use mgp_engine::tools::exposure::Exposure;
+use mgp_engine::names::{canonical, is_qualified};
+use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;
-use mgp_tools::finder::{Embedding, Key, Provider};
-use mgp_tools::registrar::{Interpreters, Licence};
-use mgp_transports::http::is_safe;
 
-use super::Env;
 use super::sandbox::paths;
-use super::section::Section;
-use super::values::read_secret;
+use crate::config::reading::{Env, Section, read_secret};
 
 /// What agents are shown, by its word.
 const EXPOSURES: [(&str, Option<Exposure>); 5] = [
@@ -31,7 +29,7 @@ const EXPOSURES: [(&str, Option<Exposure>); 5] = [
 
 /// `[discovery]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discovery {
+pub struct DiscoveryConfig {
     /// Whether the model in the program is used, where no provider is.
     builtin: bool,
     /// How long the model in the program may have nothing to do before it leaves memory.
@@ -49,12 +47,12 @@ pub struct Discovery {
     /// Which agents may register servers, and how many.
     pub licence: Licence,
     /// `[discovery.registered]`: what those servers are started with.
-    pub registered: Registered,
+    pub registered: RegisteredConfig,
 }
 
 /// `[discovery.registered]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registered {
+pub struct RegisteredConfig {
     /// What their programs are started with.
     pub interpreters: Interpreters,
     /// What `filesystem.read` opens to them.
@@ -63,7 +61,7 @@ pub struct Registered {
     pub write: Vec<PathBuf>,
 }
 
-impl Default for Discovery {
+impl Default for DiscoveryConfig {
     fn default() -> Self {
         Self {
             builtin: true,
@@ -74,7 +72,7 @@ impl Default for Discovery {
                 most: 8,
                 creating: false,
             },
-            registered: Registered::default(),
+            registered: RegisteredConfig::default(),
             general: Showing {
                 exposure: None,
                 pinned: BTreeSet::new(),
@@ -86,7 +84,7 @@ impl Default for Discovery {
     }
 }
 
-impl Discovery {
+impl DiscoveryConfig {
     /// Where meanings come from: a provider goes before the model in the program.
     #[must_use]
     pub fn embedding(&self) -> Embedding {
@@ -97,14 +95,14 @@ impl Discovery {
         }
     }
 
-    /// What nobody is to read.
+    /// The key of the provider, which stands in no log.
     #[must_use]
     pub fn secret(&self) -> Option<&str> {
         let key = self.provider.as_ref().map(|provider| &*provider.key.0);
         key.filter(|key| !key.is_empty())
     }
 
-    pub(super) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
         section.choice(
             "embedding",
             &[("builtin", true), ("off", false)],
@@ -117,7 +115,7 @@ impl Discovery {
             let showing = read_showing(section, general);
             match agent(name) {
                 Ok(agent) => drop(agents.insert(agent, showing)),
-                // Nothing is there.
+                // `each` reads an absent table, so that its keys are known.
                 Err(_) if name.is_empty() => {}
                 Err(why) => {
                     let whole = section.whole();
@@ -130,7 +128,7 @@ impl Discovery {
             section.choice("exposure", &EXPOSURES, &mut exposure);
             match ServerId::parse(name) {
                 Ok(server) => drop(self.doors.insert(server, exposure)),
-                // Nothing is there.
+                // `each` reads an absent table, so that its keys are known.
                 Err(_) if name.is_empty() => {}
                 Err(why) => {
                     let whole = section.whole();
@@ -198,14 +196,14 @@ fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing
     showing
 }
 
-fn read_registered(mut section: Section<'_, '_, '_>, folder: &Path) -> Registered {
+fn read_registered(mut section: Section<'_, '_, '_>, folder: &Path) -> RegisteredConfig {
     // A link stays one: a virtual environment is where the link to its interpreter is.
     let mut program = |key| section.text(key).map(|path| folder.join(path.get_ref()));
     let interpreters = Interpreters {
         python: program("python"),
         node: program("node"),
     };
-    let registered = Registered {
+    let registered = RegisteredConfig {
         interpreters,
         read: paths(&mut section, "read", folder),
         write: paths(&mut section, "write", folder),

@@ -1,42 +1,28 @@
-//! The text of one configuration file, and places in it.
+//! The text of one configuration file, and locations in it.
 
 use std::ops::Range;
 use std::path::Path;
 
-use super::problem::{Place, Problem, Weight};
+use super::problem::Location;
 
 /// Stands for each character of a value in an excerpt.
 const MASK: char = '•';
 
-/// One file that was read.
+/// A file that was read.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'s> {
-    pub(super) path: &'s Path,
-    pub(super) text: &'s str,
+pub(crate) struct SourceFile<'s> {
+    pub(crate) path: &'s Path,
+    pub(crate) text: &'s str,
 }
 
-impl Source<'_> {
-    pub(super) fn problem(
-        &self,
-        weight: Weight,
-        span: Range<usize>,
-        message: impl Into<String>,
-    ) -> Problem {
-        Problem {
-            weight,
-            file: self.path.to_owned(),
-            place: Some(Box::new(self.place(span))),
-            message: message.into(),
-            nearest: None,
-        }
-    }
-
-    /// From 1.
-    pub(super) fn line(&self, at: usize) -> usize {
+impl SourceFile<'_> {
+    /// The line of a byte, from 1.
+    pub(crate) fn line(&self, at: usize) -> usize {
         self.text[..at].matches('\n').count() + 1
     }
 
-    fn place(&self, span: Range<usize>) -> Place {
+    /// Where a span of bytes stands.
+    pub(super) fn location(&self, span: Range<usize>) -> Location {
         let at = self.text.floor_char_boundary(span.start);
         let start = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.text[start..].lines().next().unwrap_or_default();
@@ -44,7 +30,7 @@ impl Source<'_> {
             .text
             .floor_char_boundary(span.end)
             .clamp(at, (start + line.len()).max(at));
-        Place {
+        Location {
             line: self.line(at),
             column: self.text[start..at].chars().count() + 1,
             width: self.text[at..end].chars().count(),
@@ -103,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn places_count_characters_from_one() {
+    fn locations_count_characters_from_one() {
         let (path, text) = (Path::new("x.toml"), "a = 1\n\"ä\" = tru\nb = 2");
-        let source = Source { path, text };
+        let source = SourceFile { path, text };
         let at = text.find("tru").unwrap();
-        let place = source.place(at..at + 3);
-        assert_eq!((place.line, place.column, place.width), (2, 7, 3));
-        let end = source.place(text.len()..text.len());
+        let at = source.location(at..at + 3);
+        assert_eq!((at.line, at.column, at.width), (2, 7, 3));
+        let end = source.location(text.len()..text.len());
         assert_eq!((end.line, end.column, end.width), (3, 6, 0));
     }
 }

@@ -9,42 +9,44 @@ use std::path::Path;
 use mgp_engine::env::{Unresolved, interpolate, resolve_secret};
 use toml::Spanned;
 
-use super::section::Section;
-use super::server::Background;
+use super::{Env, Section};
 
 /// Longest secret read from a file, in bytes.
 const MAX_SECRET: u64 = 64 << 10;
 
 /// Puts values in, and gathers what could not be had. No message shows a value.
-pub(super) struct Values<'b, 'e> {
-    background: &'b Background<'e>,
+pub(crate) struct Values<'e> {
+    folder: &'e Path,
+    env: &'e Env<'e>,
     wrong: Vec<(Range<usize>, String)>,
 }
 
-impl<'b, 'e> Values<'b, 'e> {
-    pub(super) fn new(background: &'b Background<'e>) -> Self {
+impl<'e> Values<'e> {
+    /// `folder` is the file's, for relative paths.
+    pub(crate) fn new(folder: &'e Path, env: &'e Env<'e>) -> Self {
         Self {
-            background,
+            folder,
+            env,
             wrong: Vec::new(),
         }
     }
 
     /// A value with its variables; empty when it cannot be had.
-    pub(super) fn plain(&mut self, key: &str, text: &Spanned<&str>) -> String {
-        let value = interpolate(text.get_ref(), key, self.background.env);
+    pub(crate) fn plain(&mut self, key: &str, text: &Spanned<&str>) -> String {
+        let value = interpolate(text.get_ref(), key, self.env);
         self.checked(key, text.span(), value)
     }
 
     /// Values that may be secrets, and so may lie in files.
-    pub(super) fn secrets(
+    pub(crate) fn secrets(
         &mut self,
         key: &str,
         map: &BTreeMap<&str, Spanned<&str>>,
     ) -> BTreeMap<String, String> {
         let mut secret = |name: &str, text: &Spanned<&str>| {
-            let (key, folder) = (format!("{key}.{name}"), self.background.folder);
+            let (key, folder) = (format!("{key}.{name}"), self.folder);
             let read = |path: &str| read_secret(&folder.join(path));
-            let value = resolve_secret(text.get_ref(), &key, self.background.env, read);
+            let value = resolve_secret(text.get_ref(), &key, self.env, read);
             self.checked(&key, text.span(), value)
         };
         map.iter()
@@ -82,14 +84,14 @@ impl<'b, 'e> Values<'b, 'e> {
     }
 
     /// Writes down what could not be had.
-    pub(super) fn tell(self, entry: &mut Section<'_, '_, '_>) {
+    pub(crate) fn tell(self, entry: &mut Section<'_, '_, '_>) {
         for (span, wrong) in self.wrong {
             entry.refuse(span, format!("{}: {wrong}", entry.name()));
         }
     }
 }
 
-pub(super) fn read_secret(path: &Path) -> Result<String, String> {
+pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|e| e.to_string())?;
     file.take(MAX_SECRET + 1)

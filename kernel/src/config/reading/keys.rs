@@ -7,15 +7,15 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Section;
-use crate::config::nearest::{listed, nearest};
+use super::nearest::listed;
+use super::section::Section;
 
 impl<'t> Section<'_, '_, 't> {
     fn wrong(&mut self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) {
         let found = value.get_ref().type_str();
         let message = format!(
             "`{key}` in {} wants {wanted}, this is {}",
-            self.name,
+            self.name(),
             a(found)
         );
         self.refuse(value.span(), message);
@@ -35,23 +35,23 @@ impl<'t> Section<'_, '_, 't> {
         read.map(|read| Spanned::new(value.span(), read))
     }
 
-    pub(in crate::config) fn flag(&mut self, key: &'static str, into: &mut bool) {
+    pub(crate) fn flag(&mut self, key: &'static str, into: &mut bool) {
         if let Some(flag) = self.read(key, "true or false", DeValue::as_bool) {
             *into = flag.into_inner();
         }
     }
 
-    pub(in crate::config) fn text(&mut self, key: &'static str) -> Option<Spanned<&'t str>> {
+    pub(crate) fn text(&mut self, key: &'static str) -> Option<Spanned<&'t str>> {
         self.read(key, "a text", DeValue::as_str)
     }
 
-    pub(in crate::config) fn table(&mut self, key: &'static str) -> Option<&'t DeTable<'t>> {
+    pub(crate) fn table(&mut self, key: &'static str) -> Option<&'t DeTable<'t>> {
         self.read(key, "a table", DeValue::as_table)
             .map(Spanned::into_inner)
     }
 
     /// A list of texts.
-    pub(in crate::config) fn texts(&mut self, key: &'static str) -> Option<Vec<Spanned<&'t str>>> {
+    pub(crate) fn texts(&mut self, key: &'static str) -> Option<Vec<Spanned<&'t str>>> {
         let list = self
             .read(key, "a list of texts", DeValue::as_array)?
             .into_inner();
@@ -66,7 +66,7 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// A list of texts whose places do not matter later.
-    pub(in crate::config) fn strings(&mut self, key: &'static str, into: &mut Vec<String>) {
+    pub(crate) fn strings(&mut self, key: &'static str, into: &mut Vec<String>) {
         if let Some(texts) = self.texts(key) {
             *into = texts
                 .into_iter()
@@ -76,10 +76,7 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// A table of texts, under keys of the user's choice.
-    pub(in crate::config) fn text_map(
-        &mut self,
-        key: &'static str,
-    ) -> BTreeMap<&'t str, Spanned<&'t str>> {
+    pub(crate) fn text_map(&mut self, key: &'static str) -> BTreeMap<&'t str, Spanned<&'t str>> {
         let mut map = BTreeMap::new();
         for (name, value) in self.table(key).into_iter().flatten() {
             match value.get_ref().as_str() {
@@ -104,7 +101,7 @@ impl<'t> Section<'_, '_, 't> {
             Some(fits) => Some(Spanned::new(number.span(), fits)),
             None => {
                 let (least, most) = range.into_inner();
-                let message = format!("`{key}` in {} goes from {least} to {most}", self.name);
+                let message = format!("`{key}` in {} goes from {least} to {most}", self.name());
                 self.refuse(number.span(), message);
                 None
             }
@@ -112,7 +109,7 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// A whole number within its bounds.
-    pub(in crate::config) fn count<T: TryFrom<u64>>(
+    pub(crate) fn count<T: TryFrom<u64>>(
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
@@ -125,7 +122,7 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// A time in seconds.
-    pub(in crate::config) fn secs(
+    pub(crate) fn secs(
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
@@ -137,7 +134,7 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// A time in milliseconds.
-    pub(in crate::config) fn millis(
+    pub(crate) fn millis(
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
@@ -149,7 +146,7 @@ impl<'t> Section<'_, '_, 't> {
     }
 
     /// One of a few words.
-    pub(in crate::config) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &mut self,
         key: &'static str,
         choices: &[(&'static str, T)],
@@ -160,9 +157,8 @@ impl<'t> Section<'_, '_, 't> {
             Some((_, chosen)) => *into = *chosen,
             None => {
                 let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-                let message = format!("`{key}` in {} is one of {}", self.name, listed(&words));
-                let nearest = nearest(text.get_ref(), words.iter().copied()).map(str::to_owned);
-                self.ledger.note(self.weight, text.span(), message).nearest = nearest;
+                let message = format!("`{key}` in {} is one of {}", self.name(), listed(&words));
+                self.refuse_word(&text, &words, message);
             }
         }
     }
