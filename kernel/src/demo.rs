@@ -16,8 +16,11 @@ use std::sync::Arc;
 
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
-use mgp_engine::servers::spec::{MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits, ServerSpec};
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::spec::{
+    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+    ServerSpec,
+};
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 

@@ -17,29 +17,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::Shown;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Class;
-use mgp_tools::finder::FinderHandle;
-use mgp_runtime::mailbox::{Kind, Reply};
-use mgp_calls::naming::Naming;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_tools::registrar::Registrar;
 use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming::Naming;
 use mgp_doors::roster::RosterHandle;
-use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
-use mgp_runtime::time::moment;
-use mgp_store::trouble::Troubles;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::mailbox::{Kind, Reply};
+use mgp_runtime::time::moment;
+use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
+use mgp_store::audit::AuditHandle;
+use mgp_store::trouble::Troubles;
 use mgp_sync::snapshot::Snapshot;
+use mgp_tools::catalog::Shown;
+use mgp_tools::finder::FinderHandle;
+use mgp_tools::registrar::Registrar;
 use mgp_transports::log::Author;
 use serde::Serialize;
 use serde_json::json;
@@ -191,7 +191,10 @@ impl Operator {
         let stop: servers::Stop = read(request)?;
         let handle = self.find(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(&handle, ServerMsg::Stop(TransitionReason::OperatorRequest, reply))?;
+        tell(
+            &handle,
+            ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
+        )?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
         json(&self.report(&handle))
     }

@@ -7,14 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_callers::directory::Directory;
-use mgp_runtime::mailbox::Reply;
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
-use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable};
-use mgp_runtime::time::{moment, unix_ms};
-use mgp_store::trouble::Troubles;
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::servers::health::DEADLINE;
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::era::to_legacy_result;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
@@ -23,6 +19,10 @@ use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, Status};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::time::{moment, unix_ms};
+use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable};
+use mgp_store::trouble::Troubles;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
@@ -214,7 +214,10 @@ impl Pulse {
         let ails = |server: &Arc<ServerHandle>| match server.state() {
             LifecycleState::Connected => health(server) != Health::Healthy,
             LifecycleState::Error | LifecycleState::Restarting => true,
-            LifecycleState::Registered | LifecycleState::Connecting | LifecycleState::Draining | LifecycleState::Disconnected => false,
+            LifecycleState::Registered
+            | LifecycleState::Connecting
+            | LifecycleState::Draining
+            | LifecycleState::Disconnected => false,
         };
         match self.troubles.ails() || servers.iter().any(ails) {
             true => Health::Degraded,

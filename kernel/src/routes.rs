@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_callers::agent::Agent;
-use mgp_calls::relay::{Relay, nothing};
 use mgp_callers::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_calls::relay::{Relay, nothing};
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::dialect::Era;

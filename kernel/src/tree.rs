@@ -21,25 +21,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_policy::access::AccessHandle;
-use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::CatalogHandle;
 use mgp_callers::directory::Directory;
-use mgp_servers::guard::GuardHandle;
-use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
-use mgp_tools::registrar::{Ground, Names};
 use mgp_callers::request::Answering;
-use mgp_servers::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
-use mgp_tools::subscriptions::SubscriptionsHandle;
 use mgp_engine::policy::access::Defaults;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::reload::Reload;
 use mgp_engine::servers::spec::ServerSpec;
+use mgp_policy::access::AccessHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
-<<<<<<< HEAD
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_servers::guard::GuardHandle;
@@ -49,8 +41,6 @@ use mgp_servers::server::{
 use mgp_store::audit::AuditHandle;
 use mgp_tools::catalog::CatalogHandle;
 use mgp_tools::registrar::{Ground, Names};
-=======
->>>>>>> config
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
@@ -461,7 +451,10 @@ impl TreeActor {
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(TransitionReason::ConfigurationChange, reply));
+            let _ = supervisor.tell(ServerMsg::Stop(
+                TransitionReason::ConfigurationChange,
+                reply,
+            ));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);

@@ -9,34 +9,25 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_policy::access::{AccessActor, AccessHandle, Books};
 use mgp_callers::agents::AgentsActor;
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_store::audit::AuditHandle;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Exchange, Way};
-use mgp_tools::finder::{Embedding, Meanings, Opening, Program};
-use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_runtime::mailbox::Mailbox;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
-use mgp_tools::registrar::{Ground, Names};
-use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_discovery::config::LookUp;
-use mgp_engine::policy::access::{Defaults, GrantTable};
-use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, GrantTable};
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
 use mgp_kernel::config::{self, LoadedConfig};
 use mgp_kernel::source::ConfigSource;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
+use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
-<<<<<<< HEAD
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_servers::guard::{GuardActor, GuardHandle};
@@ -48,9 +39,6 @@ use mgp_tools::finder::{Embedding, Meanings, Opening, Program};
 use mgp_tools::registrar::{Ground, Names};
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
-=======
-use mgp_sync::Snapshot;
->>>>>>> config
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorCell};
 use tempfile::TempDir;
@@ -358,7 +346,8 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
 /// Waits until a server is connected in another process than `before`; gives its number.
 async fn connected(server: &ServerHandle, before: i32) -> i32 {
     let mut status = server.follow();
-    let there = |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
+    let there =
+        |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
     let waiting = status.wait_for(there);
     let waited = tokio::time::timeout(DEADLINE, waiting).await;
     let status = waited.unwrap_or_else(|_| panic!("not connected: {:?}", server.status()));

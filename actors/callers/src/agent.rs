@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::callers::request_ids::{RequestIds, WireId};
 use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::torn::Glance;
@@ -269,7 +269,9 @@ impl Agent {
             true => "operator".to_owned(),
             false => self.id().to_string(),
         };
-        let view = self.caller().map_or(&CatalogView::All, |caller| &caller.view);
+        let view = self
+            .caller()
+            .map_or(&CatalogView::All, |caller| &caller.view);
         self.presence.told(agent, door, view)
     }
 

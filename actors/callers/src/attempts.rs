@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::callers::questions::{PendingQuestions, QuestionKey};
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_transports::lines::LineSink;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use mgp_engine::policy::access::GrantTable;
-use mgp_engine::tools::catalog::{CatalogView, ListKind};
-use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::policy::access::GrantTable;
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -292,7 +292,9 @@ impl Directory {
                 && agent
                     .caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| c.capabilities.roots && (c.view == CatalogView::All || c.view == own))
+                    .is_some_and(|c| {
+                        c.capabilities.roots && (c.view == CatalogView::All || c.view == own)
+                    })
         });
         rooted.take(most).cloned().collect()
     }

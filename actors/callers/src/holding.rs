@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_engine::callers::tokens;
 use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
@@ -140,7 +140,11 @@ impl HoldingHandle {
     ///
     /// # Errors
     /// When the session ends, or too much waits for it.
-    pub async fn load(&self, outside: Outside, tools: Vec<Arc<CatalogTool>>) -> Result<Loaded, Refusal> {
+    pub async fn load(
+        &self,
+        outside: Outside,
+        tools: Vec<Arc<CatalogTool>>,
+    ) -> Result<Loaded, Refusal> {
         self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
             .await
     }

@@ -5,8 +5,8 @@ mod visitors;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::mcp::Implementation;
 use mgp_protocol::mgp::kernel;
@@ -143,6 +143,11 @@ mod tests {
         presence.asks("tools/call");
         presence.asks("tools/list");
         presence.asks("tools/call");
-        assert_eq!(presence.told(String::new(), "http", &CatalogView::All).calls, 2);
+        assert_eq!(
+            presence
+                .told(String::new(), "http", &CatalogView::All)
+                .calls,
+            2
+        );
     }
 }

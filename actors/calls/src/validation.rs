@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mgp_engine::tools::catalog::CatalogTool;
-use mgp_screening::code_safety::{self, Rejection};
 use mgp_engine::policy::requirements::CodeRules;
-use mgp_screening::validators::{Blocked, No, is_light};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_screening::code_safety::{self, Rejection};
+use mgp_screening::validators::{Blocked, No, is_light};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -336,9 +336,9 @@ impl Inbound {
         }
         let view = match open.server {
             None => CatalogView::All,
-            Some(id) => {
-                CatalogView::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
-            }
+            Some(id) => CatalogView::One(
+                ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?,
+            ),
         };
         let who = identity(self.agent.id(), self.agent.is_operator());
         if !self.reception.routes.knows(&view, &who) {

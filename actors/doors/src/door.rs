@@ -122,7 +122,10 @@ impl HttpDoor {
         let view = match address(path) {
             Some((Way::Streamable, view)) => Some(view),
             Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
-            None => path.trim_matches('/').is_empty().then_some(CatalogView::All),
+            None => path
+                .trim_matches('/')
+                .is_empty()
+                .then_some(CatalogView::All),
         };
         match view.and_then(|view| self.auth.metadata(headers, &view)) {
             Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
@@ -162,7 +165,12 @@ impl HttpDoor {
     }
 
     /// Opens the session's standing stream, or goes on with a broken one.
-    fn get(&self, request: &Request<Incoming>, view: &CatalogView, agent: &AgentId) -> Response<Reply> {
+    fn get(
+        &self,
+        request: &Request<Incoming>,
+        view: &CatalogView,
+        agent: &AgentId,
+    ) -> Response<Reply> {
         if !headers::accepts_events(request.headers()) {
             return refusal(
                 StatusCode::NOT_ACCEPTABLE,
@@ -184,7 +192,12 @@ impl HttpDoor {
         stream_response(events(&session, stream).standing())
     }
 
-    fn delete(&self, request: &Request<Incoming>, view: &CatalogView, agent: &AgentId) -> Response<Reply> {
+    fn delete(
+        &self,
+        request: &Request<Incoming>,
+        view: &CatalogView,
+        agent: &AgentId,
+    ) -> Response<Reply> {
         match self.session(request, view, agent) {
             Ok(session) => {
                 self.sessions.close(&session.id);

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, Good, Keys};
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::clock::MonotonicTime;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
@@ -146,7 +146,11 @@ impl OAuth {
     ///
     /// # Errors
     /// [`BadBearerToken`].
-    pub async fn judge(self: &Arc<Self>, token: &str, view: &CatalogView) -> Result<Pass, BadBearerToken> {
+    pub async fn judge(
+        self: &Arc<Self>,
+        token: &str,
+        view: &CatalogView,
+    ) -> Result<Pass, BadBearerToken> {
         let held = self.held.load();
         if held.is_younger(STALE) && !held.is_younger(FRESH) {
             let this = self.clone();
@@ -198,7 +202,8 @@ impl OAuth {
     async fn refresh(&self) {
         let mut asked = self.asked.lock().await;
         let now = moment();
-        let soon = |last: MonotonicTime| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
+        let soon =
+            |last: MonotonicTime| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
         if asked.is_some_and(soon) {
             return;
         }

@@ -8,14 +8,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-<<<<<<< HEAD:actors/doors/src/roster.rs
 use mgp_engine::doors::agent_registry::{
     AgentChange, AgentRegistry, RegisteredAgent, RegistryRefusal, TOKEN_PREFIX, TokenDigest,
 };
-=======
->>>>>>> config:actors/src/roster.rs
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_engine::doors::agent_registry::{AgentChange, AgentRegistry, BadAgentToken, RegisteredAgent, RegistryRefusal, TOKEN_PREFIX, TokenDigest};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -123,7 +119,8 @@ impl RosterHandle {
     /// [`NotChanged`].
     pub async fn remove(&self, agent: &AgentId, trace: &TraceId) -> Result<(), NotChanged> {
         let (agent, at_ms) = (agent.clone(), unix_ms());
-        self.change(AgentChange::Removed { agent, at_ms }, trace).await
+        self.change(AgentChange::Removed { agent, at_ms }, trace)
+            .await
     }
 
     async fn make(

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::callers::parked::{ParkedDigest, ParkedKind, ParkedState};
 use mgp_engine::callers::seal::{self, Purpose, SealKey};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Era, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;

@@ -59,7 +59,11 @@ pub struct AccessHandle {
 impl AccessHandle {
     /// The handle of a running actor; `reveal` tells callers of denied tools that they are denied.
     #[must_use]
-    pub fn new(mailbox: Mailbox<AccessMsg>, table: Arc<Snapshot<GrantTable>>, reveal: bool) -> Self {
+    pub fn new(
+        mailbox: Mailbox<AccessMsg>,
+        table: Arc<Snapshot<GrantTable>>,
+        reveal: bool,
+    ) -> Self {
         Self {
             mailbox,
             table,

@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
 use mgp_engine::policy::grants::GrantChange;
-use mgp_engine::policy::permissions::{Lacking, PermissionEffect, PermissionGate, PermissionRules, PermissionStanding};
+use mgp_engine::policy::permissions::{
+    Lacking, PermissionEffect, PermissionGate, PermissionRules, PermissionStanding,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};
@@ -370,7 +372,9 @@ impl Shared {
             effects
         };
         self.publish(server);
-        let asks = effects.iter().any(|e| matches!(e, PermissionEffect::Ask(_)));
+        let asks = effects
+            .iter()
+            .any(|e| matches!(e, PermissionEffect::Ask(_)));
         self.told(server, effects, None);
         if !asks {
             self.tell_later(server, words);

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
-use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::names;
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
 use mgp_engine::policy::pins::{DefinitionPart, NotApproved, Pin, PinMode, difference};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
@@ -100,7 +100,12 @@ impl PinsHandle {
     ///
     /// # Errors
     /// In words, why its file cannot be used: then nothing is known of its tools.
-    pub fn see(&self, server: &ServerId, tools: &[Arc<CatalogTool>], mode: PinMode) -> Result<(), String> {
+    pub fn see(
+        &self,
+        server: &ServerId,
+        tools: &[Arc<CatalogTool>],
+        mode: PinMode,
+    ) -> Result<(), String> {
         let shelf = self.0.shelf(server);
         let mut shelf = lock(&shelf);
         if mode == PinMode::Off {

@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_engine::callers::request_ids::RequestIds;
 use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::servers::log_levels::LogLevel;
-use mgp_engine::callers::request_ids::RequestIds;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;

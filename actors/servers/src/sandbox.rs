@@ -155,7 +155,12 @@ impl Sandboxes {
         })
     }
 
-    fn through_launcher(&self, mut spec: ChildSpec, policy: &SandboxPolicy, own: &Path) -> ChildSpec {
+    fn through_launcher(
+        &self,
+        mut spec: ChildSpec,
+        policy: &SandboxPolicy,
+        own: &Path,
+    ) -> ChildSpec {
         for (name, folder) in [("HOME", HOME), ("TMPDIR", TMP)] {
             let folder = own.join(folder).display().to_string();
             spec.env.entry(name.to_owned()).or_insert(folder);

@@ -25,10 +25,10 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::ServerOffer;
 use mgp_engine::servers::lifecycle::{Lifecycle, LifecycleEvent, LifecycleState, TransitionReason};
 use mgp_engine::servers::restart::{RestartVerdict, Restarts, ServerExit};
 use mgp_engine::servers::spec::{Reach, ServerInstances as Apart, ServerSpec};
+use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
@@ -284,7 +284,9 @@ impl ServerActor {
                 return self.publish(state, None);
             }
             LifecycleState::Restarting if state.current.is_none() => {}
-            LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => return,
+            LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => {
+                return;
+            }
         }
         state.asked_to_stop = false;
         self.attempt(state);
@@ -476,7 +478,10 @@ impl ServerActor {
         let remote = matches!(state.spec.reach, Reach::Http { .. });
         state.unreachable = remote && matches!(exit, ServerExit::Failed(_)) && !state.asked_to_stop;
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
-        let was_there = matches!(state.lifecycle.state(), LifecycleState::Connected | LifecycleState::Draining);
+        let was_there = matches!(
+            state.lifecycle.state(),
+            LifecycleState::Connected | LifecycleState::Draining
+        );
         state.turn = Turn::after(&verdict);
         if state.asked_to_stop {
             if was_there {
@@ -488,7 +493,11 @@ impl ServerActor {
                 // Published with the attempt that follows at once.
                 self.advance(state, LifecycleEvent::RestartRequested(why));
             } else {
-                self.step(state, LifecycleEvent::Drained, Some(format!("stopped ({why})")));
+                self.step(
+                    state,
+                    LifecycleEvent::Drained,
+                    Some(format!("stopped ({why})")),
+                );
             }
             return self.stopped(state);
         }
@@ -497,7 +506,10 @@ impl ServerActor {
         }
         match exit {
             ServerExit::Clean => {
-                self.advance(state, LifecycleEvent::StopRequested(TransitionReason::ServerRequest));
+                self.advance(
+                    state,
+                    LifecycleEvent::StopRequested(TransitionReason::ServerRequest),
+                );
                 self.advance(state, LifecycleEvent::Drained);
             }
             ServerExit::Failed(_) | ServerExit::Rejected(_) => {

@@ -11,7 +11,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use mgp_engine::store::journal::{JOURNAL_MAX, JournalFault, JournalReader, JournalWriter, TooLong};
+use mgp_engine::store::journal::{
+    JOURNAL_MAX, JournalFault, JournalReader, JournalWriter, TooLong,
+};
 use tokio::sync::oneshot;
 
 use self::keeper::{Keeper, open};

@@ -5,15 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-<<<<<<< HEAD:actors/tools/src/catalog.rs
 use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
-=======
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
-use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
-use mgp_engine::clock::MonotonicTime;
-use mgp_engine::callers::tasks::{Maker, TaskRef};
-use mgp_protocol::dialect::Era;
->>>>>>> config:actors/src/catalog.rs
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -54,20 +46,9 @@ impl CatalogHandle {
         Self { mailbox, shown }
     }
 
-<<<<<<< HEAD:actors/tools/src/catalog.rs
     /// A server offers this from now on. `seen` is answered when agents see it.
     pub fn offer(&self, offer: ServerOffer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
         self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
-=======
-    /// A server offers this from now on. The receiver resolves when agents see it.
-    pub fn offer(&self, offer: ServerOffer, fetched: Fetched, link: &Link) -> oneshot::Receiver<()> {
-        let (reply, seen) = Reply::new();
-        if let Some(peer) = link.peer().cloned() {
-            let (offer, peer) = (Arc::new(offer), Box::new(peer));
-            self.say(CatalogMsg::Offered(offer, peer, fetched, reply));
-        }
-        seen
->>>>>>> config:actors/src/catalog.rs
     }
 
     /// A server offers nothing any more.

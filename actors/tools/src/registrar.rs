@@ -17,11 +17,13 @@ use std::time::Duration;
 
 use mgp_engine::policy::access::{self, Principal};
 use mgp_engine::policy::grants;
+use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::tools::registration::{self, Accepted, RegistrationCount, RegistrationTerms, Script, floor};
 use mgp_engine::servers::sandbox::SandboxProgram;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
-use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::tools::registration::{
+    self, Accepted, RegistrationCount, RegistrationTerms, Script, floor,
+};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};

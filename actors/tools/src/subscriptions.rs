@@ -252,9 +252,12 @@ impl SubscriptionsActor {
             }
             return;
         };
-        let (SubscriptionEffect::SubscribeUpstream { uri, .. } | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) =
-            &effect;
-        if !link.set_followed(uri, matches!(effect, SubscriptionEffect::SubscribeUpstream { .. })) {
+        let (SubscriptionEffect::SubscribeUpstream { uri, .. }
+        | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) = &effect;
+        if !link.set_followed(
+            uri,
+            matches!(effect, SubscriptionEffect::SubscribeUpstream { .. }),
+        ) {
             if let Some(reply) = reply {
                 reply.send(Ok(()));
             }
@@ -320,7 +323,11 @@ fn listen(link: Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Resul
 }
 
 /// A legacy server is told of one resource at a time.
-async fn ask(link: &Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Result<(), Refusal>>>) {
+async fn ask(
+    link: &Arc<Link>,
+    effect: SubscriptionEffect,
+    reply: Option<Reply<Result<(), Refusal>>>,
+) {
     let (method, uri) = match effect {
         SubscriptionEffect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),

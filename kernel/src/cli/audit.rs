@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use mgp_store::audit::{Examined, Folder, examine};
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::record::RecordDigest;
 use mgp_engine::store::audit::verify::LogFault;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
+use mgp_store::audit::{Examined, Folder, examine};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

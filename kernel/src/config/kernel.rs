@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use mgp_engine::policy::requirements::ToolRules;
-use mgp_engine::servers::health::HealthRules;
+use mgp_engine::calls::rates::RateRules;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
-use mgp_engine::calls::rates::RateRules;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
 

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mgp_engine::policy::requirements::ToolRules;
-use mgp_engine::servers::spec::{MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances, ServerSpec};
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::spec::{
+    MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances,
+    ServerSpec,
+};
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
@@ -57,7 +60,10 @@ pub(super) fn read_server(
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
     let mut asking = QuestionAttribution::default();
-    let known = [("by-turn", QuestionAttribution::ByTurn), ("by-call", QuestionAttribution::ByCall)];
+    let known = [
+        ("by-turn", QuestionAttribution::ByTurn),
+        ("by-call", QuestionAttribution::ByCall),
+    ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry);
     let mut restart = RestartRules::default();

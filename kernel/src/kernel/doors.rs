@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_doors::reception::Reception;
 use mgp_doors::belongings::Belongings;
 use mgp_doors::connection;
 use mgp_doors::door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_doors::oauth::{OAuth, Place, Source};
+use mgp_doors::reception::Reception;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;

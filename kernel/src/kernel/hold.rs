@@ -8,15 +8,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fs4::fs_std::FileExt;
+use mgp_callers::tasks::{self, Record};
+use mgp_doors::roster;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::node_key::NodeKey;
 use mgp_policy::access::Books;
 use mgp_store::audit::Folder;
-use mgp_tools::registrar::Book;
-use mgp_doors::roster;
-use mgp_callers::tasks::{self, Record};
 use mgp_store::trouble::explained;
-use mgp_engine::node_key::NodeKey;
-use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_engine::callers::seal::SealKey;
+use mgp_tools::registrar::Book;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::UpOptions;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_doors::roster::{NewToken, NotChanged};
-use mgp_runtime::time::unix_ms;
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::doors::agent_registry::{RegisteredAgent, RegistryRefusal};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::agents::{Add, Agent, Made, Remove, Token};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::time::unix_ms;
 
 use super::{Operator, json, read};
 

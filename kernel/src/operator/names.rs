@@ -1,7 +1,7 @@
 //! `mgp/names/*`: what people type for agents, servers and tools.
 
-use mgp_calls::naming;
 use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming;
 use mgp_engine::doors::known::{KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName};
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicU64;
 
 use mgp_callers::exchange::Class;
 use mgp_callers::request::{Outcome, Request};
-use mgp_servers::server::{ServerHandle, ServerMsg, Start, Status};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
+use mgp_servers::server::{ServerHandle, ServerMsg, Start, Status};
 use tokio::sync::watch;
 
 use super::{Operator, SETTLE, json, read, tell};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use mgp_engine::callers::tokens;
 use mgp_engine::tools::exposure::{Exposure, categories, with_categories};
 use mgp_engine::tools::index::{Index, IndexedTool};
-use mgp_engine::callers::tokens;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_tests::load::{Cell, Table};
 

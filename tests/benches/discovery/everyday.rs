@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use mgp_engine::tools::index::{Evidence, Filter, Index, IndexSearch, RESULTS_MAX, SearchRequest, Strategy};
+use mgp_engine::tools::index::{
+    Evidence, Filter, Index, IndexSearch, RESULTS_MAX, SearchRequest, Strategy,
+};
 use mgp_tests::load::{Cell, Table};
 use serde::Deserialize;
 
@@ -63,8 +65,9 @@ impl Everyday {
             most: RESULTS_MAX,
             visible: &|_| true,
         });
-        let name =
-            |hit: &mgp_engine::tools::index::SearchHit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
+        let name = |hit: &mgp_engine::tools::index::SearchHit<'_>| {
+            format!("{}:{}", hit.entry.server, hit.entry.name)
+        };
         let best = found.hits.first();
         Came {
             place: found

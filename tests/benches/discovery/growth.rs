@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use mgp_embedding::Embedder;
 use mgp_engine::policy::access::{self, Defaults, Principal};
 use mgp_engine::policy::grants::{Authority, Grants};
-use mgp_engine::tools::index::{Filter, Index, IndexSearch, SearchRequest, ServerIndex, Strategy, Vector};
+use mgp_engine::tools::index::{
+    Filter, Index, IndexSearch, SearchRequest, ServerIndex, Strategy, Vector,
+};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_tests::load::latency::Latencies;

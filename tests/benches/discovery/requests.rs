@@ -3,7 +3,9 @@
 //! Whether a tool does what is asked for at all is judged by how like it is, by meaning or by words. The
 //! bounds stand in the engine; here is what they let through, and what others would.
 
-use mgp_engine::tools::index::{Evidence, Filter, Index, IndexSearch, SearchRequest, Strategy, Vector};
+use mgp_engine::tools::index::{
+    Evidence, Filter, Index, IndexSearch, SearchRequest, Strategy, Vector,
+};
 use mgp_engine::tools::tool_requests::CANDIDATES;
 use mgp_tests::load::{Cell, Table};
 

@@ -165,7 +165,10 @@ mod tests {
         ] {
             assert!(is_of_tests(Path::new(path)), "{path}");
         }
-        for path in ["tests/src/harness/kernel.rs", "kernel/engine/src/policy/access.rs"] {
+        for path in [
+            "tests/src/harness/kernel.rs",
+            "kernel/engine/src/policy/access.rs",
+        ] {
             assert!(!is_of_tests(Path::new(path)), "{path}");
         }
         let gated = "#[cfg(test)]\npub(crate) mod scripted;\n";

@@ -32,7 +32,12 @@ struct Visitor {
 
 impl Visitors {
     /// The client behind a request: `client` is the JSON text of its `clientInfo`.
-    pub fn presence(&self, agent: &AgentId, view: &CatalogView, client: Option<&str>) -> Arc<Presence> {
+    pub fn presence(
+        &self,
+        agent: &AgentId,
+        view: &CatalogView,
+        client: Option<&str>,
+    ) -> Arc<Presence> {
         let key = self.hasher.hash_one((agent, view, client));
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(visitor) = seen.get(&key) {

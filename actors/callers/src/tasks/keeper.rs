@@ -70,7 +70,9 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
 /// What the outcome of a call means to its task.
 fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> TaskStep {
     let refusal = match (outcome, errand.exchange.lacking()) {
-        (Ok(result), _) => return TaskStep::Complete(String::from_utf8_lossy(&result).into_owned()),
+        (Ok(result), _) => {
+            return TaskStep::Complete(String::from_utf8_lossy(&result).into_owned());
+        }
         (Err(Refusal::Cancelled), None) => return TaskStep::Cancel,
         (Err(Refusal::Cancelled), Some(missing)) => Refusal::MissingCapability {
             required: missing.to_owned(),

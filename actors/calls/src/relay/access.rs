@@ -5,11 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::policy::access::{AccessDecision, AccessLease, Audience, DenialAnswer, GrantTable, Principal, told};
-use mgp_engine::tools::catalog::{CatalogTool, CatalogView, Form, ListKind, Sifted};
-use mgp_engine::tools::catalog::cursor::BadCursor;
-use mgp_engine::tools::exposure::Exposure;
 use mgp_engine::names::canonical;
+use mgp_engine::policy::access::{
+    AccessDecision, AccessLease, Audience, DenialAnswer, GrantTable, Principal, told,
+};
+use mgp_engine::tools::catalog::cursor::BadCursor;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView, Form, ListKind, Sifted};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;

@@ -4,17 +4,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytestring::ByteString;
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_engine::clock::MonotonicTime;
-use mgp_screening::validators::Validator;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::member;
+use mgp_screening::validators::Validator;
 use serde_json::{Map, Value};
 
 use super::Relay;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use mgp_engine::names;
 use mgp_engine::policy::access::{GrantTable, Principal};
 use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, NameClaim, NamedItem, Prospect};
-use mgp_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 

@@ -4,8 +4,11 @@
 use std::time::Duration;
 
 use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::policy::risk::{
+    CallDigest, Caution, ConfirmationAnswer, ConfirmationChannel, ConfirmationReason,
+    ConfirmationStep, Confirming, OpenChannels, Settled, needs_yes,
+};
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_engine::policy::risk::{CallDigest, Caution, ConfirmationAnswer, ConfirmationChannel, ConfirmationReason, ConfirmationStep, Confirming, OpenChannels, Settled, needs_yes};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::{member, quoted};
@@ -127,7 +130,12 @@ impl Relay {
         }
     }
 
-    async fn ask(&self, way: ConfirmationChannel, wanted: &Wanted<'_>, left: Duration) -> ConfirmationAnswer {
+    async fn ask(
+        &self,
+        way: ConfirmationChannel,
+        wanted: &Wanted<'_>,
+        left: Duration,
+    ) -> ConfirmationAnswer {
         match way {
             ConfirmationChannel::Callback => ConfirmationAnswer::NoWay,
             ConfirmationChannel::Elicitation => elicit(wanted).await,

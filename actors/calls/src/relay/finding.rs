@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
-use mgp_engine::names::canonical;
 use mgp_engine::callers::tokens;
 use mgp_engine::callers::tool_cache;
+use mgp_engine::names::canonical;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::security::with_effective;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;

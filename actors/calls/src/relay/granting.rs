@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::policy::grants::GrantChange;
 use mgp_engine::doors::known::{Meant, ServerOrTool};
+use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
+use mgp_engine::policy::grants::GrantChange;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method, tools};
 use mgp_protocol::mgp::access::{
@@ -254,7 +254,9 @@ fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
 fn refused(refused: GrantRefusal) -> Refusal {
     let words = refused.to_string();
     match refused {
-        GrantRefusal::NotOperator { .. } | GrantRefusal::NotOneself { .. } => Refusal::Forbidden(words),
+        GrantRefusal::NotOperator { .. } | GrantRefusal::NotOneself { .. } => {
+            Refusal::Forbidden(words)
+        }
         GrantRefusal::Target(_)
         | GrantRefusal::NoTime(_)
         | GrantRefusal::Past(_)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use mgp_engine::callers::tool_cache::ToolCache;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::tools::exposure::Exposure;
-use mgp_engine::callers::tool_cache::ToolCache;
 use mgp_protocol::mgp::tools::Held;
 use mgp_protocol::mgp::tools::session::{Evict, Evicted};
 use mgp_protocol::refusal::Refusal;

@@ -38,7 +38,8 @@ fn shows_own(caller: &Caller) -> bool {
 pub(super) fn with_own(page: Bytes, caller: &Caller, kind: ListKind, first: bool) -> Bytes {
     const OPEN: &[u8] = br#"{"resources":["#;
     let servers = page.strip_prefix(OPEN);
-    let (true, true, ListKind::Resources, Some(servers)) = (first, shows_own(caller), kind, servers)
+    let (true, true, ListKind::Resources, Some(servers)) =
+        (first, shows_own(caller), kind, servers)
     else {
         return page;
     };

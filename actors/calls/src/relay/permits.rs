@@ -1,7 +1,7 @@
 //! What the server of a tool may do, and whether the tool is the one that was approved (MGP §3, §4.3).
 
-use mgp_engine::tools::catalog::{CatalogTool, ListKind, NamedItem};
 use mgp_engine::policy::permissions::Lacking;
+use mgp_engine::tools::catalog::{CatalogTool, ListKind, NamedItem};
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::Relay;
@@ -30,7 +30,10 @@ impl Permitted<'_> {
         if self.relay.pins.blocks(server, own_name) {
             return Err(self.relay.absent(self.caller, self.name.to_owned()));
         }
-        let judged = self.relay.permissions.may(server, &requirements.permissions);
+        let judged = self
+            .relay
+            .permissions
+            .may(server, &requirements.permissions);
         judged.map_err(|lacking| lacks(self.name, &lacking))
     }
 }

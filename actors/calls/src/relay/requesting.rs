@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mgp_engine::names::canonical;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::tools::index::{Filter, Strategy};
-use mgp_engine::names::canonical;
-use mgp_engine::tools::tool_requests::{CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries};
+use mgp_engine::tools::tool_requests::{
+    CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
+};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::mgp::tools::{Found, Pending, Request, Requested};
 use mgp_protocol::refusal::Refusal;
@@ -43,7 +45,8 @@ impl Relay {
             sought.push(self.sought(caller, query, &mut by, &mut shelf).await?);
         }
         let outcome = decide(&sought, needs.preferred_risk_level, self.creating(caller));
-        let load: Vec<&(Arc<CatalogTool>, Hit)> = outcome.load.iter().map(|name| &shelf[name]).collect();
+        let load: Vec<&(Arc<CatalogTool>, Hit)> =
+            outcome.load.iter().map(|name| &shelf[name]).collect();
         let tools_loaded: Vec<Found> = load
             .iter()
             .map(|(_, hit)| told(&caller.view, hit))
@@ -158,7 +161,9 @@ impl Relay {
 
     /// What waits for a person; one who has let it lapse is asked again.
     fn pending(&self, caller: &Caller, tool: &CatalogTool) -> Pending {
-        let lacking = self.permissions.may(&tool.server, &tool.requirements.permissions);
+        let lacking = self
+            .permissions
+            .may(&tool.server, &tool.requirements.permissions);
         let missing = lacking.err().map(|lacking| lacking.permissions);
         let missing = missing.unwrap_or_default();
         Pending {

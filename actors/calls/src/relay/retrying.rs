@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::calls::retries::{CallAttempt, Retries, RetryDecision};
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;

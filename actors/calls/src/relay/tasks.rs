@@ -4,8 +4,8 @@
 mod bridged;
 mod legacy;
 
-use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::callers::tasks::{Maker, NamedTask, TaskRef};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::mention::may_mention;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
+use mgp_engine::doors::agent_registry::BadAgentToken;
 use mgp_engine::doors::bearer;
+use mgp_engine::doors::certificate::{CertificateNames, NoAgent};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::doors::certificate::{CertificateNames, NoAgent};
-use mgp_engine::doors::agent_registry::BadAgentToken;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
@@ -87,7 +87,11 @@ impl Auth {
         }
     }
 
-    async fn judge_token(&self, headers: &HeaderMap, view: &CatalogView) -> Result<Pass, Unwelcome> {
+    async fn judge_token(
+        &self,
+        headers: &HeaderMap,
+        view: &CatalogView,
+    ) -> Result<Pass, Unwelcome> {
         match self {
             Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
             Self::Token(tokens) => tokens.judge(bearer(headers)?),
@@ -148,7 +152,9 @@ impl Tokens {
     fn judge(&self, token: &str) -> Result<Pass, Unwelcome> {
         match self.rostered.judge(token) {
             Ok(pass) => return Ok(pass),
-            Err(BadAgentToken::Expired(_, at_ms)) => return Err(Unwelcome::Expired(rfc3339_ms(at_ms))),
+            Err(BadAgentToken::Expired(_, at_ms)) => {
+                return Err(Unwelcome::Expired(rfc3339_ms(at_ms)));
+            }
             Err(BadAgentToken::Unknown) => {}
         }
         let hash = blake3::hash(token.as_bytes());
@@ -304,7 +310,9 @@ mod tests {
             not_after_ms,
             ..Certificate::default()
         };
-        auth().judge(&headers, Some(&certificate), &CatalogView::All).await
+        auth()
+            .judge(&headers, Some(&certificate), &CatalogView::All)
+            .await
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;

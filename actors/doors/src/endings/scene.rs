@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
-use mgp_engine::tools::catalog::{Catalog, CatalogTool, CatalogView, Paging};
-use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::node_key::NodeKey;
-use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, CatalogTool, CatalogView, Paging};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::Snapshot;

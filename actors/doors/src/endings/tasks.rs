@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::callers::tasks::Maker;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;

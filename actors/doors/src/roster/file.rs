@@ -58,7 +58,9 @@ pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
         why,
     };
     match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AgentRegistry::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(AgentRegistry::default());
+        }
         Err(error) => return Err(disk(error)),
         Ok(found) if found.len() > LONGEST => {
             return Err(content(format!(

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
 use mgp_engine::node_key::Issuer;
 use mgp_engine::node_key::{NodeKey, SignatureClaim, first_bad};
+use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
 
 use mgp_store::journal::{self, Journal};
 use mgp_store::trouble::Trouble;

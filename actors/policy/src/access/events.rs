@@ -1,8 +1,8 @@
 //! What the audit log says of a decision.
 
 use mgp_engine::policy::access::Principal;
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::policy::grants::{Grant, GrantChange, GrantResource, Grants, Operation, Subject};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use mgp_engine::store::audit::reader::{LogItem, LogReader};
 use mgp_engine::policy::grants::Operation;
+use mgp_engine::store::audit::reader::{LogItem, LogReader};
 use mgp_protocol::mgp::audit::{Event, EventType};
 
 use super::Books;

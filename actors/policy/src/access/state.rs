@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::AbortHandle;
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
-use mgp_engine::policy::grants::{Applied, Authority, GrantChange, GrantId, Grants, LogPosition, Operation, Signed, Subject};
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::grants::{
+    Applied, Authority, GrantChange, GrantId, Grants, LogPosition, Operation, Signed, Subject,
+};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;

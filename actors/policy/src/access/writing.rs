@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mgp_engine::store::audit::commit::CommitRefusal;
-use mgp_engine::policy::grants::Grants;
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::grants::Grants;
+use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::Event;
 

@@ -82,7 +82,11 @@ impl Waiting {
     }
 
     /// Into the log first, then into the gate.
-    async fn decide(&self, shared: &Arc<Shared>, answer: &Answer) -> Result<Vec<PermissionEffect>, String> {
+    async fn decide(
+        &self,
+        shared: &Arc<Shared>,
+        answer: &Answer,
+    ) -> Result<Vec<PermissionEffect>, String> {
         let parts = answer.parts.iter();
         let verdicts: BTreeMap<PermissionType, Verdict> = parts
             .flat_map(|part| PermissionType::read(part))

@@ -1,7 +1,7 @@
 //! Who hears of decisions: the audit log, and the servers themselves.
 
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::policy::permissions::PermissionEffect;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Ask;
@@ -14,12 +14,19 @@ use mgp_store::audit;
 impl Shared {
     /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
     /// with the decision itself.
-    pub(super) fn told(&self, server: &ServerId, effects: Vec<PermissionEffect>, trace: Option<&TraceId>) {
+    pub(super) fn told(
+        &self,
+        server: &ServerId,
+        effects: Vec<PermissionEffect>,
+        trace: Option<&TraceId>,
+    ) {
         for effect in effects {
             let (event_type, permission, by, until_ms, result) = match effect {
                 // What waits is in the operator's list.
                 PermissionEffect::Ask(_) | PermissionEffect::Withdraw(_) => continue,
-                PermissionEffect::Granted { by, .. } | PermissionEffect::Denied { by, .. } if is_person(&by) => {
+                PermissionEffect::Granted { by, .. } | PermissionEffect::Denied { by, .. }
+                    if is_person(&by) =>
+                {
                     continue;
                 }
                 PermissionEffect::Granted {

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::policy::pins::{NotApproved, Pin, PinCheck, PinMode, Pins};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 

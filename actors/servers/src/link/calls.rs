@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::servers::attribution::Party;
-use mgp_engine::clock::MonotonicTime;
 use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::attribution::Party;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;

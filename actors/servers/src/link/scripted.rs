@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};

@@ -27,7 +27,12 @@ impl ServerActor {
     }
 
     /// It takes no calls any more, or never will: `how` it ended, and what comes of it.
-    pub(super) fn tell_disconnected(&self, exit: &ServerExit, how: &str, verdict: Option<&RestartVerdict>) {
+    pub(super) fn tell_disconnected(
+        &self,
+        exit: &ServerExit,
+        how: &str,
+        verdict: Option<&RestartVerdict>,
+    ) {
         let mut details = Map::new();
         let parked = matches!(verdict, Some(RestartVerdict::Park { .. }));
         if parked {

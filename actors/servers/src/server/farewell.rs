@@ -66,7 +66,12 @@ impl Life {
         drained
     }
 
-    async fn tell(&self, link: &Arc<Link>, why: TransitionReason, time: Duration) -> Option<Accepted> {
+    async fn tell(
+        &self,
+        link: &Arc<Link>,
+        why: TransitionReason,
+        time: Duration,
+    ) -> Option<Accepted> {
         let shutdown = Shutdown {
             server_id: None,
             reason: why.told()?,

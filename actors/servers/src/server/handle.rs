@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
-use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::risk;
-use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
+use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::servers::health::{Checkups, DEADLINE, HealthVerdict, PingAnswer};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::health::{Health, Ping, Pong};

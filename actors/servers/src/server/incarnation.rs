@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::ServerOffer;
 use mgp_engine::policy::requirements::RequirementTerms;
-use mgp_engine::servers::restart::ServerExit;
 use mgp_engine::policy::risk;
+use mgp_engine::servers::restart::ServerExit;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};

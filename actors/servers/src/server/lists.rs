@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use futures_util::future::join_all;
-use mgp_engine::tools::catalog::{ListKind, ServerOffer};
-use mgp_engine::tools::catalog::freshness::Freshness;
 use mgp_engine::policy::pins::PinMode;
+use mgp_engine::tools::catalog::freshness::Freshness;
+use mgp_engine::tools::catalog::{ListKind, ServerOffer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -190,7 +190,8 @@ impl Lists {
             }
             Ok(offer)
         });
-        let offer: Result<ServerOffer, String> = reading.await.expect("reading lists does not panic");
+        let offer: Result<ServerOffer, String> =
+            reading.await.expect("reading lists does not panic");
         Ok(Fresh {
             offer: offer?,
             kinds,

@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
-use mgp_engine::servers::lifecycle::{LifecycleEvent, LifecycleState};
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::lifecycle::{LifecycleEvent, LifecycleState};
 use mgp_engine::servers::restart::{RestartTurns, RestartVerdict};
 use mgp_transports::child::{self, Child, ChildSpec};
 use mgp_transports::log::ServerLog;

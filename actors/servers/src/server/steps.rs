@@ -1,7 +1,7 @@
 //! The steps of a server through its states: heard from the server itself, told to agents (MGP §11.4).
 
-use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::servers::lifecycle::{self, LifecycleEvent, Transition, TransitionReason};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp;
 
 use super::{ServerActor, ServerState};

@@ -11,9 +11,9 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use mgp_engine::policy::risk;
+use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::sandbox::{SandboxProgram, widening};
 use mgp_engine::servers::spec::Reach;
-use mgp_engine::policy::trust::TrustLevel;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::servers::starts::{busy, shown, telling};
 use mgp_transports::log::{Author, LogLine, ServerLog};
@@ -81,7 +81,10 @@ impl Start {
 impl Status {
     /// Why a server is where it is, and which of its own words belong to that.
     pub(super) fn told(&self, log: &ServerLog) -> (String, Option<String>) {
-        let starts = matches!(self.state, LifecycleState::Connecting | LifecycleState::Restarting) && !self.waiting;
+        let starts = matches!(
+            self.state,
+            LifecycleState::Connecting | LifecycleState::Restarting
+        ) && !self.waiting;
         match self.start.as_ref().filter(|_| starts) {
             Some(start) => (start.told(), start.newest(log)),
             None => (

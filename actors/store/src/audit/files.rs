@@ -146,7 +146,9 @@ impl Folder {
         let mut end = Vec::new();
         file.take(END).read_to_end(&mut end)?;
         let mut lines = end.split(|b| *b == b'\n').rev();
-        let last = lines.find(|line| !line.is_empty()).and_then(AuditRecord::parse);
+        let last = lines
+            .find(|line| !line.is_empty())
+            .and_then(AuditRecord::parse);
         Ok(last.map(|record| Head {
             sequence: record.sequence,
             hash: record.hash,

@@ -250,7 +250,11 @@ fn name(audit: &AuditHandle, faults: &[LogFault]) {
     for fault in faults.iter().take(NAMED_MAX) {
         tracing::error!("the audit log is damaged: {fault}");
     }
-    let named: Vec<_> = faults.iter().take(NAMED_MAX).map(LogFault::to_json).collect();
+    let named: Vec<_> = faults
+        .iter()
+        .take(NAMED_MAX)
+        .map(LogFault::to_json)
+        .collect();
     let details = json!({"found": faults.len(), "faults": named});
     audit.tell(own(EventType::LOG_DAMAGED, Outcome::Failure, details));
 }

@@ -6,9 +6,9 @@ use std::io;
 use std::mem;
 use std::time::Duration;
 
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::commit::{CommitRefusal, RecordKind};
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use serde_json::json;
 

@@ -16,7 +16,11 @@ fn opening(dir: &Path) -> Opening {
         calls: CallAuditing::default(),
         retention: Retention::default(),
         per_day: 0,
-        redaction: Redaction::new(ArgumentsKept::Digest, &[7; 32], ["hunter2-hunter2".to_owned()]),
+        redaction: Redaction::new(
+            ArgumentsKept::Digest,
+            &[7; 32],
+            ["hunter2-hunter2".to_owned()],
+        ),
     }
 }
 

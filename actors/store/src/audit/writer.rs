@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::chain::{Chain, Head};
 use mgp_engine::store::audit::commit::{Commit, CommitAnswer, CommitRefusal, RecordKind};
 use mgp_engine::store::audit::redact::Redaction;
 use mgp_engine::store::audit::repeats::Repeats;
 use mgp_engine::store::audit::segments::{Segments, Trim};
-use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -173,7 +173,11 @@ impl Writer {
     }
 
     /// Chains an event and puts its line with those that are written next.
-    pub(super) fn write(&mut self, event: Event, kind: RecordKind) -> Result<(u64, CommitAnswer), CommitRefusal> {
+    pub(super) fn write(
+        &mut self,
+        event: Event,
+        kind: RecordKind,
+    ) -> Result<(u64, CommitAnswer), CommitRefusal> {
         self.commit.room()?;
         let (actor, now) = (event.actor.clone(), moment());
         let line = self.chain.append(event);

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_embedding::Embedder;
-use mgp_engine::tools::index::{Draft, Filter, Index, IndexSearch, SearchHit, SearchRequest, SearchResults, ServerIndex, Strategy, Text, Vector};
+use mgp_engine::tools::index::{
+    Draft, Filter, Index, IndexSearch, SearchHit, SearchRequest, SearchResults, ServerIndex,
+    Strategy, Text, Vector,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::RiskLevel;
 use serde::Deserialize;

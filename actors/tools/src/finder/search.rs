@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use mgp_engine::policy::access::{Audience, Principal};
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::tools::index::{Filter, IndexSearch, IndexedTool, REQUEST_MAX, SearchRequest, Strategy};
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::index::{
+    Filter, IndexSearch, IndexedTool, REQUEST_MAX, SearchRequest, Strategy,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tools::index::{Text, Vector};
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::tools::index::{Text, Vector};
 use mgp_protocol::ids::ServerId;
 
 use super::FinderMsg;

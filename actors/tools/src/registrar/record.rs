@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
-use mgp_engine::tools::registration::Accepted;
-use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
-use mgp_engine::servers::spec::{MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits, ServerSpec};
+use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
+use mgp_engine::servers::spec::{
+    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+    ServerSpec,
+};
+use mgp_engine::tools::registration::Accepted;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};

@@ -66,7 +66,10 @@ impl AuditConfig {
         let calls = [("window", false), ("before_reply", true)];
         section.choice("calls", &calls, &mut self.before_reply);
         section.millis("window_ms", 1..=10_000, &mut self.window);
-        let arguments = [("digest", ArgumentsKept::Digest), ("whole", ArgumentsKept::Whole)];
+        let arguments = [
+            ("digest", ArgumentsKept::Digest),
+            ("whole", ArgumentsKept::Whole),
+        ];
         section.choice("arguments", &arguments, &mut self.arguments);
         let Retention {
             max_age,

@@ -1,7 +1,7 @@
 //! `[limits]`: what holds for a server, there or in its own entry, and how many calls agents may make.
 
-use mgp_engine::servers::consent::Consent;
 use mgp_engine::calls::rates::RateRules;
+use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::spec::ServerLimits;
 
 use crate::config::reading::Section;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use mgp_screening::code_safety::Level;
 use mgp_engine::policy::requirements::{ToolRule, ToolRules};
-use mgp_screening::validators::Validator;
 use mgp_protocol::mgp::security::RiskLevel;
+use mgp_screening::code_safety::Level;
+use mgp_screening::validators::Validator;
 
 use crate::config::reading::{Section, listed, nearest};
 

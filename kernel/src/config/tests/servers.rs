@@ -1,8 +1,11 @@
 use std::time::Duration;
 
-use mgp_engine::servers::consent::Consent;
-use mgp_engine::servers::spec::{PerAgent, QuestionAttribution, Reach, RestartPolicy, RestartRules, ServerInstances, ServerLimits};
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::spec::{
+    PerAgent, QuestionAttribution, Reach, RestartPolicy, RestartRules, ServerInstances,
+    ServerLimits,
+};
 
 use super::*;
 
@@ -241,8 +244,14 @@ fn who_shares_a_server_is_the_operators_word() {
 fn how_questions_are_told_apart_is_the_operators_word() {
     let asking = |line: &str| entry(&format!("command = \"c\"\n{line}")).spec("x").asking;
     assert_eq!(asking(""), QuestionAttribution::ByTurn);
-    assert_eq!(asking(r#"questions = "by-turn""#), QuestionAttribution::ByTurn);
-    assert_eq!(asking(r#"questions = "by-call""#), QuestionAttribution::ByCall);
+    assert_eq!(
+        asking(r#"questions = "by-turn""#),
+        QuestionAttribution::ByTurn
+    );
+    assert_eq!(
+        asking(r#"questions = "by-call""#),
+        QuestionAttribution::ByCall
+    );
     let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
     assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::callers::tasks::{Maker, TaskStatus, to_legacy};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};

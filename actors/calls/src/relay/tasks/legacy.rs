@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::callers::tasks::{Maker, TaskRef};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
 use mgp_protocol::mcp::meta::RELATED_TASK;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::Outlook;
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::tools::catalog::Outlook;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::watch;
 
@@ -74,7 +74,8 @@ impl ServerHandle {
     /// wait for it any more.
     pub async fn arrives(&self) {
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|now| now.state == LifecycleState::Connected || !is_first(now));
+        let settled =
+            status.wait_for(|now| now.state == LifecycleState::Connected || !is_first(now));
         let _ = tokio::time::timeout(self.newness(), settled).await;
     }
 
@@ -111,7 +112,11 @@ impl Drop for Waiter<'_> {
 
 /// It comes, and its last start, if there was one, did not fail.
 fn is_first(status: &Status) -> bool {
-    comes(status) && matches!(status.state, LifecycleState::Registered | LifecycleState::Connecting)
+    comes(status)
+        && matches!(
+            status.state,
+            LifecycleState::Registered | LifecycleState::Connecting
+        )
 }
 
 fn comes(status: &Status) -> bool {

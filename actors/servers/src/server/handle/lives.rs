@@ -205,7 +205,10 @@ impl ServerHandle {
 
     /// Somebody waits for it, has a call there or hears from it.
     pub(in crate::server) fn is_in_use(&self) -> bool {
-        let starts = matches!(self.state(), LifecycleState::Registered | LifecycleState::Connecting);
+        let starts = matches!(
+            self.state(),
+            LifecycleState::Registered | LifecycleState::Connecting
+        );
         let link = self.link.get();
         let busy = link.is_some_and(|link| link.in_flight() > 0 || link.is_followed());
         starts || busy || self.waiters.load(Ordering::Relaxed) > 0
