@@ -6,6 +6,9 @@ mod doors;
 mod grown;
 mod hold;
 mod marks;
+mod options;
+pub(crate) mod process;
+pub(crate) mod running;
 mod users;
 
 use std::ffi::OsString;
@@ -30,8 +33,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::{Doors, UpOptions};
 use crate::source;
+pub use options::{Doors, HttpDoor, UpOptions};
+
 use announce::Announced;
 use marks::Marks;
 

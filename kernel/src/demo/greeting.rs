@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::SERVER;
-use crate::cli::{Doors, HttpDoor};
+use crate::kernel::{Doors, HttpDoor};
 
 /// The text for stdout. `program` is this program, as another terminal can start it. The token is read
 /// from its file where there is one, so that it stands on no screen.

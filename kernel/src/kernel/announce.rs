@@ -8,13 +8,13 @@ use mgp_discovery::config::LookUp;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::hold;
-use crate::cli::UpOptions;
-use crate::paths::private_folder;
-use crate::record::{Kept, Record};
+use super::options::UpOptions;
+use super::running::RunningKernel;
+use crate::paths::{LastUsed, private_folder};
 
 /// A kernel that holds its data folder and has said so. Dropping it takes the word back.
 pub(super) struct Announced {
-    record: Record,
+    record: RunningKernel,
     folders: Vec<PathBuf>,
     /// The lock goes last.
     _lock: File,
@@ -36,7 +36,7 @@ impl Announced {
             return Err(runs_already(&other));
         }
         let lock = hold::lock(&options.data_dir)?;
-        let record = Record {
+        let record = RunningKernel {
             pid: std::process::id(),
             since: unix_ms() / 1000,
             socket: options.socket.clone(),
@@ -58,10 +58,10 @@ impl Announced {
         Ok(announced)
     }
 
-    /// Records it in a folder of the user, unless a kernel is there that comes before.
+    /// RunningKernels it in a folder of the user, unless a kernel is there that comes before.
     fn tell_at(&mut self, folder: PathBuf) {
-        let other = Record::live(&folder).filter(|other| other.pid != self.record.pid);
-        let goes_before = |other: Record| self.record.named || !other.named;
+        let other = RunningKernel::live(&folder).filter(|other| other.pid != self.record.pid);
+        let goes_before = |other: RunningKernel| self.record.named || !other.named;
         if folder != self.record.data_dir && !other.is_some_and(goes_before) {
             self.tell(&folder);
         }
@@ -103,13 +103,15 @@ fn turn(folder: &Path) -> Option<Flock<File>> {
     Flock::lock(folder, FlockArg::LockExclusive).ok()
 }
 
-fn usual_kernel(folders: &[PathBuf], data_dir: &Path) -> Option<Record> {
-    let live = folders.iter().filter_map(|folder| Record::live(folder));
+fn usual_kernel(folders: &[PathBuf], data_dir: &Path) -> Option<RunningKernel> {
+    let live = folders
+        .iter()
+        .filter_map(|folder| RunningKernel::live(folder));
     let mut usual = live.filter(|other| !other.named && other.data_dir != data_dir);
     usual.next()
 }
 
-fn runs_already(other: &Record) -> String {
+fn runs_already(other: &RunningKernel) -> String {
     format!(
         "a kernel (process {}) already runs for this user on {}, listening at {}; use it, stop it with `mgp down`, or give this one its own folder with --data-dir",
         other.pid,
@@ -124,7 +126,7 @@ fn keep(options: &UpOptions) {
         return;
     };
     let config_home = |look_up: &LookUp| look_up.config_home.clone();
-    let kept = Kept {
+    let kept = LastUsed {
         data_dir: Some(options.data_dir.clone()),
         config_home: options.look_up.as_ref().and_then(config_home),
     };

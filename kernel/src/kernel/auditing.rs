@@ -4,7 +4,7 @@ use mgp_actors::audit::{AuditHandle, Folder, Opening};
 use mgp_engine::audit::redact::Redaction;
 
 use super::hold;
-use crate::cli::UpOptions;
+use super::options::UpOptions;
 
 /// Opens the log.
 ///

@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::hold;
+use super::options::{Doors, HttpDoor as Opened, UpOptions};
 use super::users::{Users, Visitor};
-use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
 use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.

@@ -49,8 +49,8 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
+use super::options::UpOptions;
 use super::{DRAIN, Kept, hold};
-use crate::cli::UpOptions;
 use crate::config::{Auth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;

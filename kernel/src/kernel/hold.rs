@@ -19,11 +19,11 @@ use mgp_engine::roster::Roster;
 use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::cli::UpOptions;
+use super::options::UpOptions;
+use super::process::{Process, Standing};
+use super::running::LOCK;
 use crate::config::Auth;
 use crate::paths::private_folder;
-use crate::process::{Process, Standing};
-use crate::record::LOCK;
 
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::cli::failure::Failure;
-use crate::process::{Process, Standing};
+use crate::kernel::process::{Process, Standing};
 
 /// How long the kernel may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);

@@ -64,7 +64,7 @@ pub(in crate::cli) fn trusted(uid: u32, socket: &Path) -> Result<(), Failure> {
 }
 
 /// The lines of a connection.
-pub(super) struct Frames {
+pub(in crate::cli) struct Frames {
     reader: OwnedReadHalf,
     buffer: BytesMut,
     framer: Framer,
@@ -72,7 +72,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(reader: OwnedReadHalf) -> Self {
+    pub(in crate::cli) fn new(reader: OwnedReadHalf) -> Self {
         Self {
             reader,
             buffer: BytesMut::new(),
@@ -82,12 +82,12 @@ impl Frames {
     }
 
     /// Whether anything has come.
-    pub(super) fn has_heard(&self) -> bool {
+    pub(in crate::cli) fn has_heard(&self) -> bool {
         self.heard
     }
 
     /// The next line. May be dropped and called again.
-    pub(super) async fn next(&mut self) -> Result<Bytes, Failure> {
+    pub(in crate::cli) async fn next(&mut self) -> Result<Bytes, Failure> {
         loop {
             match self.framer.next(&mut self.buffer) {
                 Some(Frame::Line(line)) => return Ok(line),

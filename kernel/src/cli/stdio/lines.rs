@@ -1,8 +1,11 @@
 //! Whole lines out of a byte stream, as many at a time as have come, and as they are.
 
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
 
 use memchr::{memchr_iter, memrchr};
+
+use crate::cli::failure::Failure;
 
 /// How much is asked for at a time, in bytes: what a pipe holds.
 const CHUNK: usize = 64 << 10;
@@ -35,6 +38,32 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut begin = 0;
     let ends = ends.chain(last.filter(|end| *end > 0));
     ends.map(move |end| &bytes[std::mem::replace(&mut begin, end)..end])
+}
+
+/// Reads one line with its newline, byte by byte, so that nothing of what follows is taken. `failed` says
+/// whether to go on after an error; `None` of a line that is longer than `longest`.
+///
+/// # Errors
+/// [`Failure::Gone`] at the end of the stream, and what `failed` says.
+pub(super) fn read_line(
+    mut socket: &UnixStream,
+    longest: usize,
+    mut failed: impl FnMut(io::Error) -> Result<(), Failure>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < longest {
+        match socket.read(&mut byte) {
+            Ok(0) => return Err(Failure::Gone),
+            Ok(_) => line.push(byte[0]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => failed(e)?,
+        }
+        if line.ends_with(b"\n") {
+            return Ok(Some(line));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads lines.
