@@ -16,7 +16,7 @@ use std::process::ExitCode;
 pub use args::Cli;
 
 use args::{Command, Internal, Invocation};
-use client::Context;
+use client::CliContext;
 use failure::Failure;
 use print::report;
 
@@ -38,7 +38,7 @@ pub fn run(cli: Cli) -> ExitCode {
                 // A leader of a group has no session of its own to begin; then it stays where it is.
                 let _ = nix::unistd::setsid();
             }
-            Context::new(cli.options).and_then(|context| {
+            CliContext::new(cli.options).and_then(|context| {
                 commands::run(&context, command).map_err(|failure| context.explained(failure))
             })
         }

@@ -34,7 +34,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::source;
-pub use options::{Doors, HttpDoor, UpOptions};
+pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
 
 use announce::Announced;
 use marks::Marks;
@@ -205,7 +205,7 @@ fn not_grown(error: SpawnErr) -> String {
     error.to_string()
 }
 
-fn describe(doors: &Doors) -> Vec<String> {
+fn describe(doors: &OpenDoors) -> Vec<String> {
     let mut out = vec![format!("socket {}", doors.socket.display())];
     out.extend(doors.http.as_ref().map(|http| {
         let token = http

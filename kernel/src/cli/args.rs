@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 pub use access::{About, Explain, Grant, Grants, Revoke};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Approve, Deny};
-pub use audit::{Acknowledge, Audit, Tail};
+pub use audit::{Acknowledge, Audit, TailAudit};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{Add, Logs, Named, Removed, Servers};

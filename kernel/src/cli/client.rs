@@ -13,9 +13,9 @@ mod silence;
 mod socket;
 
 pub(super) use answer::{read, refused};
-pub(super) use connection::{Client, Opening};
-pub(super) use context::Context;
-pub(super) use listener::Listener;
-pub(super) use progress::Progress;
+pub(super) use connection::{ConnectOptions, KernelClient};
+pub(super) use context::CliContext;
+pub(super) use listener::RequestObserver;
+pub(super) use progress::ProgressLine;
 pub(super) use silence::{LOOK, Silence};
 pub(super) use socket::{Looks, is_crowded, no_connection, trusted};

@@ -13,12 +13,12 @@ mod trust;
 mod up;
 
 use super::args::Command;
-use super::client::Context;
+use super::client::CliContext;
 use super::failure::Failure;
 use super::stdio;
 
 /// Carries out a command.
-pub(super) fn run(context: &Context, command: Command) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure> {
     match command {
         Command::Up(typed) if typed.detach => up::detached(context),
         Command::Up(_) => up::here(context),

@@ -65,12 +65,6 @@ pub(super) enum Absence {
     Mute(i32, PathBuf),
 }
 
-impl From<&str> for Absence {
-    fn from(socket: &str) -> Self {
-        Self::At(socket.into())
-    }
-}
-
 impl fmt::Display for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UP: &str = "start one with `mgp up`";

@@ -23,3 +23,11 @@ pub(super) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
         printed => Ok(printed?),
     }
 }
+
+/// Lines in a column of their own, the first one behind their title.
+pub(super) fn titled(title: &str, width: usize, rows: &[String]) -> String {
+    let titles = [title].into_iter().chain(std::iter::repeat(""));
+    let rows = titles.zip(rows);
+    rows.map(|(title, row)| format!("{title:<width$} {row}\n"))
+        .collect()
+}

@@ -19,7 +19,7 @@ use mgp_protocol::mgp::door::Open;
 use nix::unistd::User;
 
 use super::args::Stdio;
-use super::client::{Context, background};
+use super::client::{CliContext, background};
 use super::failure::{Absence, Failure};
 use super::print::report;
 use super::words::plain;
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Time between two looks.
 const PACE: Duration = Duration::from_millis(100);
 
-pub(super) fn join(context: &Context, stdio: Stdio) -> Result<(), Failure> {
+pub(super) fn join(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
     let of = stdio.of.as_deref().map(user).transpose()?;
     context.tell_untrusted();
     let asked = Open {
@@ -63,7 +63,7 @@ pub(super) fn join(context: &Context, stdio: Stdio) -> Result<(), Failure> {
 
 /// The kernels that the client is joined to, one after the other.
 struct Kernels {
-    context: Context,
+    context: CliContext,
     of: Option<u32>,
     asked: Open,
     /// The kernel that was got to last.

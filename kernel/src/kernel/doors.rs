@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::hold;
-use super::options::{Doors, HttpDoor as Opened, UpOptions};
-use super::users::{Users, Visitor};
+use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
+use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
@@ -100,7 +100,7 @@ impl Bound {
         reception: &Reception,
         belongings: &Belongings,
         closing: &CancellationToken,
-    ) -> Doors {
+    ) -> OpenDoors {
         self.closing = closing.clone();
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
@@ -117,14 +117,14 @@ impl Bound {
             let address = door.addr();
             let sessions = self.open_http(door, options, reception);
             let _ = belongings.sessions.set(sessions);
-            Opened {
+            OpenHttpDoor {
                 address,
                 secure: self.tls.is_some(),
                 token: self.token.as_ref().map(|(token, _)| token.clone()),
                 token_file: self.token.as_ref().map(|(_, file)| file.clone()),
             }
         });
-        Doors {
+        OpenDoors {
             socket: self.socket.path().to_owned(),
             http,
         }
@@ -278,8 +278,8 @@ async fn serve_socket(
                     continue;
                 };
                 let other = match &visitor {
-                    Visitor::Owner => None,
-                    Visitor::Agent(_) => match others.clone().try_acquire_owned() {
+                    SocketPeer::Owner => None,
+                    SocketPeer::Agent(_) => match others.clone().try_acquire_owned() {
                         Ok(place) => Some(place),
                         Err(_) => continue,
                     },
@@ -300,21 +300,21 @@ async fn serve_socket(
 }
 
 /// Who is there, by the system's own word; others are not served, whoever may have reached the socket.
-fn visitor(stream: &UnixStream, users: &Users) -> Option<Visitor> {
+fn visitor(stream: &UnixStream, users: &Users) -> Option<SocketPeer> {
     users.visitor(unix::peer(stream).ok()?.uid)
 }
 
 async fn serve_connection(
     stream: UnixStream,
-    visitor: Visitor,
+    visitor: SocketPeer,
     reception: Reception,
     leave: CancellationToken,
 ) {
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, STALL);
     let (agent, operator) = match visitor {
-        Visitor::Owner => (AgentId::new("operator"), true),
-        Visitor::Agent(agent) => (agent, false),
+        SocketPeer::Owner => (AgentId::new("operator"), true),
+        SocketPeer::Agent(agent) => (agent, false),
     };
     connection::serve(reception, agent, operator, None, leave, reader, writer).await;
 }

@@ -20,7 +20,7 @@ use mgp_engine::seal::SealKey;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::options::UpOptions;
-use super::process::{Process, Standing};
+use super::process::{ProcessIdentity, ProcessState};
 use super::running::LOCK;
 use crate::config::Auth;
 use crate::paths::private_folder;
@@ -79,7 +79,7 @@ fn holder(file: &mut File) -> Option<i32> {
 }
 
 fn has_ended(pid: i32) -> bool {
-    Process::of(pid).standing() == Standing::Gone
+    ProcessIdentity::of(pid).state() == ProcessState::Gone
 }
 
 fn held(data_dir: &Path, holder: Option<i32>) -> String {

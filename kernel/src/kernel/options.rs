@@ -23,21 +23,21 @@ pub struct UpOptions {
     /// below the home. Empty for a kernel that only those find who know where it is.
     pub record_folders: Vec<PathBuf>,
     /// To be called once, when every door is open.
-    pub opened: Box<dyn FnOnce(&Doors) + Send>,
+    pub opened: Box<dyn FnOnce(&OpenDoors) + Send>,
 }
 
 /// The doors of a kernel that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doors {
+pub struct OpenDoors {
     /// The owner's socket.
     pub socket: PathBuf,
     /// The HTTP door, when there is one.
-    pub http: Option<HttpDoor>,
+    pub http: Option<OpenHttpDoor>,
 }
 
 /// The HTTP door.
 #[derive(Clone, PartialEq, Eq)]
-pub struct HttpDoor {
+pub struct OpenHttpDoor {
     /// Where it listens, with the port it really got.
     pub address: SocketAddr,
     /// Whether it speaks TLS.
@@ -48,7 +48,7 @@ pub struct HttpDoor {
     pub token_file: Option<PathBuf>,
 }
 
-impl HttpDoor {
+impl OpenHttpDoor {
     /// The endpoint that shows everything.
     #[must_use]
     pub fn url(&self) -> String {
@@ -57,10 +57,10 @@ impl HttpDoor {
     }
 }
 
-impl std::fmt::Debug for HttpDoor {
+impl std::fmt::Debug for OpenHttpDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
-        f.debug_struct("HttpDoor")
+        f.debug_struct("OpenHttpDoor")
             .field("url", &self.url())
             .field("token", &token)
             .field("token_file", &self.token_file)

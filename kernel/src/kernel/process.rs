@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 /// How a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ProcessState {
     /// It can do something.
     Runs,
     /// A signal or a debugger holds it: it does nothing until it is told to go on.
@@ -20,13 +20,13 @@ pub(crate) enum Standing {
 
 /// One process, told from a later one of the same number by the time of its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
+pub(crate) struct ProcessIdentity {
     pid: i32,
     /// In clock ticks since the machine's start; `None` where the system does not tell.
     started: Option<u64>,
 }
 
-impl Process {
+impl ProcessIdentity {
     /// The process that has this number now.
     pub(crate) fn of(pid: i32) -> Self {
         let started = stat(pid).ok().and_then(|stat| stat.started);
@@ -39,15 +39,15 @@ impl Process {
     }
 
     /// How it is now.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn state(&self) -> ProcessState {
         match stat(self.pid) {
-            Ok(now) if now.started != self.started => Standing::Gone,
-            Ok(now) => now.standing,
-            Err(_) if Path::new("/proc/self/stat").exists() => Standing::Gone,
+            Ok(now) if now.started != self.started => ProcessState::Gone,
+            Ok(now) => now.state,
+            Err(_) if Path::new("/proc/self/stat").exists() => ProcessState::Gone,
             // Without a process table only its number can be asked for.
             Err(_) => match kill(Pid::from_raw(self.pid), None) {
-                Ok(()) => Standing::Runs,
-                Err(_) => Standing::Gone,
+                Ok(()) => ProcessState::Runs,
+                Err(_) => ProcessState::Gone,
             },
         }
     }
@@ -55,7 +55,7 @@ impl Process {
 
 /// What `/proc/PID/stat` says.
 struct Stat {
-    standing: Standing,
+    state: ProcessState,
     started: Option<u64>,
 }
 
@@ -68,13 +68,13 @@ fn stat(pid: i32) -> io::Result<Stat> {
 fn parse(text: &str) -> Stat {
     let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let mut fields = fields.split_ascii_whitespace();
-    let standing = match fields.next() {
-        Some("Z" | "X") => Standing::Gone,
-        Some("T" | "t") => Standing::Stopped,
-        Some(_) | None => Standing::Runs,
+    let state = match fields.next() {
+        Some("Z" | "X") => ProcessState::Gone,
+        Some("T" | "t") => ProcessState::Stopped,
+        Some(_) | None => ProcessState::Runs,
     };
     let started = fields.nth(18).and_then(|started| started.parse().ok());
-    Stat { standing, started }
+    Stat { state, started }
 }
 
 #[cfg(test)]
@@ -90,12 +90,12 @@ mod tests {
     fn a_name_with_parentheses_does_not_confuse() {
         let rest = "1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
         for (state, want) in [
-            ("S", Standing::Runs),
-            ("T", Standing::Stopped),
-            ("Z", Standing::Gone),
+            ("S", ProcessState::Runs),
+            ("T", ProcessState::Stopped),
+            ("Z", ProcessState::Gone),
         ] {
             let stat = parse(&format!("7 (a) Z (b) {state} {rest}"));
-            assert_eq!((stat.standing, stat.started), (want, Some(987_654)));
+            assert_eq!((stat.state, stat.started), (want, Some(987_654)));
         }
     }
 
@@ -104,18 +104,18 @@ mod tests {
     fn a_zombie_is_gone() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id().cast_signed();
-        let process = Process::of(pid);
-        assert_eq!(process.standing(), Standing::Runs);
+        let process = ProcessIdentity::of(pid);
+        assert_eq!(process.state(), ProcessState::Runs);
         let system = Pid::from_raw(pid);
         kill(system, Signal::SIGSTOP).unwrap();
         waitpid(system, Some(WaitPidFlag::WUNTRACED)).unwrap();
-        assert_eq!(process.standing(), Standing::Stopped);
+        assert_eq!(process.state(), ProcessState::Stopped);
         kill(system, Signal::SIGKILL).unwrap();
-        while process.standing() != Standing::Gone {
+        while process.state() != ProcessState::Gone {
             std::thread::yield_now();
         }
         assert!(kill(system, None).is_ok(), "its number is still taken");
         child.wait().unwrap();
-        assert_eq!(process.standing(), Standing::Gone);
+        assert_eq!(process.state(), ProcessState::Gone);
     }
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub enum Audit {
     /// Show the last events.
-    Tail(Tail),
+    Tail(TailAudit),
     /// Look at every record of the log, with or without a running kernel.
     #[command(after_help = "\
 Names each record that was changed, removed, moved or put in, and what is missing beside the log. A
@@ -41,7 +41,7 @@ pub struct Acknowledge {
 #[command(after_help = "Examples:
   mgp audit tail
   mgp audit tail -f --json | jq 'select(.result != \"SUCCESS\")'")]
-pub struct Tail {
+pub struct TailAudit {
     /// Go on with new events as they come.
     #[arg(short, long)]
     pub follow: bool,

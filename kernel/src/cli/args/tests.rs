@@ -1,7 +1,7 @@
 use clap::{CommandFactory, Parser};
 
 use super::*;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Absence, Failure};
 
 fn typed(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -127,7 +127,7 @@ fn exit_codes_are_the_documented_ones() {
     let codes = [
         (Failure::Other("x".into()), 1),
         (Failure::Usage("x".into()), 2),
-        (Failure::NotRunning("/s".into()), 3),
+        (Failure::NotRunning(Absence::At("/s".into())), 3),
         (Failure::ToolError, 4),
         (Failure::Interrupted, 130),
     ];
@@ -135,7 +135,7 @@ fn exit_codes_are_the_documented_ones() {
         assert_eq!(failure.code(), code);
         assert!(EXIT_CODES.contains(&format!("  {code}  ")), "{code}");
     }
-    let said = Failure::NotRunning("/run/mgp.sock".into()).to_string();
+    let said = Failure::NotRunning(Absence::At("/run/mgp.sock".into())).to_string();
     assert_eq!(
         said,
         "no kernel is running at /run/mgp.sock: start one with `mgp up`"

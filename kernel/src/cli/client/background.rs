@@ -18,14 +18,14 @@ use mgp_protocol::mgp::kernel::{KernelStatus, Stop};
 use nix::sys::statvfs::statvfs;
 use serde_json::json;
 
-use super::context::Context;
+use super::context::CliContext;
 use super::listener::LATE;
-use super::progress::Progress;
+use super::progress::ProgressLine;
 use super::socket::Looks;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::words::plain;
 use crate::config;
-use crate::kernel::process::{Process, Standing};
+use crate::kernel::process::{ProcessIdentity, ProcessState};
 use crate::kernel::running::RunningKernel;
 use crate::paths::private_folder;
 use kernel_log::KernelLog;
@@ -41,21 +41,21 @@ const FIRST_SERVERS: Duration = Duration::from_secs(10);
 const OPENING: Duration = Duration::from_secs(5);
 
 /// Starts a kernel in the background and waits until it answers.
-pub(in crate::cli) fn start(context: &Context) -> Result<KernelStatus, Failure> {
+pub(in crate::cli) fn start(context: &CliContext) -> Result<KernelStatus, Failure> {
     let deadline = Instant::now() + PATIENCE;
     let kernel = config::load(&context.look_up, &|_| None, None).map(|loaded| loaded.kernel);
     let folder = context.data_dir(&kernel.unwrap_or_default())?;
     private_folder(&folder)?;
-    let mut progress = Progress::of("starting the kernel");
-    let mut wait = Wait::until(deadline, &mut progress);
+    let mut progress = ProgressLine::of("starting the kernel");
+    let mut polling = Polling::until(deadline, &mut progress);
     // Two clients that start at once must not start two kernels.
-    let _turn = take_turn(&folder, &mut wait)?;
+    let _turn = take_turn(&folder, &mut polling)?;
     if let Some(status) = context.status()? {
         return Ok(status);
     }
     released(context);
     if let Some(running) = context.running() {
-        return awaited(context, &running, &mut wait);
+        return awaited(context, &running, &mut polling);
     }
     let mut log = KernelLog::open(&folder)
         .map_err(|e| Failure::Other(explained(&folder.join("kernel.log"), &e)))?;
@@ -67,47 +67,47 @@ pub(in crate::cli) fn start(context: &Context) -> Result<KernelStatus, Failure> 
         if let Some(exit) = child.try_wait()? {
             // Somebody with another environment may have been first.
             return match context.running() {
-                Some(running) => awaited(context, &running, &mut wait),
+                Some(running) => awaited(context, &running, &mut polling),
                 None => Err(did_not_start(exit, &mut log, &folder)),
             };
         }
-        if !wait.a_little() {
+        if !polling.pause() {
             return Err(given_up(&mut child, &folder));
         }
     }
 }
 
 /// Has the running kernel end, and waits until it is gone.
-pub(in crate::cli) fn stop(context: &Context, running: &KernelStatus) -> Result<(), Failure> {
-    let process = Process::of(running.pid.cast_signed());
+pub(in crate::cli) fn stop(context: &CliContext, running: &KernelStatus) -> Result<(), Failure> {
+    let process = ProcessIdentity::of(running.pid.cast_signed());
     context.with_kernel(async |client| client.request(Stop::METHOD, &json!({}), &mut ()).await)?;
-    let mut progress = Progress::of("stopping the kernel");
-    let mut wait = Wait::until(Instant::now() + PATIENCE, &mut progress);
+    let mut progress = ProgressLine::of("stopping the kernel");
+    let mut polling = Polling::until(Instant::now() + PATIENCE, &mut progress);
     // It stops answering before its servers have stopped; what counts is its end.
-    while process.standing() != Standing::Gone {
-        if !wait.a_little() {
+    while process.state() != ProcessState::Gone {
+        if !polling.pause() {
             return Err(still_there(&process));
         }
     }
     Ok(())
 }
 
-fn still_there(process: &Process) -> Failure {
+fn still_there(process: &ProcessIdentity) -> Failure {
     let (pid, secs) = (process.pid(), PATIENCE.as_secs());
-    Failure::Other(match process.standing() {
-        Standing::Stopped => {
+    Failure::Other(match process.state() {
+        ProcessState::Stopped => {
             format!("the kernel (process {pid}) does not end; it is stopped: kill -CONT {pid}")
         }
-        Standing::Runs | Standing::Gone => {
+        ProcessState::Runs | ProcessState::Gone => {
             format!("the kernel (process {pid}) is still there after {secs} s")
         }
     })
 }
 
 /// Waits until no server is in one of these states.
-pub(in crate::cli) fn wait_while(context: &Context, states: &[&str]) {
-    let mut progress = Progress::of("waiting for the servers");
-    let mut wait = Wait::until(Instant::now() + FIRST_SERVERS, &mut progress);
+pub(in crate::cli) fn wait_while(context: &CliContext, states: &[&str]) {
+    let mut progress = ProgressLine::of("waiting for the servers");
+    let mut polling = Polling::until(Instant::now() + FIRST_SERVERS, &mut progress);
     let starting = |status: KernelStatus| {
         let mut servers = status.servers.iter();
         servers.any(|server| states.contains(&server.state.as_str()))
@@ -115,30 +115,30 @@ pub(in crate::cli) fn wait_while(context: &Context, states: &[&str]) {
     while context
         .status()
         .is_ok_and(|status| status.is_some_and(starting))
-        && wait.a_little()
+        && polling.pause()
     {}
 }
 
 /// The status of a kernel that somebody else has started, once it answers. One that listens elsewhere
 /// than was named is not waited for.
 fn awaited(
-    context: &Context,
+    context: &CliContext,
     running: &RunningKernel,
-    wait: &mut Wait<'_>,
+    polling: &mut Polling<'_>,
 ) -> Result<KernelStatus, Failure> {
     let opening = || unix_ms() / 1000 <= running.since.saturating_add(OPENING.as_secs());
     while running.socket == context.socket() && opening() {
         if let Some(status) = context.status()? {
             return Ok(status);
         }
-        wait.a_little();
+        polling.pause();
     }
     Err(Failure::NotRunning(Absence::At(context.socket())))
 }
 
 /// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its
 /// folder. Who holds it longer is told of by the one that is started.
-fn released(context: &Context) {
+fn released(context: &CliContext) {
     let mut looks = Looks::new();
     while context.holder().is_some() && looks.again() {
         sleep(Looks::PACE);
@@ -180,14 +180,14 @@ fn given_up(child: &mut Child, folder: &Path) -> Failure {
 }
 
 /// Short sleeps up to a deadline, with progress once it is late.
-struct Wait<'p> {
+struct Polling<'p> {
     deadline: Instant,
     late: Option<Instant>,
-    progress: &'p mut Progress,
+    progress: &'p mut ProgressLine,
 }
 
-impl<'p> Wait<'p> {
-    fn until(deadline: Instant, progress: &'p mut Progress) -> Self {
+impl<'p> Polling<'p> {
+    fn until(deadline: Instant, progress: &'p mut ProgressLine) -> Self {
         let late = Some(Instant::now() + LATE);
         Self {
             deadline,
@@ -197,7 +197,7 @@ impl<'p> Wait<'p> {
     }
 
     /// False once the deadline has passed.
-    fn a_little(&mut self) -> bool {
+    fn pause(&mut self) -> bool {
         if self.late.is_some_and(|late| Instant::now() >= late) {
             self.late = None;
             self.progress.appear();
@@ -207,7 +207,7 @@ impl<'p> Wait<'p> {
     }
 }
 
-fn take_turn(folder: &Path, wait: &mut Wait<'_>) -> Result<File, Failure> {
+fn take_turn(folder: &Path, polling: &mut Polling<'_>) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(folder.join("start.lock"))?;
@@ -215,7 +215,7 @@ fn take_turn(folder: &Path, wait: &mut Wait<'_>) -> Result<File, Failure> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(e)) => return Err(e.into()),
-            Err(TryLockError::WouldBlock) if wait.a_little() => {}
+            Err(TryLockError::WouldBlock) if polling.pause() => {}
             Err(TryLockError::WouldBlock) => {
                 let message = "another `mgp` has been starting the kernel for too long";
                 return Err(Failure::Other(message.into()));
@@ -225,7 +225,7 @@ fn take_turn(folder: &Path, wait: &mut Wait<'_>) -> Result<File, Failure> {
 }
 
 /// A session of its own keeps the terminal away from the kernel: its Ctrl-C, and its end.
-fn spawn(context: &Context, log: &KernelLog) -> io::Result<Child> {
+fn spawn(context: &CliContext, log: &KernelLog) -> io::Result<Child> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["up", "--own-session"]).stdin(Stdio::null());
     command.stdout(log.output()?).stderr(log.output()?);

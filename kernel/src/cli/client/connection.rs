@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::refused;
-use super::listener::{LATE, Listener};
-use super::progress::Progress;
+use super::listener::{LATE, RequestObserver};
+use super::progress::ProgressLine;
 use super::question;
 use super::silence::{LOOK, Silence};
 use super::socket::{Frames, Looks, is_crowded, no_connection, trusted};
@@ -29,14 +29,14 @@ const MAX_WAITING: usize = 16;
 
 /// How a connection is opened.
 #[derive(Default)]
-pub(in crate::cli) struct Opening {
+pub(in crate::cli) struct ConnectOptions {
     /// `mgp/door/open`, when the connection shows less than everything.
     pub(in crate::cli) door: Option<door::Open>,
     /// Whether a person at the terminal answers questions.
     pub(in crate::cli) person: bool,
 }
 
-impl Opening {
+impl ConnectOptions {
     /// The door of one server under its own names, or that of all.
     pub(in crate::cli) fn at(server: Option<&str>) -> Self {
         let door = server.map(|server| door::Open {
@@ -51,7 +51,7 @@ impl Opening {
 }
 
 /// A connection that has said `initialize`.
-pub(in crate::cli) struct Client {
+pub(in crate::cli) struct KernelClient {
     frames: Frames,
     writer: OwnedWriteHalf,
     last_id: u64,
@@ -61,12 +61,12 @@ pub(in crate::cli) struct Client {
     person: bool,
 }
 
-impl Client {
+impl KernelClient {
     /// Connects and says hello; `holder` finds the kernel's process where the socket does not tell.
     pub(in crate::cli) async fn connect(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
-        opening: Opening,
+        opening: ConnectOptions,
     ) -> Result<Self, Failure> {
         let mut looks = Looks::new();
         loop {
@@ -81,7 +81,7 @@ impl Client {
     async fn greeted(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
-        opening: &Opening,
+        opening: &ConnectOptions,
     ) -> Result<Self, Failure> {
         let stream = connected(socket, holder).await?;
         let peer = stream.peer_cred()?;
@@ -106,7 +106,7 @@ impl Client {
         Ok(client)
     }
 
-    async fn hello(&mut self, opening: &Opening) -> Result<(), Failure> {
+    async fn hello(&mut self, opening: &ConnectOptions) -> Result<(), Failure> {
         if let Some(door) = &opening.door {
             self.request(door::Open::METHOD, door, &mut ()).await?;
         }
@@ -131,7 +131,8 @@ impl Client {
         params: &impl Serialize,
         doing: impl Into<String>,
     ) -> Result<Box<RawValue>, Failure> {
-        self.request(method, params, &mut Progress::of(doing)).await
+        self.request(method, params, &mut ProgressLine::of(doing))
+            .await
     }
 
     /// Asks for `method` and waits for the answer; the result is the kernel's JSON text.
@@ -139,7 +140,7 @@ impl Client {
         &mut self,
         method: &str,
         params: &impl Serialize,
-        listener: &mut dyn Listener,
+        listener: &mut dyn RequestObserver,
     ) -> Result<Box<RawValue>, Failure> {
         self.last_id += 1;
         let id = self.last_id.to_string();
@@ -176,7 +177,7 @@ impl Client {
         &mut self,
         frame: &[u8],
         id: &str,
-        listener: &mut dyn Listener,
+        listener: &mut dyn RequestObserver,
     ) -> Result<Option<Result<Box<RawValue>, Failure>>, Failure> {
         let message = jsonrpc::parse(frame)
             .map_err(|e| Failure::Other(format!("the kernel sent something else: {e}")))?;
@@ -204,7 +205,7 @@ impl Client {
         id: RequestId,
         method: &str,
         params: Option<&RawValue>,
-        listener: &mut dyn Listener,
+        listener: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
         if method == mcp::Ping::METHOD {
             return self.send(&jsonrpc::result(id.as_json(), "{}")).await;
@@ -228,7 +229,7 @@ impl Client {
     }
 
     /// Puts the first waiting question on the terminal, unless one is there.
-    fn ask_next(&mut self, listener: &mut dyn Listener) {
+    fn ask_next(&mut self, listener: &mut dyn RequestObserver) {
         if let (None, Some((_, params))) = (&self.asked, self.waiting.front()) {
             let params = params.clone();
             listener.make_way(true);
@@ -241,7 +242,7 @@ impl Client {
     async fn pass_on(
         &mut self,
         answer: &Value,
-        listener: &mut dyn Listener,
+        listener: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
         self.asked = None;
         listener.make_way(false);

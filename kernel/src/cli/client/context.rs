@@ -11,8 +11,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::answer::read;
-use super::connection::{Client, Opening};
-use super::listener::Listener;
+use super::connection::{ConnectOptions, KernelClient};
+use super::listener::RequestObserver;
 use super::names;
 use crate::cli::args::Options;
 use crate::cli::failure::{Absence, Failure};
@@ -24,7 +24,7 @@ use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
 
 /// Where the kernel is and how to print.
 #[derive(Clone)]
-pub(in crate::cli) struct Context {
+pub(in crate::cli) struct CliContext {
     /// Print JSON.
     pub(in crate::cli) json: bool,
     /// As named with `--socket`, to be passed on.
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Context {
     configured_socket: Option<PathBuf>,
 }
 
-impl Context {
+impl CliContext {
     pub(in crate::cli) fn new(options: Options) -> Result<Self, Failure> {
         let (mut look_up, bases) = (LookUp::from_env(options.config)?, BaseDirs::from_env());
         look_up.home.clone_from(&bases.home);
@@ -78,13 +78,9 @@ impl Context {
     /// Where a kernel that is started with these names listens: in its data folder, where that was
     /// named, so that two of them are never in each other's way.
     pub(in crate::cli) fn own_socket(&self) -> PathBuf {
-        let told = self
-            .named_socket
-            .as_ref()
-            .or(self.configured_socket.as_ref());
         let beside = || self.told_data_dir().map(|folder| folder.join(SOCKET));
         let fits = |path: &PathBuf| path.as_os_str().len() <= LONGEST_SOCKET_PATH;
-        match told {
+        match self.told_socket() {
             Some(path) => path.clone(),
             None => (beside().filter(fits)).unwrap_or_else(|| self.bases.socket(None)),
         }
@@ -130,14 +126,16 @@ impl Context {
     /// Where a kernel that is started with these names is recorded beside its data folder. One whose
     /// folder and socket are both told is one's own: whoever wants it tells them, too.
     pub(in crate::cli) fn record_folders(&self) -> Vec<PathBuf> {
-        let socket = self
-            .named_socket
-            .as_ref()
-            .or(self.configured_socket.as_ref());
-        match (self.told_data_dir(), socket) {
+        match (self.told_data_dir(), self.told_socket()) {
             (Some(_), Some(_)) => Vec::new(),
             _ => self.bases.record_folders(),
         }
+    }
+
+    /// The socket, where somebody told it.
+    fn told_socket(&self) -> Option<&PathBuf> {
+        let named = self.named_socket.as_ref();
+        named.or(self.configured_socket.as_ref())
     }
 
     /// The data folder, where somebody told it.
@@ -233,7 +231,21 @@ impl Context {
         params: &impl Serialize,
         doing: impl Into<String>,
     ) -> Result<Box<RawValue>, Failure> {
-        self.with_kernel(async |client| client.ask(method, params, doing).await)
+        self.ask_at(None, method, params, doing)
+    }
+
+    /// The same at the door of one server.
+    pub(in crate::cli) fn ask_at(
+        &self,
+        server: Option<&str>,
+        method: &str,
+        params: &impl Serialize,
+        doing: impl Into<String>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let options = ConnectOptions::at(server);
+        self.with_kernel_at(options, async |client| {
+            client.ask(method, params, doing).await
+        })
     }
 
     /// The same about a server, which has to be there.
@@ -242,7 +254,7 @@ impl Context {
         server: &str,
         method: &str,
         params: &impl Serialize,
-        listener: &mut dyn Listener,
+        listener: &mut dyn RequestObserver,
     ) -> Result<Box<RawValue>, Failure> {
         self.with_kernel(async |client| {
             names::server(client, server).await?;
@@ -253,23 +265,23 @@ impl Context {
     /// Does something with a connection to the running kernel.
     pub(in crate::cli) fn with_kernel<T>(
         &self,
-        work: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
+        work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.with_kernel_at(Opening::default(), work)
+        self.with_kernel_at(ConnectOptions::default(), work)
     }
 
     /// The same with a connection that is opened so.
     pub(in crate::cli) fn with_kernel_at<T>(
         &self,
-        opening: Opening,
-        work: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
+        opening: ConnectOptions,
+        work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let outcome = runtime.block_on(async {
             let holder = || self.holder();
-            let mut client = Client::connect(&self.socket(), holder, opening).await?;
+            let mut client = KernelClient::connect(&self.socket(), holder, opening).await?;
             work(&mut client).await
         });
         // A thread may still wait for a line from the terminal; nobody waits for it.

@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 pub(super) const LATE: Duration = Duration::from_millis(500);
 
 /// Hears what comes while a request is open.
-pub(in crate::cli) trait Listener {
+pub(in crate::cli) trait RequestObserver {
     /// The request has been open for [`LATE`].
     fn late(&mut self) {}
     /// A notification came.
@@ -20,4 +20,4 @@ pub(in crate::cli) trait Listener {
 }
 
 /// Hears nothing.
-impl Listener for () {}
+impl RequestObserver for () {}

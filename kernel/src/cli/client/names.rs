@@ -8,7 +8,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::names::{Meant, Read};
 
 use super::answer::read;
-use super::connection::Client;
+use super::connection::KernelClient;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
 use crate::cli::words::plain;
@@ -17,13 +17,19 @@ use crate::cli::words::plain;
 const WRONG: &str = "Invalid params: ";
 
 /// Has the kernel read names, of things that are there or not.
-pub(in crate::cli) async fn meant(client: &mut Client, asked: &Read) -> Result<Meant, Failure> {
+pub(in crate::cli) async fn meant(
+    client: &mut KernelClient,
+    asked: &Read,
+) -> Result<Meant, Failure> {
     let answer = client.request(Read::METHOD, asked, &mut ()).await;
     read(&answer.map_err(wrong)?)
 }
 
 /// The same, of things that are there.
-pub(in crate::cli) async fn there(client: &mut Client, asked: &Read) -> Result<Meant, Failure> {
+pub(in crate::cli) async fn there(
+    client: &mut KernelClient,
+    asked: &Read,
+) -> Result<Meant, Failure> {
     let meant = meant(client, asked).await?;
     match meant.unknown.is_empty() {
         true => Ok(meant),
@@ -32,7 +38,7 @@ pub(in crate::cli) async fn there(client: &mut Client, asked: &Read) -> Result<M
 }
 
 /// A server that is there, by its id.
-pub(in crate::cli) async fn server(client: &mut Client, typed: &str) -> Result<(), Failure> {
+pub(in crate::cli) async fn server(client: &mut KernelClient, typed: &str) -> Result<(), Failure> {
     let server = Some(typed.to_owned());
     let asked = Read {
         server,
@@ -43,7 +49,7 @@ pub(in crate::cli) async fn server(client: &mut Client, typed: &str) -> Result<(
 
 /// An agent that is there, by its id.
 pub(in crate::cli) async fn agent(
-    client: &mut Client,
+    client: &mut KernelClient,
     typed: &str,
 ) -> Result<Option<String>, Failure> {
     let agent = Some(typed.to_owned());

@@ -6,8 +6,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::answer::read;
-use super::connection::Client;
-use super::progress::Progress;
+use super::connection::KernelClient;
+use super::progress::ProgressLine;
 use crate::cli::failure::Failure;
 
 /// Pages asked for before the list is taken to have no end.
@@ -18,12 +18,12 @@ type Page = BTreeMap<String, Box<RawValue>>;
 
 /// All items that `method` lists under `member`, as the kernel wrote them.
 pub(in crate::cli) async fn all(
-    client: &mut Client,
+    client: &mut KernelClient,
     method: &str,
     member: &str,
 ) -> Result<Vec<Box<RawValue>>, Failure> {
     let (mut items, mut cursor) = (Vec::new(), None);
-    let mut progress = Progress::of(format!("listing {member}"));
+    let mut progress = ProgressLine::of(format!("listing {member}"));
     for _ in 0..MAX_PAGES {
         let params = match cursor {
             Some(cursor) => json!({ "cursor": cursor }),

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mgp_protocol::mcp::{self, Method};
 use serde::Deserialize;
 
-use super::listener::Listener;
+use super::listener::RequestObserver;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
 use crate::cli::words::one_line;
@@ -17,7 +17,7 @@ use crate::cli::words::one_line;
 const PACE: Duration = Duration::from_secs(1);
 
 /// Shows how one request is getting on.
-pub(in crate::cli) struct Progress {
+pub(in crate::cli) struct ProgressLine {
     title: String,
     terminal: bool,
     shown: Option<ProgressBar>,
@@ -33,7 +33,7 @@ struct Told {
     message: Option<String>,
 }
 
-impl Progress {
+impl ProgressLine {
     /// `title` says what is being done.
     pub(in crate::cli) fn of(title: impl Into<String>) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Told {
     }
 }
 
-impl Listener for Progress {
+impl RequestObserver for ProgressLine {
     fn late(&mut self) {
         self.appear();
     }
@@ -134,7 +134,7 @@ impl Listener for Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(bar) = &self.shown {
             bar.finish_and_clear();

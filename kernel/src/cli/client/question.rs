@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 use serde_json::{Map, Value, json};
 
 use crate::cli::words::plain;
-use field::{Field, fields};
+use field::{FormField, fields};
 
 /// Typed for "I do not want to answer".
 const DECLINE: &str = "/decline";
@@ -65,7 +65,7 @@ fn fill(
 
 /// Asks for one field until the answer fits.
 fn one(
-    field: &Field<'_>,
+    field: &FormField<'_>,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> io::Result<Result<Option<Value>, Unanswered>> {

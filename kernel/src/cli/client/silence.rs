@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::cli::failure::Failure;
-use crate::kernel::process::{Process, Standing};
+use crate::kernel::process::{ProcessIdentity, ProcessState};
 
 /// How long the kernel may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ const STOPPED: u32 = 4;
 /// The silence of a kernel, from now.
 pub(in crate::cli) struct Silence {
     socket: PathBuf,
-    process: Option<Process>,
+    process: Option<ProcessIdentity>,
     since: Instant,
     stopped: u32,
 }
@@ -26,7 +26,7 @@ impl Silence {
     pub(in crate::cli) fn of(socket: &Path, pid: Option<i32>) -> Self {
         Self {
             socket: socket.to_owned(),
-            process: pid.map(Process::of),
+            process: pid.map(ProcessIdentity::of),
             since: Instant::now(),
             stopped: 0,
         }
@@ -37,7 +37,7 @@ impl Silence {
     /// # Errors
     /// When it is not waited for any longer: it was stopped, or took too long.
     pub(in crate::cli) fn lasts(&mut self) -> Result<(), Failure> {
-        let stopped = |process: &Process| process.standing() == Standing::Stopped;
+        let stopped = |process: &ProcessIdentity| process.state() == ProcessState::Stopped;
         self.stopped = match self.process.as_ref().is_some_and(stopped) {
             true => self.stopped + 1,
             false => 0,

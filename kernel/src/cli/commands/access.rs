@@ -9,7 +9,7 @@ use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::{Value, json};
 
 use crate::cli::args::{self, About};
-use crate::cli::client::{Client, Context, names, read};
+use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::{one_line, plain};
@@ -20,7 +20,7 @@ const ASKING: &str = "asking the kernel";
 const WIDTH: usize = 60;
 
 /// Whom and what a rule is about, as the kernel read it.
-struct Rule {
+struct RuleTarget {
     agent: String,
     server: String,
     tool: Option<String>,
@@ -28,9 +28,9 @@ struct Rule {
     unknown: Vec<String>,
 }
 
-impl Rule {
+impl RuleTarget {
     /// Reads what was typed.
-    async fn read(client: &mut Client, about: &About) -> Result<Self, Failure> {
+    async fn read(client: &mut KernelClient, about: &About) -> Result<Self, Failure> {
         let place = Some(about.place.clone());
         let (server, place) = match about.whole_server {
             true => (place, None),
@@ -96,9 +96,9 @@ impl Rule {
     }
 }
 
-pub(super) fn grant(context: &Context, grant: &args::Grant) -> Result<(), Failure> {
+pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
     let (rule, answer) = context.with_kernel(async |client| {
-        let rule = Rule::read(client, &grant.about).await?.there()?;
+        let rule = RuleTarget::read(client, &grant.about).await?.there()?;
         let mut params = rule.entry();
         let permission = match grant.deny {
             true => Permission::Deny,
@@ -124,9 +124,9 @@ pub(super) fn grant(context: &Context, grant: &args::Grant) -> Result<(), Failur
     })
 }
 
-pub(super) fn revoke(context: &Context, revoke: &args::Revoke) -> Result<(), Failure> {
+pub(super) fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
     let (rule, answer, revoked) = context.with_kernel(async |client| {
-        let rule = Rule::read(client, &revoke.about).await?;
+        let rule = RuleTarget::read(client, &revoke.about).await?;
         let answer = client.ask(Revoke::METHOD, &rule.entry(), ASKING).await?;
         let revoked = read::<Revoked>(&answer)?.revoked.len();
         // What is gone can still have entries, and be rid of them.
@@ -147,7 +147,7 @@ pub(super) fn revoke(context: &Context, revoke: &args::Revoke) -> Result<(), Fai
     }))
 }
 
-pub(super) fn grants(context: &Context, agent: Option<&str>) -> Result<(), Failure> {
+pub(super) fn grants(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
     let answer = context.with_kernel(async |client| {
         let asked = Read {
             agent: agent.map(str::to_owned),
@@ -194,16 +194,16 @@ fn listed(entries: &[Entry]) -> String {
     table.trim_fmt()
 }
 
-pub(super) fn explain(context: &Context, explain: &args::Explain) -> Result<(), Failure> {
+pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(), Failure> {
     let (rule, answer) = context.with_kernel(async |client| {
-        let rule = Rule::read(client, &explain.about).await?.there()?;
+        let rule = RuleTarget::read(client, &explain.about).await?.there()?;
         let answer = client.ask(Explain::METHOD, &rule.params(), ASKING).await?;
         Ok((rule, answer))
     })?;
     context.show(&answer, |explained| say(plain(&told(&rule, &explained))))
 }
 
-fn told(rule: &Rule, explained: &Explanation) -> String {
+fn told(rule: &RuleTarget, explained: &Explanation) -> String {
     let may = match explained.permission {
         Permission::Allow => "may use",
         Permission::Deny => "may not use",

@@ -11,18 +11,18 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cli::args::{AddAgent, AgentToken, Agents};
-use crate::cli::client::{Context, names, read};
+use crate::cli::client::{CliContext, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say, table};
 use crate::cli::words::plain;
 
 /// Answer of `mgp/agents/list`.
 #[derive(Deserialize)]
-struct Listed {
+struct ListedAgents {
     agents: Vec<Agent>,
 }
 
-pub(super) fn run(context: &Context, typed: Agents) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: Agents) -> Result<(), Failure> {
     match typed {
         Agents::Add(typed) => add(context, &typed),
         Agents::List => list(context),
@@ -31,16 +31,20 @@ pub(super) fn run(context: &Context, typed: Agents) -> Result<(), Failure> {
     }
 }
 
-fn ask(context: &Context, method: &str, params: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+fn ask(
+    context: &CliContext,
+    method: &str,
+    params: &impl Serialize,
+) -> Result<Box<RawValue>, Failure> {
     context.ask(method, params, "asking the kernel")
 }
 
 /// Refuses the name of nobody.
-fn known(context: &Context, name: &str) -> Result<(), Failure> {
+fn known(context: &CliContext, name: &str) -> Result<(), Failure> {
     context.with_kernel(async |client| names::agent(client, name).await.map(drop))
 }
 
-fn add(context: &Context, add: &AddAgent) -> Result<(), Failure> {
+fn add(context: &CliContext, add: &AddAgent) -> Result<(), Failure> {
     let params = Add {
         name: add.name.clone(),
         expires_secs: add.expires,
@@ -48,9 +52,9 @@ fn add(context: &Context, add: &AddAgent) -> Result<(), Failure> {
     show_once(context, &ask(context, Add::METHOD, &params)?)
 }
 
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &CliContext) -> Result<(), Failure> {
     let answer = ask(context, List::METHOD, &json!({}))?;
-    context.show(&answer, |Listed { agents }| {
+    context.show(&answer, |ListedAgents { agents }| {
         if agents.is_empty() {
             return say("no agent has a token: `mgp agents add NAME` makes one");
         }
@@ -63,7 +67,7 @@ fn list(context: &Context) -> Result<(), Failure> {
     })
 }
 
-fn remove(context: &Context, name: &str) -> Result<(), Failure> {
+fn remove(context: &CliContext, name: &str) -> Result<(), Failure> {
     known(context, name)?;
     let params = Remove { name: name.into() };
     let answer = ask(context, Remove::METHOD, &params)?;
@@ -75,7 +79,7 @@ fn remove(context: &Context, name: &str) -> Result<(), Failure> {
     })
 }
 
-fn token(context: &Context, token: AgentToken) -> Result<(), Failure> {
+fn token(context: &CliContext, token: AgentToken) -> Result<(), Failure> {
     known(context, &token.name)?;
     let rotate = token.rotate;
     let params = Token {
@@ -99,9 +103,9 @@ fn token(context: &Context, token: AgentToken) -> Result<(), Failure> {
 
 /// The only time a token is printed: alone on stdout, so that it can be taken from there. What to do with it
 /// goes to stderr.
-fn show_once(context: &Context, answer: &RawValue) -> Result<(), Failure> {
+fn show_once(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
     let made: Made = read(answer)?;
-    let entries = Entries::of(context, &made.agent.id, &made.token);
+    let entries = ClientEntries::of(context, &made.agent.id, &made.token);
     if context.json {
         let mut whole: Value = read(answer)?;
         whole["entries"] = json!({ "stdio": entries.stdio, "http": entries.http });
@@ -132,16 +136,16 @@ fn end(agent: &Agent) -> String {
 }
 
 /// What goes into the configuration of a client, so that it finds this kernel.
-struct Entries {
+struct ClientEntries {
     /// For a client that starts programs: it needs no token.
     stdio: Value,
     /// For a client that speaks HTTP; `None` where that door is closed.
     http: Option<Value>,
 }
 
-impl Entries {
+impl ClientEntries {
     /// Those of an agent that shows `token`.
-    fn of(context: &Context, agent: &str, token: &str) -> Self {
+    fn of(context: &CliContext, agent: &str, token: &str) -> Self {
         let status = context.status().ok().flatten();
         let doors = status.map(|status| status.doors).unwrap_or_default();
         let url = doors.iter().find_map(|door| url(door));
@@ -157,7 +161,7 @@ impl Entries {
 }
 
 /// The program stands with its whole path: a client started from a desktop may have another PATH.
-fn stdio(context: &Context, agent: &str) -> Value {
+fn stdio(context: &CliContext, agent: &str) -> Value {
     let program = env::current_exe().map_or_else(|_| "mgp".into(), |exe| text(&exe));
     let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
     let mut args: Vec<String> = ["stdio", "--agent", name].map(str::to_owned).into();

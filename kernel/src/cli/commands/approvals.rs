@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::args::{Approve, Deny};
-use crate::cli::client::{Context, Progress};
+use crate::cli::client::{CliContext, ProgressLine};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::{plain, time};
 
-pub(super) fn pending(context: &Context) -> Result<(), Failure> {
+pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
     let now = mgp_actors::time::unix_ms();
     context.show(&answer, |Pending { pending }| match pending.as_slice() {
@@ -25,7 +25,7 @@ pub(super) fn pending(context: &Context) -> Result<(), Failure> {
     })
 }
 
-pub(super) fn approve(context: &Context, approve: &Approve) -> Result<(), Failure> {
+pub(super) fn approve(context: &CliContext, approve: &Approve) -> Result<(), Failure> {
     let params = approvals::Approve {
         id: approve.id.clone(),
         for_ms: approve.during,
@@ -34,7 +34,7 @@ pub(super) fn approve(context: &Context, approve: &Approve) -> Result<(), Failur
     decide(context, approvals::Approve::METHOD, &params)
 }
 
-pub(super) fn deny(context: &Context, deny: &Deny) -> Result<(), Failure> {
+pub(super) fn deny(context: &CliContext, deny: &Deny) -> Result<(), Failure> {
     if let Some(permission) = &deny.permission {
         return take_back(context, &deny.id, permission);
     }
@@ -47,13 +47,18 @@ pub(super) fn deny(context: &Context, deny: &Deny) -> Result<(), Failure> {
 }
 
 /// Takes a permission back from a server that has it.
-fn take_back(context: &Context, server: &str, permission: &str) -> Result<(), Failure> {
+fn take_back(context: &CliContext, server: &str, permission: &str) -> Result<(), Failure> {
     let params = Revoke {
         server: server.to_owned(),
         permission: permission.to_owned(),
     };
     let doing = "deciding";
-    let answer = context.ask_about(server, Revoke::METHOD, &params, &mut Progress::of(doing))?;
+    let answer = context.ask_about(
+        server,
+        Revoke::METHOD,
+        &params,
+        &mut ProgressLine::of(doing),
+    )?;
     context.show(&answer, |revoked: Revoked| {
         let permissions = revoked.permissions.join(", ");
         say(plain(&match (revoked.had, revoked.restarts) {
@@ -66,7 +71,7 @@ fn take_back(context: &Context, server: &str, permission: &str) -> Result<(), Fa
     })
 }
 
-fn decide(context: &Context, method: &str, params: &impl Serialize) -> Result<(), Failure> {
+fn decide(context: &CliContext, method: &str, params: &impl Serialize) -> Result<(), Failure> {
     let answer = context.ask(method, params, "deciding")?;
     context.show(&answer, |answer| say(plain(&decided(&answer))))
 }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cli::args::{self, Audit};
-use crate::cli::client::{Client, Context, names, read};
+use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::plain;
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_millis(200);
 
-pub(super) fn run(context: &Context, typed: Audit) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: Audit) -> Result<(), Failure> {
     match typed {
         Audit::Tail(typed) => tail(context, &typed),
         Audit::Verify => verify(context),
@@ -35,7 +35,7 @@ pub(super) fn run(context: &Context, typed: Audit) -> Result<(), Failure> {
     }
 }
 
-fn tail(context: &Context, tail: &args::Tail) -> Result<(), Failure> {
+fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
     context.with_kernel(async |client| {
         let end = replayed(client, u64::MAX).await?.next_seq;
         let mut since = end.saturating_sub(tail.lines);
@@ -55,7 +55,7 @@ fn tail(context: &Context, tail: &args::Tail) -> Result<(), Failure> {
     })
 }
 
-async fn replayed(client: &mut Client, since: u64) -> Result<Replayed, Failure> {
+async fn replayed(client: &mut KernelClient, since: u64) -> Result<Replayed, Failure> {
     let params = Replay {
         since_seq: Some(since),
         ..Replay::default()
@@ -103,7 +103,7 @@ fn told(event: &Value) -> String {
     )
 }
 
-fn acknowledge(context: &Context, asked: args::Acknowledge) -> Result<(), Failure> {
+fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Failure> {
     let reason = asked.reason;
     let done: Acknowledged = context.with_kernel(async |client| {
         let params = Acknowledge { reason };
@@ -125,7 +125,7 @@ fn acknowledge(context: &Context, asked: args::Acknowledge) -> Result<(), Failur
     }
 }
 
-fn verify(context: &Context) -> Result<(), Failure> {
+fn verify(context: &CliContext) -> Result<(), Failure> {
     let loaded = config::load(&context.look_up, &|name| std::env::var(name).ok(), None)
         .map_err(|e| Failure::Other(e.to_string()))?;
     let data_dir = context.data_dir(&loaded.kernel)?;
@@ -157,7 +157,7 @@ fn verify(context: &Context) -> Result<(), Failure> {
 }
 
 /// There is no record, and nothing that says that there was one.
-fn nothing(context: &Context, folder: &Folder, enabled: bool) -> Result<(), Failure> {
+fn nothing(context: &CliContext, folder: &Folder, enabled: bool) -> Result<(), Failure> {
     let place = folder.folder().display();
     let why = match (enabled, folder.numbers()?.is_empty()) {
         (false, _) => "no audit log is kept: `enabled` in [audit] is false".to_owned(),
@@ -191,7 +191,7 @@ fn in_words(found: &Examined) -> String {
 }
 
 /// The last record of the kernel that runs on this folder; `None` when none does.
-fn running(context: &Context, data_dir: &Path) -> Result<Option<Head>, Failure> {
+fn running(context: &CliContext, data_dir: &Path) -> Result<Option<Head>, Failure> {
     let asked = context.with_kernel(async |client| {
         let status: KernelStatus =
             read(&client.request(Status::METHOD, &json!({}), &mut ()).await?)?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::tools::arguments;
 use crate::cli::args::{GetPrompt, Listing, Prompts};
-use crate::cli::client::{Context, Opening, pages, read};
+use crate::cli::client::{CliContext, ConnectOptions, pages, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{self, Saver};
 use crate::cli::print::{say, table};
@@ -32,15 +32,15 @@ struct Argument {
     required: bool,
 }
 
-pub(super) fn run(context: &Context, typed: &Prompts) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: &Prompts) -> Result<(), Failure> {
     match typed {
         Prompts::List(typed) => list(context, typed),
         Prompts::Get(typed) => get(context, typed),
     }
 }
 
-fn list(context: &Context, typed: &Listing) -> Result<(), Failure> {
-    let opening = Opening::at(typed.server.as_deref());
+fn list(context: &CliContext, typed: &Listing) -> Result<(), Failure> {
+    let opening = ConnectOptions::at(typed.server.as_deref());
     let found = context.with_kernel_at(opening, async |client| {
         pages::all(client, prompts::List::METHOD, "prompts").await
     })?;
@@ -69,14 +69,12 @@ fn asked(argument: &Argument) -> String {
     }
 }
 
-fn get(context: &Context, typed: &GetPrompt) -> Result<(), Failure> {
+fn get(context: &CliContext, typed: &GetPrompt) -> Result<(), Failure> {
     let arguments = arguments::texts(&typed.arguments)?;
     let params = json!({"name": typed.name, "arguments": arguments, "_meta": {"progressToken": 1}});
-    let opening = Opening::at(typed.server.as_deref());
     let doing = format!("asking for {}", typed.name);
-    let answer = context.with_kernel_at(opening, async |client| {
-        client.ask(prompts::Get::METHOD, &params, doing).await
-    })?;
+    let server = typed.server.as_deref();
+    let answer = context.ask_at(server, prompts::Get::METHOD, &params, doing)?;
     let saver = Saver {
         folder: &typed.out,
         tool: &typed.name,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Listing, ReadResource, Resources};
-use crate::cli::client::{Context, Opening, pages, read};
+use crate::cli::client::{CliContext, ConnectOptions, pages, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{self, Saver};
 use crate::cli::print::{say, table};
@@ -27,15 +27,15 @@ struct Resource {
     mime_type: Option<String>,
 }
 
-pub(super) fn run(context: &Context, typed: &Resources) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: &Resources) -> Result<(), Failure> {
     match typed {
         Resources::List(typed) => list(context, typed),
         Resources::Read(typed) => show(context, typed),
     }
 }
 
-fn list(context: &Context, typed: &Listing) -> Result<(), Failure> {
-    let opening = Opening::at(typed.server.as_deref());
+fn list(context: &CliContext, typed: &Listing) -> Result<(), Failure> {
+    let opening = ConnectOptions::at(typed.server.as_deref());
     let (found, templates) = context.with_kernel_at(opening, async |client| {
         let found = pages::all(client, resources::List::METHOD, "resources").await?;
         let method = resources::templates::List::METHOD;
@@ -61,13 +61,11 @@ fn list(context: &Context, typed: &Listing) -> Result<(), Failure> {
     say(table)
 }
 
-fn show(context: &Context, typed: &ReadResource) -> Result<(), Failure> {
+fn show(context: &CliContext, typed: &ReadResource) -> Result<(), Failure> {
     let params = json!({"uri": typed.uri, "_meta": {"progressToken": 1}});
-    let opening = Opening::at(typed.server.as_deref());
     let doing = format!("reading {}", typed.uri);
-    let answer = context.with_kernel_at(opening, async |client| {
-        client.ask(resources::Read::METHOD, &params, doing).await
-    })?;
+    let server = typed.server.as_deref();
+    let answer = context.ask_at(server, resources::Read::METHOD, &params, doing)?;
     let saver = Saver {
         folder: &typed.out,
         tool: &typed.uri,

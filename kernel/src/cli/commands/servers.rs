@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::cli::args::Servers;
-use crate::cli::client::{Context, Progress, read};
+use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::plain;
@@ -24,11 +24,11 @@ use state::{CONNECTED, STOPPED, tell};
 
 /// Answer of `mgp/servers/list`.
 #[derive(Deserialize)]
-struct Listed {
+struct ListedServers {
     servers: Vec<Server>,
 }
 
-pub(super) fn run(context: &Context, typed: Servers) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
     match typed {
         Servers::List => list(context),
         Servers::Add(typed) => add::add(context, &typed),
@@ -41,9 +41,9 @@ pub(super) fn run(context: &Context, typed: Servers) -> Result<(), Failure> {
     }
 }
 
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
-    context.show(&answer, |Listed { servers }| {
+    context.show(&answer, |ListedServers { servers }| {
         if servers.is_empty() {
             return say("no servers yet: `mgp servers add --help` shows how to add one");
         }
@@ -80,19 +80,19 @@ fn sandbox(server: &Server) -> Option<String> {
     Some(text)
 }
 
-fn start(context: &Context, id: &str) -> Result<(), Failure> {
+fn start(context: &CliContext, id: &str) -> Result<(), Failure> {
     let server = watch(context, Start::METHOD, "starting", id)?;
     tell(context, &server, CONNECTED)
 }
 
-fn stop(context: &Context, id: &str) -> Result<(), Failure> {
+fn stop(context: &CliContext, id: &str) -> Result<(), Failure> {
     let params = json!({ "id": id });
     let doing = format!("stopping {id}");
-    let answer = context.ask_about(id, Stop::METHOD, &params, &mut Progress::of(doing))?;
+    let answer = context.ask_about(id, Stop::METHOD, &params, &mut ProgressLine::of(doing))?;
     tell(context, &read(&answer)?, STOPPED)
 }
 
-fn restart(context: &Context, id: &str) -> Result<(), Failure> {
+fn restart(context: &CliContext, id: &str) -> Result<(), Failure> {
     let server = watch(context, Restart::METHOD, "restarting", id)?;
     tell(context, &server, CONNECTED)
 }

@@ -8,12 +8,12 @@ use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
 use super::servers::state;
-use crate::cli::client::Context;
+use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
+use crate::cli::print::{say, titled};
 use crate::cli::words::{plain, time};
 
-pub(super) fn show(context: &Context) -> Result<(), Failure> {
+pub(super) fn show(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(Status::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |status: KernelStatus| {
         say(plain(told(&status).trim_end()))?;
@@ -30,12 +30,7 @@ pub(super) fn show(context: &Context) -> Result<(), Failure> {
 fn told(status: &KernelStatus) -> String {
     let up = time(status.uptime_secs * 1000);
     let mut text = format!("mgp {}, process {}, up {up}\n", status.version, status.pid);
-    let mut rows = |title: &str, rows: &[String]| {
-        for (at, row) in rows.iter().enumerate() {
-            let title = if at == 0 { title } else { "" };
-            text += &format!("{title:<9} {row}\n");
-        }
-    };
+    let mut rows = |title: &str, rows: &[String]| text += &titled(title, 9, rows);
     rows("doors", &status.doors);
     rows("config", &status.config_files);
     let untrusted = status.untrusted.iter().map(|one| one.why.clone());

@@ -14,21 +14,21 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ListTools, Tools};
-use crate::cli::client::{Client, Context, Opening, names, pages, read};
+use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, pages, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::{one_line, plain};
 
 /// Answer of `mgp/names/list`.
 #[derive(Deserialize)]
-struct Names {
+struct ListedNames {
     tools: Vec<Named>,
 }
 
 /// A tool, as far as it is shown or called.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool {
+struct ListedTool {
     name: String,
     #[serde(default)]
     title: Option<String>,
@@ -38,7 +38,7 @@ struct Tool {
     input_schema: Value,
 }
 
-pub(super) fn run(context: &Context, typed: &Tools) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: &Tools) -> Result<(), Failure> {
     match typed {
         Tools::List(typed) => list(context, typed),
         Tools::Call(typed) => call::call(context, typed),
@@ -46,7 +46,7 @@ pub(super) fn run(context: &Context, typed: &Tools) -> Result<(), Failure> {
     }
 }
 
-fn list(context: &Context, typed: &ListTools) -> Result<(), Failure> {
+fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     let server = typed.server.as_deref();
     let (agent, names) = context.with_kernel(async |client| {
         if let Some(server) = server {
@@ -58,7 +58,7 @@ fn list(context: &Context, typed: &ListTools) -> Result<(), Failure> {
         };
         Ok((agent, canonical_names(client, server).await?))
     })?;
-    let opening = Opening {
+    let opening = ConnectOptions {
         door: (server.is_some() || agent.is_some()).then(|| door::Open {
             server: typed.server.clone(),
             agent: agent.clone(),
@@ -79,18 +79,18 @@ fn list(context: &Context, typed: &ListTools) -> Result<(), Failure> {
 }
 
 /// All tools of the connection, as the kernel wrote them.
-async fn all(client: &mut Client) -> Result<Vec<Box<RawValue>>, Failure> {
+async fn all(client: &mut KernelClient) -> Result<Vec<Box<RawValue>>, Failure> {
     pages::all(client, tools::List::METHOD, "tools").await
 }
 
 /// What each tool of the connection is called everywhere, by the name that is listed there: a server of
 /// its own lists its own names.
 async fn canonical_names(
-    client: &mut Client,
+    client: &mut KernelClient,
     server: Option<&str>,
 ) -> Result<HashMap<String, Named>, Failure> {
     let answer = client.request(List::METHOD, &json!({}), &mut ()).await?;
-    let tools = read::<Names>(&answer)?.tools.into_iter();
+    let tools = read::<ListedNames>(&answer)?.tools.into_iter();
     Ok(match server {
         None => tools.map(|named| (named.shown.clone(), named)).collect(),
         Some(server) => {
@@ -109,7 +109,7 @@ fn rows(
 ) -> Result<comfy_table::Table, Failure> {
     let mut table = table(&["TOOL", "SERVER", "WHAT IT DOES"]);
     for tool in tools {
-        let tool: Tool = read(tool)?;
+        let tool: ListedTool = read(tool)?;
         // The kernel's own tools stand in no server's list.
         let (name, server) = match names.get(&tool.name) {
             Some(named) => (&named.tool_id, named.server_id.as_str()),

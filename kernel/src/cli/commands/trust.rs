@@ -11,7 +11,7 @@ use mgp_engine::calendar::rfc3339_ms;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Trust, Untrust};
-use crate::cli::client::Context;
+use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::plain;
@@ -19,7 +19,7 @@ use crate::trust::{self, Book, Entry, TrustError, Why};
 use plan::Plan;
 
 /// Shows what a project's file would start, asks, and has the kernel take it up.
-pub(super) fn trust(context: &Context, typed: &Trust) -> Result<(), Failure> {
+pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> {
     if typed.list {
         return list(context);
     }
@@ -65,7 +65,7 @@ pub(super) fn trust(context: &Context, typed: &Trust) -> Result<(), Failure> {
 }
 
 /// Writes down that this text was looked at, in place of the one before.
-pub(super) fn keep(context: &Context, place: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn keep(context: &CliContext, place: &Path, text: &str) -> Result<(), Failure> {
     let entry = Entry {
         file: place.to_owned(),
         blake3: trust::hash(text),
@@ -83,7 +83,7 @@ pub(super) fn keep(context: &Context, place: &Path, text: &str) -> Result<(), Fa
 }
 
 /// Lets a project go; its servers end where a kernel runs them.
-pub(super) fn untrust(context: &Context, typed: &Untrust) -> Result<(), Failure> {
+pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failure> {
     let place = place(&context.look_up.folder, typed.folder.as_deref());
     // A folder that is gone is let go under the path it had.
     let place = trust::location(&place).unwrap_or(place);
@@ -110,7 +110,7 @@ pub(super) fn untrust(context: &Context, typed: &Untrust) -> Result<(), Failure>
 }
 
 /// Shows every project that was trusted.
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &CliContext) -> Result<(), Failure> {
     let book = Book::open(context.look_up.trust_file().as_deref());
     if let Some(wrong) = book.why_empty() {
         return Err(Failure::Other(format!("nothing is trusted: {wrong}")));
@@ -172,7 +172,7 @@ fn agreed(place: &Path) -> Result<bool, Failure> {
 
 /// Has a running kernel read its files again; what is to be told of it, and whether the file counts
 /// there.
-fn taken_up(context: &Context, place: &Path) -> Option<(String, bool)> {
+fn taken_up(context: &CliContext, place: &Path) -> Option<(String, bool)> {
     let status = match context.reload() {
         Ok(status) => status,
         Err(Failure::NotRunning(_)) => return None,

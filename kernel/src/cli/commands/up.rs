@@ -7,15 +7,15 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::cli::client::{Context, background};
+use crate::cli::client::{CliContext, background};
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::config;
 use crate::demo;
-use crate::kernel::{self, Doors, UpOptions};
+use crate::kernel::{self, OpenDoors, UpOptions};
 
 /// Runs the kernel in the foreground.
-pub(super) fn here(context: &Context) -> Result<(), Failure> {
+pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
     context.tell_untrusted();
     let loaded = config::load(&context.look_up, &|name| env::var(name).ok(), None)
         .map_err(|e| Failure::Other(e.to_string()))?;
@@ -46,7 +46,7 @@ pub(super) fn here(context: &Context) -> Result<(), Failure> {
 }
 
 /// Starts the kernel unless one runs.
-pub(super) fn detached(context: &Context) -> Result<(), Failure> {
+pub(super) fn detached(context: &CliContext) -> Result<(), Failure> {
     let status = match context.status()? {
         Some(status) => status,
         None => {
@@ -66,7 +66,7 @@ pub(super) fn detached(context: &Context) -> Result<(), Failure> {
 }
 
 /// Ends the running kernel, and waits until it is gone.
-pub(super) fn down(context: &Context) -> Result<(), Failure> {
+pub(super) fn down(context: &CliContext) -> Result<(), Failure> {
     let Some(running) = context.status()? else {
         return Err(Failure::NotRunning(Absence::At(context.socket())));
     };
@@ -78,7 +78,7 @@ pub(super) fn down(context: &Context) -> Result<(), Failure> {
     }
 }
 
-fn told(doors: &Doors) -> String {
+fn told(doors: &OpenDoors) -> String {
     let mut text = format!("the kernel is up; socket {}", doors.socket.display());
     if let Some(http) = &doors.http {
         text += &format!(", {}", http.url());
@@ -90,7 +90,7 @@ fn told(doors: &Doors) -> String {
 }
 
 /// Runs a kernel with the built-in server in a folder of its own.
-pub(super) fn demo(context: &Context) -> Result<(), Failure> {
+pub(super) fn demo(context: &CliContext) -> Result<(), Failure> {
     let program = env::current_exe()?;
     let demo = demo::config(&program)?;
     let socket = context
@@ -99,7 +99,7 @@ pub(super) fn demo(context: &Context) -> Result<(), Failure> {
         .unwrap_or_else(|| demo.socket());
     let data_dir = demo.data_dir();
     let there = context.at(socket.clone());
-    let opened = move |doors: &Doors| {
+    let opened = move |doors: &OpenDoors| {
         let greeting = demo::greeting(&program, doors);
         thread::spawn(move || {
             // The lines work from the moment they are read.
@@ -125,13 +125,13 @@ pub(super) fn demo(context: &Context) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::HttpDoor;
+    use crate::kernel::OpenHttpDoor;
 
     #[test]
     fn the_doors_are_told_and_the_token_is_not() {
-        let doors = Doors {
+        let doors = OpenDoors {
             socket: "/run/mgp.sock".into(),
-            http: Some(HttpDoor {
+            http: Some(OpenHttpDoor {
                 address: "127.0.0.1:7332".parse().unwrap(),
                 secure: false,
                 token: Some("s3cret".into()),

@@ -1,4 +1,4 @@
-//! Lines from the client to the kernel and back, as they are; and from one kernel to the next, when the
+//! LineReader from the client to the kernel and back, as they are; and from one kernel to the next, when the
 //! first one goes away.
 //!
 //! One thread reads the client, one the kernel. Who reads the kernel sees its end, and finds the next.
@@ -16,8 +16,8 @@ use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, RequestId};
 use mgp_protocol::mcp::{self, Method};
 use serde_json::json;
 
-use super::conversation::Conversation;
-use super::lines::{Batch, Lines, lines};
+use super::conversation::ConversationState;
+use super::lines::{LineBatch, LineReader, lines};
 use super::resume;
 use crate::cli::failure::Failure;
 
@@ -52,7 +52,7 @@ impl Waiting<'_> {
 pub(super) struct Bridge {
     side: Mutex<KernelSide>,
     changed: Condvar,
-    conversation: Mutex<Conversation>,
+    conversation: Mutex<ConversationState>,
     output: Mutex<File>,
 }
 
@@ -68,7 +68,7 @@ struct KernelSide {
 }
 
 /// Why it ends.
-pub(super) enum Ended {
+pub(super) enum BridgeEnd {
     /// The client has gone: no more input, or nobody reads the output.
     Client,
     Kernel(Failure),
@@ -89,15 +89,15 @@ pub(super) fn run(
     thread::spawn(move || {
         asking.client_to_kernel(input);
         // The receiver is gone when the other side ended first.
-        let _ = asking_ended.send(Ended::Client);
+        let _ = asking_ended.send(BridgeEnd::Client);
     });
     let hearing = bridge.clone();
     thread::spawn(move || {
         let _ = ended.send(hearing.kernel_to_client(reader, kernels));
     });
     match ends.recv().expect("a thread tells its end") {
-        Ended::Kernel(failure) => Err(failure),
-        Ended::Client => {
+        BridgeEnd::Kernel(failure) => Err(failure),
+        BridgeEnd::Client => {
             let _ = ends.recv_timeout(LAST_ANSWERS);
             Ok(())
         }
@@ -124,7 +124,7 @@ impl Bridge {
         self.side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn conversation(&self) -> MutexGuard<'_, Conversation> {
+    fn conversation(&self) -> MutexGuard<'_, ConversationState> {
         self.conversation
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -132,7 +132,7 @@ impl Bridge {
 
     /// From the client to the kernel, to the end of the input.
     fn client_to_kernel(&self, input: File) {
-        let mut input = Lines::of(input);
+        let mut input = LineReader::of(input);
         // The kernel that was given the start of a line that goes on.
         let mut begun = None;
         while let Ok(Some(batch)) = input.next() {
@@ -145,7 +145,7 @@ impl Bridge {
     }
 
     /// Writes a batch whole; gives the kernel that the end of an open line belongs to.
-    fn write(&self, batch: &Batch<'_>, begun: Option<u64>) -> Option<u64> {
+    fn write(&self, batch: &LineBatch<'_>, begun: Option<u64>) -> Option<u64> {
         let mut rest = Cow::Borrowed(batch.bytes);
         let mut torn = batch.goes_on;
         loop {
@@ -180,7 +180,7 @@ impl Bridge {
         let mut side = self.kernel_side();
         if side.generation.is_none() {
             side.waiting_since.get_or_insert_with(Instant::now);
-            side.waiting = Conversation::requests_in(lines(lines_that_wait)).collect();
+            side.waiting = ConversationState::requests_in(lines(lines_that_wait)).collect();
         }
         while side.generation.is_none() {
             side = self
@@ -214,7 +214,7 @@ impl Bridge {
     }
 
     /// From the kernel to the client, through all kernels.
-    fn kernel_to_client(&self, mut reader: UnixStream, mut kernels: impl Reconnect) -> Ended {
+    fn kernel_to_client(&self, mut reader: UnixStream, mut kernels: impl Reconnect) -> BridgeEnd {
         let mut generation = 0;
         loop {
             if let Err(ended) = self.pass_on(&reader) {
@@ -227,11 +227,11 @@ impl Bridge {
             generation += 1;
             let socket = match reader.try_clone() {
                 Ok(socket) => socket,
-                Err(e) => return Ended::Kernel(e.into()),
+                Err(e) => return BridgeEnd::Kernel(e.into()),
             };
             let mut side = self.kernel_side();
             if side.client_left {
-                return Ended::Client;
+                return BridgeEnd::Client;
             }
             side.socket = socket;
             side.generation = Some(generation);
@@ -241,8 +241,8 @@ impl Bridge {
     }
 
     /// Passes on what one kernel says, to its end.
-    fn pass_on(&self, reader: &UnixStream) -> Result<(), Ended> {
-        let mut said = Lines::of(reader);
+    fn pass_on(&self, reader: &UnixStream) -> Result<(), BridgeEnd> {
+        let mut said = LineReader::of(reader);
         let mut torn = false;
         while let Ok(Some(batch)) = said.next() {
             {
@@ -261,13 +261,13 @@ impl Bridge {
     }
 
     /// Writes to the client.
-    fn write_to_client(&self, text: &[u8]) -> Result<(), Ended> {
+    fn write_to_client(&self, text: &[u8]) -> Result<(), BridgeEnd> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output
             .write_all(text)
             .map_err(|e| match e.kind() == ErrorKind::BrokenPipe {
-                true => Ended::Client,
-                false => Ended::Kernel(e.into()),
+                true => BridgeEnd::Client,
+                false => BridgeEnd::Kernel(e.into()),
             })
     }
 
@@ -276,17 +276,17 @@ impl Bridge {
         &self,
         gone: &UnixStream,
         kernels: &mut impl Reconnect,
-    ) -> Result<UnixStream, Ended> {
+    ) -> Result<UnixStream, BridgeEnd> {
         let _ = gone.shutdown(Shutdown::Both);
         let mut side = self.kernel_side();
         side.generation = None;
         if side.client_left {
-            return Err(Ended::Client);
+            return Err(BridgeEnd::Client);
         }
         drop(side);
         self.answer_lost()?;
         let Some(handshake) = self.conversation().handshake() else {
-            return Err(Ended::Kernel(Failure::Gone));
+            return Err(BridgeEnd::Kernel(Failure::Gone));
         };
         let others = |line: &[u8]| {
             self.conversation().kernel_line(line);
@@ -315,13 +315,13 @@ impl Bridge {
         Ok(found)
     }
 
-    fn send_to_client(&self, mut message: Vec<u8>) -> Result<(), Ended> {
+    fn send_to_client(&self, mut message: Vec<u8>) -> Result<(), BridgeEnd> {
         message.push(b'\n');
         self.write_to_client(&message)
     }
 
     /// Answers what was under way, and takes the kernel's own questions back.
-    fn answer_lost(&self) -> Result<(), Ended> {
+    fn answer_lost(&self) -> Result<(), BridgeEnd> {
         let mut conversation = self.conversation();
         let lost = conversation.kernel_gone();
         let waits = conversation
@@ -347,10 +347,10 @@ impl Bridge {
     }
 
     /// Tells what waits that nothing comes of it.
-    fn give_up(&self, failure: Failure) -> Result<Ended, Ended> {
+    fn give_up(&self, failure: Failure) -> Result<BridgeEnd, BridgeEnd> {
         let mut side = self.kernel_side();
         if side.client_left {
-            return Ok(Ended::Client);
+            return Ok(BridgeEnd::Client);
         }
         let waiting = std::mem::take(&mut side.waiting);
         drop(side);
@@ -359,7 +359,7 @@ impl Bridge {
         for id in waiting.into_iter().chain(unanswered) {
             self.send_to_client(failed(&id, &why, "not_sent"))?;
         }
-        Ok(Ended::Kernel(failure))
+        Ok(BridgeEnd::Kernel(failure))
     }
 }
 

@@ -23,7 +23,7 @@ const TAIL: usize = 96;
 
 /// What is under way, and how the conversation was opened.
 #[derive(Default)]
-pub(super) struct Conversation {
+pub(super) struct ConversationState {
     /// Requests of the client without an answer.
     client_requests: HashSet<RequestId>,
     /// Requests of the kernel without an answer; true of those whose kernel has gone, ever after.
@@ -42,7 +42,7 @@ pub(super) struct Lost {
     pub(super) kernel_requests: Vec<RequestId>,
 }
 
-impl Conversation {
+impl ConversationState {
     /// Notes a line of the client that is about to be written; gives what is to be written of it, all
     /// but the answers that nobody waits for any more.
     pub(super) fn client_line<'l>(&mut self, line: &'l [u8]) -> Cow<'l, [u8]> {
@@ -243,7 +243,7 @@ mod tests {
     /// not.
     #[test]
     fn requests_without_an_answer_are_known() {
-        let mut conversation = Conversation::default();
+        let mut conversation = ConversationState::default();
         let long = "x".repeat(4000);
         for line in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#.to_owned(),
@@ -274,13 +274,13 @@ mod tests {
     /// one asks.
     #[test]
     fn answers_to_a_kernel_that_has_gone_are_dropped() {
-        let mut conversation = Conversation::default();
+        let mut conversation = ConversationState::default();
         let ask = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#);
         let answer = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
         for id in 1..=4 {
             conversation.kernel_line(ask(id).as_bytes());
         }
-        let passes = |conversation: &mut Conversation, line: &str| {
+        let passes = |conversation: &mut ConversationState, line: &str| {
             *conversation.client_line(line.as_bytes()) == *line.as_bytes()
         };
         assert!(passes(&mut conversation, &answer(1)));
@@ -309,7 +309,7 @@ mod tests {
     /// Point 4: nor does one in a batch, or one that could not be written to its own kernel.
     #[test]
     fn stale_answers_are_taken_out_of_a_batch() {
-        let mut conversation = Conversation::default();
+        let mut conversation = ConversationState::default();
         let answer = |id: u8| format!(r#"{{"id": {id},"result":{{}}}}"#);
         for id in 1..=2 {
             conversation.kernel_line(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn more_than_is_remembered_is_not_taken_up() {
-        let mut conversation = Conversation::default();
+        let mut conversation = ConversationState::default();
         for id in 0..=MOST {
             assert!(conversation.handshake().is_some(), "{id}");
             conversation.client_line(format!(r#"{{"id":{id},"method":"ping"}}"#).as_bytes());

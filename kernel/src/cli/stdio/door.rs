@@ -19,7 +19,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::lines::read_line;
 use crate::cli::client::{
-    Context, LOOK, Looks, Silence, is_crowded, no_connection, refused, trusted,
+    CliContext, LOOK, Looks, Silence, is_crowded, no_connection, refused, trusted,
 };
 use crate::cli::failure::Failure;
 
@@ -28,7 +28,7 @@ const LONGEST_ANSWER: usize = 64 << 10;
 
 /// A connection whose door is open. A kernel that closes it without a word is looked at again.
 pub(super) fn open(
-    context: &Context,
+    context: &CliContext,
     of: Option<u32>,
     asked: &door::Open,
 ) -> Result<UnixStream, Failure> {
@@ -52,7 +52,7 @@ pub(super) fn open(
 }
 
 /// The connection, and the number of the user at its other end: this one, root, or the one named.
-fn connect(context: &Context, of: Option<u32>) -> Result<(UnixStream, u32, Silence), Failure> {
+fn connect(context: &CliContext, of: Option<u32>) -> Result<(UnixStream, u32, Silence), Failure> {
     let path = &context.socket();
     let stream = match knock(path) {
         Err(e) if is_crowded(&e) => {

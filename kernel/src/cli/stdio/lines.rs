@@ -16,7 +16,7 @@ const HELD: usize = 16 << 20;
 const KEPT: usize = 1 << 20;
 
 /// What a stream held next.
-pub(super) struct Batch<'a> {
+pub(super) struct LineBatch<'a> {
     pub(super) bytes: &'a [u8],
     /// The first line began in an earlier batch.
     pub(super) goes_on: bool,
@@ -24,7 +24,7 @@ pub(super) struct Batch<'a> {
     pub(super) open: bool,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> LineBatch<'a> {
     /// Its lines, each with its newline.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         lines(self.bytes)
@@ -67,7 +67,7 @@ pub(super) fn read_line(
 }
 
 /// Reads lines.
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     from: R,
     buffer: Vec<u8>,
     /// What was given out, of it.
@@ -78,7 +78,7 @@ pub(super) struct Lines<R> {
     torn: bool,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LineReader<R> {
     pub(super) fn of(from: R) -> Self {
         Self {
             from,
@@ -93,7 +93,7 @@ impl<R: Read> Lines<R> {
     ///
     /// # Errors
     /// Those of the stream.
-    pub(super) fn next(&mut self) -> io::Result<Option<Batch<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<LineBatch<'_>>> {
         self.drop_taken();
         let mut searched = 0;
         loop {
@@ -128,9 +128,9 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    fn give(&mut self, end: usize, open: bool) -> Batch<'_> {
+    fn give(&mut self, end: usize, open: bool) -> LineBatch<'_> {
         self.taken = end;
-        Batch {
+        LineBatch {
             goes_on: std::mem::replace(&mut self.torn, open),
             open,
             bytes: &self.buffer[..end],
@@ -171,7 +171,7 @@ mod tests {
 
     fn batches(pieces: &[&[u8]]) -> Vec<(Vec<u8>, bool, bool)> {
         let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
-        let mut lines = Lines::of(Pieces(pieces));
+        let mut lines = LineReader::of(Pieces(pieces));
         let mut out = Vec::new();
         while let Some(batch) = lines.next().unwrap() {
             out.push((batch.bytes.to_vec(), batch.goes_on, batch.open));

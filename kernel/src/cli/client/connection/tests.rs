@@ -83,8 +83,10 @@ async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
             assert_eq!(params["protocolVersion"], "2025-11-25");
         };
         let work = async move |path: PathBuf| {
-            let opening = Opening { door: None, person };
-            Client::connect(&path, || None, opening).await.map(drop)
+            let opening = ConnectOptions { door: None, person };
+            KernelClient::connect(&path, || None, opening)
+                .await
+                .map(drop)
         };
         together(play, work).await.unwrap();
     }
@@ -102,11 +104,13 @@ async fn a_door_is_opened_before_initialize() {
             server: Some("files".into()),
             agent: None,
         };
-        let opening = Opening {
+        let opening = ConnectOptions {
             door: Some(door),
             person: false,
         };
-        Client::connect(&path, || None, opening).await.map(drop)
+        KernelClient::connect(&path, || None, opening)
+            .await
+            .map(drop)
     };
     together(play, work).await.unwrap();
 }
@@ -114,7 +118,7 @@ async fn a_door_is_opened_before_initialize() {
 #[derive(Default)]
 struct Heard(Vec<String>);
 
-impl Listener for Heard {
+impl RequestObserver for Heard {
     fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         self.0.push(format!("{method} {params}"));
         Ok(())
@@ -152,7 +156,7 @@ async fn everything_that_comes_before_the_answer_is_dealt_with() {
             .await;
     };
     let work = async |path: PathBuf| {
-        let mut client = Client::connect(&path, || None, Opening::default()).await?;
+        let mut client = KernelClient::connect(&path, || None, ConnectOptions::default()).await?;
         let mut heard = Heard::default();
         let answer = client.request("x/y", &json!({"p": 1}), &mut heard).await?;
         Ok((text(&answer).to_owned(), heard.0))
@@ -173,7 +177,7 @@ async fn a_refusal_keeps_its_code_and_data() {
             .await;
     };
     let work = async |path: PathBuf| {
-        let mut client = Client::connect(&path, || None, Opening::default()).await?;
+        let mut client = KernelClient::connect(&path, || None, ConnectOptions::default()).await?;
         client.request("x", &json!({}), &mut ()).await
     };
     match together(play, work).await {
@@ -195,13 +199,18 @@ async fn a_kernel_that_leaves_is_told_from_one_that_never_was() {
         kernel.hello().await;
     };
     let work = async |path: PathBuf| {
-        let mut client = Client::connect(&path, || None, Opening::default()).await?;
+        let mut client = KernelClient::connect(&path, || None, ConnectOptions::default()).await?;
         client.request("x", &json!({}), &mut ()).await
     };
     let left = together(play, work).await.unwrap_err();
     assert!(left.to_string().contains("closed the connection"), "{left}");
     let folder = tempfile::tempdir().unwrap();
-    let nobody = Client::connect(&folder.path().join("none"), || None, Opening::default()).await;
+    let nobody = KernelClient::connect(
+        &folder.path().join("none"),
+        || None,
+        ConnectOptions::default(),
+    )
+    .await;
     assert!(matches!(nobody.map(drop), Err(Failure::NotRunning(_))));
 }
 
@@ -220,7 +229,7 @@ async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
                 Kernel { lines, output }.hello().await;
             }
         };
-        let client = Client::connect(&path, || None, Opening::default());
+        let client = KernelClient::connect(&path, || None, ConnectOptions::default());
         let both = async { tokio::join!(kernel, client) };
         let connected = timeout(PATIENCE, both).await.expect("an end in time").1;
         match connected {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cli::words::one_line;
 
 /// A property of `requestedSchema`.
-pub(in crate::cli) struct Field<'f> {
+pub(in crate::cli) struct FormField<'f> {
     pub(in crate::cli) name: &'f str,
     schema: &'f Value,
     required: bool,
@@ -18,7 +18,7 @@ struct Choice<'f> {
 }
 
 /// The fields in the order of the form.
-pub(in crate::cli) fn fields(form: &Value) -> impl Iterator<Item = Field<'_>> {
+pub(in crate::cli) fn fields(form: &Value) -> impl Iterator<Item = FormField<'_>> {
     let required = |name: &str| {
         let names = form["required"].as_array();
         names.is_some_and(|names| names.iter().any(|n| n == name))
@@ -27,14 +27,14 @@ pub(in crate::cli) fn fields(form: &Value) -> impl Iterator<Item = Field<'_>> {
     properties
         .into_iter()
         .flatten()
-        .map(move |(name, schema)| Field {
+        .map(move |(name, schema)| FormField {
             name,
             schema,
             required: required(name),
         })
 }
 
-impl Field<'_> {
+impl FormField<'_> {
     /// What stands before the cursor.
     pub(in crate::cli) fn prompt(&self) -> String {
         let mut prompt = one_line(self.schema["title"].as_str().unwrap_or(self.name), 60);

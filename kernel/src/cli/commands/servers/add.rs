@@ -8,18 +8,18 @@ use mgp_protocol::mgp::servers::Wait;
 use serde_json::json;
 
 use super::config_file::{existing, in_file, in_force, no_home, write};
-use super::secrets::{self, Given};
+use super::secrets::{self, GivenValues};
 use super::starting::watch;
 use super::state::{CONNECTED, tell};
 use crate::cli::args::Add;
-use crate::cli::client::Context;
+use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say};
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
 /// Writes a server down, and has it started when a kernel runs.
-pub(super) fn add(context: &Context, add: &Add) -> Result<(), Failure> {
+pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
     let here = &context.look_up.folder;
     if let Some(url) = &add.url {
         secrets::judge_url(url)?;
@@ -40,7 +40,7 @@ pub(super) fn add(context: &Context, add: &Add) -> Result<(), Failure> {
     // Asked for when all else is known to be well.
     edit::add(
         before.as_deref().unwrap_or_default(),
-        &new_server(add, here, Given::default()),
+        &new_server(add, here, GivenValues::default()),
     )
     .map_err(|e| in_file(&file, &e))?;
     let given = secrets::given(add, here, folder.as_deref())?;
@@ -71,7 +71,7 @@ pub(super) fn add(context: &Context, add: &Add) -> Result<(), Failure> {
 }
 
 fn tell_added(
-    context: &Context,
+    context: &CliContext,
     server: &NewServer,
     file: &Path,
     kept: &[PathBuf],
@@ -94,7 +94,7 @@ fn tell_added(
 
 /// A server that is not seen for one of the same name in a stronger file is not added.
 fn not_hidden(
-    context: &Context,
+    context: &CliContext,
     add: &Add,
     status: Option<&KernelStatus>,
     target: &Path,
@@ -112,7 +112,7 @@ fn not_hidden(
 }
 
 /// Has the kernel read its files again, and start what is new.
-fn take_up(context: &Context, file: &Path, server: &NewServer) -> Result<(), Failure> {
+fn take_up(context: &CliContext, file: &Path, server: &NewServer) -> Result<(), Failure> {
     let id = server.id.as_str();
     let status = context.reload()?;
     let Some(known) = status.servers.into_iter().find(|known| known.id == id) else {
@@ -134,7 +134,7 @@ fn take_up(context: &Context, file: &Path, server: &NewServer) -> Result<(), Fai
 
 /// Waits for the start that the kernel has begun. Who does not want to wait ends the wait, not the start:
 /// the entry is written, and the server is the kernel's.
-fn started(context: &Context, id: &str) -> Result<(), Failure> {
+fn started(context: &CliContext, id: &str) -> Result<(), Failure> {
     match watch(context, Wait::METHOD, "starting", id) {
         Ok(server) => tell(context, &server, CONNECTED),
         Err(Failure::Interrupted) => {
@@ -150,7 +150,7 @@ fn started(context: &Context, id: &str) -> Result<(), Failure> {
     }
 }
 
-fn say_if_json(context: &Context, id: &str, file: &Path) -> Result<(), Failure> {
+fn say_if_json(context: &CliContext, id: &str, file: &Path) -> Result<(), Failure> {
     match context.json {
         true => say(json!({"id": id, "file": file})),
         false => Ok(()),
@@ -159,7 +159,11 @@ fn say_if_json(context: &Context, id: &str, file: &Path) -> Result<(), Failure> 
 
 /// Where a new server goes: the file that was named, the project's when that is meant, else the user's,
 /// or the one file the running kernel was given.
-fn target(context: &Context, add: &Add, status: Option<&KernelStatus>) -> Result<PathBuf, Failure> {
+fn target(
+    context: &CliContext,
+    add: &Add,
+    status: Option<&KernelStatus>,
+) -> Result<PathBuf, Failure> {
     match (context.look_up.named(), add.project) {
         (Some((by, _)), true) => Err(Failure::Usage(format!(
             "`--project` means ./mgp.toml, and {by} names another file"
@@ -176,7 +180,7 @@ fn target(context: &Context, add: &Add, status: Option<&KernelStatus>) -> Result
     }
 }
 
-fn new_server(add: &Add, folder: &Path, given: Given) -> NewServer {
+fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
     let mut command = add.command.clone();
     if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
         *program = from_here(program, folder);

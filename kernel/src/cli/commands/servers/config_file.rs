@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::config::Kind;
 use mgp_protocol::mgp::kernel::KernelStatus;
 
-use crate::cli::client::Context;
+use crate::cli::client::CliContext;
 use crate::cli::commands::trust::keep;
 use crate::cli::failure::Failure;
 use crate::config;
@@ -29,7 +29,7 @@ pub(super) fn existing(file: &Path) -> Result<Option<String>, Failure> {
 
 /// The files the kernel reads, or would read if it were started here; the strongest first.
 pub(super) fn in_force(
-    context: &Context,
+    context: &CliContext,
     status: Option<&KernelStatus>,
 ) -> Result<Vec<PathBuf>, Failure> {
     if let Some((_, named)) = context.look_up.named() {
@@ -60,7 +60,7 @@ pub(super) fn no_home() -> Failure {
 /// Writes a file of the configuration. A project's that was trusted as it was stays trusted, for what
 /// changed is what was typed; so does one that was not there. Answers whether it is trusted now.
 pub(super) fn write(
-    context: &Context,
+    context: &CliContext,
     file: &Path,
     before: Option<&str>,
     text: &str,

@@ -4,17 +4,17 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Instance, List, Server};
 use serde_json::json;
 
-use super::Listed;
+use super::ListedServers;
 use super::state::{standing, why};
-use crate::cli::client::{Context, Progress, read};
+use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
+use crate::cli::print::{say, titled};
 use crate::cli::words::{one_line, plain, time};
 
-pub(super) fn show(context: &Context, id: &str) -> Result<(), Failure> {
+pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
     let doing = "asking the kernel";
-    let answer = context.ask_about(id, List::METHOD, &json!({}), &mut Progress::of(doing))?;
-    let mut servers = read::<Listed>(&answer)?.servers.into_iter();
+    let answer = context.ask_about(id, List::METHOD, &json!({}), &mut ProgressLine::of(doing))?;
+    let mut servers = read::<ListedServers>(&answer)?.servers.into_iter();
     // It went while it was asked for.
     let server = servers
         .find(|server| server.id == id)
@@ -32,10 +32,7 @@ fn told(server: &Server) -> String {
     }
     text += &format!(", for {}\n", time(server.since_ms));
     for (title, rows) in rows(server) {
-        for (at, row) in rows.iter().enumerate() {
-            let title = if at == 0 { title } else { "" };
-            text += &format!("{title:<11} {row}\n");
-        }
+        text += &titled(title, 11, &rows);
     }
     text
 }

@@ -5,18 +5,18 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Log, LogLine, LogLines, Logs};
 
 use crate::cli::args;
-use crate::cli::client::{Context, Listener, read};
+use crate::cli::client::{CliContext, RequestObserver, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::plain;
 
-pub(super) fn show(context: &Context, logs: args::Logs) -> Result<(), Failure> {
+pub(super) fn show(context: &CliContext, logs: args::Logs) -> Result<(), Failure> {
     let params = Logs {
         id: logs.id,
         lines: Some(logs.lines),
         follow: logs.follow,
     };
-    let mut tail = Tail { json: context.json };
+    let mut tail = LogTail { json: context.json };
     let answer = context.ask_about(&params.id, Logs::METHOD, &params, &mut tail)?;
     if params.follow {
         return Ok(());
@@ -28,11 +28,11 @@ pub(super) fn show(context: &Context, logs: args::Logs) -> Result<(), Failure> {
 }
 
 /// Prints lines as they come.
-struct Tail {
+struct LogTail {
     json: bool,
 }
 
-impl Tail {
+impl LogTail {
     fn line(&self, line: &LogLine) -> Result<(), Failure> {
         match self.json {
             true => say(serde_json::to_string(line).expect("a line is always JSON")),
@@ -41,7 +41,7 @@ impl Tail {
     }
 }
 
-impl Listener for Tail {
+impl RequestObserver for LogTail {
     fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
         if method != Log::METHOD {
             return Ok(());

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::config_file::{existing, in_file, in_force, write};
 use super::secrets;
-use crate::cli::client::{Context, names, read};
+use crate::cli::client::{CliContext, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
 use crate::config::edit;
 
 /// Takes a server out of the first file that has it, or out of those that were registered.
-pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
+pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
     let status = context.status()?;
     let files = in_force(context, status.as_ref())?;
     let mut left = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn remove(context: &Context, id: &str) -> Result<(), Failure> {
 }
 
 /// Takes out a server that was registered while the kernel ran; false when there is none.
-fn deregister(context: &Context, id: &str) -> Result<bool, Failure> {
+fn deregister(context: &CliContext, id: &str) -> Result<bool, Failure> {
     let gone = context.with_kernel(async |client| {
         let doing = format!("stopping {id}");
         let answer = client.ask(List::METHOD, &json!({}), &doing).await?;

@@ -19,7 +19,7 @@ const MAX_SCHEME: usize = 10;
 
 /// What was given, with what has still to be written down.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct GivenValues {
     /// `[servers.env]`, as references.
     pub(super) env: Vec<(String, String)>,
     /// `[servers.headers]`, as references.
@@ -45,8 +45,8 @@ pub(super) fn folder(home: &Path, id: &str, file: &Path) -> PathBuf {
 ///
 /// # Errors
 /// A value on the command line, and whatever cannot be read or asked for.
-pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Given, Failure> {
-    let mut given = Given::default();
+pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<GivenValues, Failure> {
+    let mut given = GivenValues::default();
     for word in &add.env {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, reference(value, false).map(|v| from_here(v, here))),
@@ -81,7 +81,7 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
     Ok(given)
 }
 
-impl Given {
+impl GivenValues {
     /// Takes a value to be written to a file of its own; answers the reference to it.
     fn keep(
         &mut self,

@@ -4,7 +4,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Log, Server};
 use serde_json::json;
 
-use crate::cli::client::{Context, Listener, Progress, read};
+use crate::cli::client::{CliContext, ProgressLine, RequestObserver, read};
 use crate::cli::failure::Failure;
 use crate::cli::words::one_line;
 
@@ -15,7 +15,7 @@ const WIDTH: usize = 200;
 
 /// Asks for a start, a restart or its end by `method`, and waits until that has come to something.
 pub(super) fn watch(
-    context: &Context,
+    context: &CliContext,
     method: &str,
     doing: &str,
     id: &str,
@@ -24,7 +24,7 @@ pub(super) fn watch(
     let log = !context.json;
     let params = json!({"id": id, "log": log, "_meta": {"progressToken": 1}});
     let mut starting = Starting {
-        progress: Progress::of(format!("{doing} {id}")),
+        progress: ProgressLine::of(format!("{doing} {id}")),
         held_back: Vec::new(),
         late: false,
     };
@@ -34,7 +34,7 @@ pub(super) fn watch(
 /// Shows what a server writes from the moment its start is slow: one that is there at once has nothing
 /// to explain.
 struct Starting {
-    progress: Progress,
+    progress: ProgressLine,
     held_back: Vec<String>,
     late: bool,
 }
@@ -50,7 +50,7 @@ impl Starting {
     }
 }
 
-impl Listener for Starting {
+impl RequestObserver for Starting {
     fn late(&mut self) {
         self.late = true;
         self.progress.late();

@@ -2,7 +2,7 @@
 
 use mgp_protocol::mgp::servers::Server;
 
-use crate::cli::client::Context;
+use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::{one_line, plain, time};
@@ -16,7 +16,7 @@ pub(super) const STOPPED: &[&str] = &["disconnected", "registered", "error"];
 const CELL: usize = 120;
 
 /// Says where a server is now; a failure when that is not where it should be.
-pub(super) fn tell(context: &Context, server: &Server, wanted: &[&str]) -> Result<(), Failure> {
+pub(super) fn tell(context: &CliContext, server: &Server, wanted: &[&str]) -> Result<(), Failure> {
     let state = told(server);
     if context.json {
         say(serde_json::to_string(server).expect("a server is always JSON"))?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::cli::failure::Failure;
 
 /// What was typed after the tool's name.
-pub(super) enum Typed {
+pub(super) enum TypedArguments {
     /// The whole object.
     Object(Map<String, Value>),
     /// Keys and values, to be read as the tool's schema says.
@@ -15,21 +15,23 @@ pub(super) enum Typed {
 }
 
 /// Reads `KEY=VALUE …`, `@FILE` or `--json-args`.
-pub(super) fn read(words: &[String], json: Option<&str>) -> Result<Typed, Failure> {
+pub(super) fn read(words: &[String], json: Option<&str>) -> Result<TypedArguments, Failure> {
     match (json, words) {
-        (Some(json), _) => object(json, "--json-args").map(Typed::Object),
+        (Some(json), _) => object(json, "--json-args").map(TypedArguments::Object),
         (None, [one]) if one.starts_with('@') => {
             let file = &one[1..];
             let text = fs::read_to_string(file).map_err(|e| usage(format!("{file}: {e}")))?;
-            object(&text, file).map(Typed::Object)
+            object(&text, file).map(TypedArguments::Object)
         }
-        (None, [one]) if one.starts_with('{') => object(one, "the argument").map(Typed::Object),
-        (None, []) => Ok(Typed::Object(Map::new())),
+        (None, [one]) if one.starts_with('{') => {
+            object(one, "the argument").map(TypedArguments::Object)
+        }
+        (None, []) => Ok(TypedArguments::Object(Map::new())),
         (None, pairs) => pairs
             .iter()
             .map(|word| pair(word))
             .collect::<Result<_, _>>()
-            .map(Typed::Pairs),
+            .map(TypedArguments::Pairs),
     }
 }
 
@@ -125,10 +127,10 @@ mod tests {
 
     fn pairs(given: &[&str], schema: Option<&Value>) -> Result<Value, String> {
         match read(&words(given), None).map_err(|e| e.to_string())? {
-            Typed::Pairs(pairs) => typed(pairs, schema)
+            TypedArguments::Pairs(pairs) => typed(pairs, schema)
                 .map(Value::Object)
                 .map_err(|e| e.to_string()),
-            Typed::Object(object) => Ok(object.into()),
+            TypedArguments::Object(object) => Ok(object.into()),
         }
     }
 

@@ -10,17 +10,17 @@ use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{self, Typed};
-use super::{Tool, all};
+use super::arguments::{self, TypedArguments};
+use super::{ListedTool, all};
 use crate::cli::args::Call;
-use crate::cli::client::{Client, Context, Opening, names, read};
+use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{Saver, render};
 use crate::cli::print::{report, say};
 
-pub(super) fn call(context: &Context, call: &Call) -> Result<(), Failure> {
+pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
     let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
-    let opening = Opening {
+    let opening = ConnectOptions {
         door: None,
         person: std::io::stdin().is_terminal(),
     };
@@ -32,8 +32,8 @@ pub(super) fn call(context: &Context, call: &Call) -> Result<(), Failure> {
             Err(_) => (call.name.clone(), call.name.clone()),
         };
         let arguments = match typed {
-            Typed::Object(object) => object,
-            Typed::Pairs(pairs) => {
+            TypedArguments::Object(object) => object,
+            TypedArguments::Pairs(pairs) => {
                 let schema = schema(client, &listed).await?;
                 arguments::typed(pairs, schema.as_ref())?
             }
@@ -48,7 +48,7 @@ pub(super) fn call(context: &Context, call: &Call) -> Result<(), Failure> {
 }
 
 /// The tool that is meant: its server, and that one's own name for it.
-async fn meant(client: &mut Client, typed: &str) -> Result<(ServerId, String), Failure> {
+async fn meant(client: &mut KernelClient, typed: &str) -> Result<(ServerId, String), Failure> {
     let asked = Read {
         tool: Some(typed.to_owned()),
         ..Read::default()
@@ -70,8 +70,8 @@ fn is_unknown(failure: &Failure) -> bool {
 }
 
 /// The `inputSchema` of the tool that is shown under this name; none when none is.
-async fn schema(client: &mut Client, name: &str) -> Result<Option<Value>, Failure> {
-    let tools: Vec<Tool> = all(client)
+async fn schema(client: &mut KernelClient, name: &str) -> Result<Option<Value>, Failure> {
+    let tools: Vec<ListedTool> = all(client)
         .await?
         .iter()
         .map(|t| read(t))
@@ -81,7 +81,7 @@ async fn schema(client: &mut Client, name: &str) -> Result<Option<Value>, Failur
 }
 
 async fn ask(
-    client: &mut Client,
+    client: &mut KernelClient,
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Result<Box<RawValue>, Failure> {
@@ -91,7 +91,7 @@ async fn ask(
 }
 
 /// Prints the result; what a tool says about its failure goes to stderr.
-fn show(context: &Context, call: &Call, answer: &RawValue) -> Result<(), Failure> {
+fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Failure> {
     let result: Value = read(answer)?;
     let failed = result["isError"] == true;
     let saver = Saver {

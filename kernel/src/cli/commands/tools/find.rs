@@ -5,12 +5,12 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 
 use crate::cli::args::Find;
-use crate::cli::client::{Context, names};
+use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::{one_line, plain};
 
-pub(super) fn find(context: &Context, find: &Find) -> Result<(), Failure> {
+pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
     let mut params = Search {
         query: find.query.clone(),
         strategy: Some(find.strategy.clone()),

@@ -22,13 +22,13 @@ pub(super) struct Plan {
     file: String,
     folder: String,
     hash: String,
-    servers: Vec<Server>,
+    servers: Vec<PlannedServer>,
     /// Keys of the kernel with their values, as they are written.
     kernel: Vec<(String, Toml)>,
     problems: Vec<String>,
 }
 
-struct Server {
+struct PlannedServer {
     id: String,
     command: Vec<String>,
     url: Option<String>,
@@ -49,7 +49,10 @@ impl Plan {
             .map_err(|e: toml::de::Error| format!("it is not TOML: {}", e.message()))?;
         let entries = table.get("servers").and_then(Toml::as_array);
         let entries = entries.into_iter().flatten();
-        let servers = entries.filter_map(Toml::as_table).map(Server::of).collect();
+        let servers = entries
+            .filter_map(Toml::as_table)
+            .map(PlannedServer::of)
+            .collect();
         let mut kernel = Vec::new();
         for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
             flatten(key, value, &mut kernel);
@@ -101,7 +104,7 @@ impl Plan {
             let pairs = pairs.iter().map(|(key, value)| (key.clone(), json!(value)));
             Value::Object(pairs.collect())
         };
-        let server = |server: &Server| {
+        let server = |server: &PlannedServer| {
             json!({
                 "id": server.id, "command": server.command, "cwd": server.cwd,
                 "url": server.url.as_deref().map(address::shown),
@@ -118,7 +121,7 @@ impl Plan {
     }
 }
 
-impl Server {
+impl PlannedServer {
     fn of(entry: &Table) -> Self {
         let text = |key: &str| entry.get(key).map(shown);
         let command = text("command").into_iter();

@@ -10,7 +10,7 @@ use crate::cli::args::{Cli, Command, Invocation, Servers};
 /// A person in an empty folder, on a machine where no kernel runs.
 struct Desk {
     folder: tempfile::TempDir,
-    context: Context,
+    context: CliContext,
 }
 
 impl Desk {
@@ -18,7 +18,7 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().to_owned();
         let options = Cli::parse_from(["mgp", "status"]).options;
-        let mut context = Context::new(options).unwrap();
+        let mut context = CliContext::new(options).unwrap();
         context.named_socket = Some(here.join("none.sock"));
         context.look_up = mgp_discovery::config::LookUp {
             home: Some(here.join("home")),
