@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use mgp_actors::time::unix_ms;
 use mgp_discovery::config::LookUp;
-use nix::fcntl::{Flock, FlockArg};
 
-use super::hold;
+use super::lock;
 use super::options::UpOptions;
 use super::running::RunningKernel;
 use crate::paths::{LastUsed, private_folder};
@@ -35,7 +34,7 @@ impl Announced {
         {
             return Err(runs_already(&other));
         }
-        let lock = hold::lock(&options.data_dir)?;
+        let lock = lock::take(&options.data_dir)?;
         let record = RunningKernel {
             pid: std::process::id(),
             since: unix_ms() / 1000,
@@ -58,7 +57,7 @@ impl Announced {
         Ok(announced)
     }
 
-    /// RunningKernels it in a folder of the user, unless a kernel is there that comes before.
+    /// Records it in a folder of the user, unless a kernel is there that comes before.
     fn tell_at(&mut self, folder: PathBuf) {
         let other = RunningKernel::live(&folder).filter(|other| other.pid != self.record.pid);
         let goes_before = |other: RunningKernel| self.record.named || !other.named;
@@ -98,9 +97,9 @@ fn writable(folders: &[PathBuf]) -> Vec<PathBuf> {
     folders.iter().filter(had).cloned().collect()
 }
 
-fn turn(folder: &Path) -> Option<Flock<File>> {
+fn turn(folder: &Path) -> Option<File> {
     let folder = File::open(folder).ok()?;
-    Flock::lock(folder, FlockArg::LockExclusive).ok()
+    folder.lock().is_ok().then_some(folder)
 }
 
 fn usual_kernel(folders: &[PathBuf], data_dir: &Path) -> Option<RunningKernel> {

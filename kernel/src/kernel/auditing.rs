@@ -3,8 +3,8 @@
 use mgp_actors::audit::{AuditHandle, Folder, Opening};
 use mgp_engine::audit::redact::Redaction;
 
-use super::hold;
 use super::options::UpOptions;
+use super::secrets;
 
 /// Opens the log.
 ///
@@ -16,7 +16,7 @@ pub(super) fn open(options: &UpOptions) -> Result<AuditHandle, String> {
         tracing::warn!("no audit log is kept: `enabled` in [audit] is false");
         return Ok(AuditHandle::off());
     }
-    let key = hold::audit_key(&options.data_dir)?;
+    let key = secrets::audit_key(&options.data_dir)?;
     Opening {
         folder: Folder::of(&options.data_dir),
         calls: audit.schedule(),

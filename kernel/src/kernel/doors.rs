@@ -25,8 +25,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::hold;
 use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
+use super::secrets;
 use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig};
 
@@ -74,7 +74,9 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
-        (true, config::Auth::Token | config::Auth::OAuth) => Some(hold::token(&options.data_dir)?),
+        (true, config::Auth::Token | config::Auth::OAuth) => {
+            Some(secrets::token(&options.data_dir)?)
+        }
         (true, config::Auth::None) | (false, _) => None,
     };
     Ok(Bound {

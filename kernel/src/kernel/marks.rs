@@ -191,8 +191,12 @@ mod tests {
 
     /// A mark nobody else has, whoever else runs this test.
     fn hold(number: u8) -> String {
-        super::super::hold::hex(
-            &[[number; 1].as_slice(), &super::super::hold::random::<15>()].concat(),
+        super::super::secrets::hex(
+            &[
+                [number; 1].as_slice(),
+                &super::super::secrets::random::<15>(),
+            ]
+            .concat(),
         )
     }
 }

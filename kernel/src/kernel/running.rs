@@ -4,20 +4,17 @@
 //! A record is a hint. What it says counts only while the kernel it names holds its data folder, and
 //! who answers at the socket is asked for by the client.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::paths::{is_own, read_own, write_own};
+use super::lock::holder;
+use crate::paths::{read_own, write_own};
 
-/// The lock that says which process holds a data folder.
-pub(crate) const LOCK: &str = "kernel.lock";
 /// The record's file.
 const RECORD: &str = "kernel.json";
-/// Longest lock file that is read, in bytes: it holds a number.
-const LONGEST: u64 = 64 << 10;
 
 /// A kernel that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,27 +70,14 @@ impl RunningKernel {
     }
 }
 
-/// The process that holds a data folder of this user, while one does.
-#[must_use]
-pub(crate) fn holder(data_dir: &Path) -> Option<i32> {
-    if !is_own(data_dir) {
-        return None;
-    }
-    let mut lock = File::open(data_dir.join(LOCK)).ok()?;
-    let mut pid = String::new();
-    (&mut lock).take(LONGEST).read_to_string(&mut pid).ok()?;
-    match lock.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => pid.trim().parse().ok(),
-        Err(TryLockError::Error(_)) | Ok(()) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use nix::unistd::geteuid;
 
+    use super::super::lock::LOCK;
     use super::*;
 
     /// A folder that this process holds, and its record.

@@ -19,7 +19,8 @@ use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
 use crate::config::{self, KernelConfig, Loaded};
-use crate::kernel::running::{self, RunningKernel};
+use crate::kernel::lock;
+use crate::kernel::running::RunningKernel;
 use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
 
 /// Where the kernel is and how to print.
@@ -183,7 +184,7 @@ impl CliContext {
     /// The process that holds the data folder, while one does.
     pub(in crate::cli) fn holder(&self) -> Option<i32> {
         let usual = self.bases.data_dir(self.told_data_dir());
-        running::holder(&usual.ok()?)
+        lock::holder(&usual.ok()?)
     }
 
     /// The same for the kernel at another socket.
