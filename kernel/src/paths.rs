@@ -262,22 +262,43 @@ pub fn read_own<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     serde_json::from_slice(&text).ok()
 }
 
-/// Writes JSON into a folder, for its owner alone, whole or not at all.
+/// Writes JSON into a folder as [`replace`] does.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn write_own(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
-    let draft = folder.join(format!("{name}.{}", std::process::id()));
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(&draft)?;
     let text = serde_json::to_vec(value).expect("what is written is always JSON");
-    let written = file.write_all(&text);
-    let put = written.and_then(|()| fs::rename(&draft, folder.join(name)));
+    replace(&folder.join(name), &text, false)
+}
+
+/// Writes a file whole or not at all, for its owner alone; `synced` where it must outlast a power cut.
+///
+/// # Errors
+/// Those of the file system.
+pub fn replace(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let written = write_draft(Path::new(&draft), bytes, synced);
+    let put = written.and_then(|()| fs::rename(&draft, path));
     if put.is_err() {
         let _ = fs::remove_file(&draft);
     }
-    put
+    put?;
+    match synced {
+        true => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
+        false => Ok(()),
+    }
+}
+
+fn write_draft(draft: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = open.open(draft)?;
+    file.write_all(bytes)?;
+    match synced {
+        true => file.sync_all(),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -17,5 +17,5 @@ pub(super) use connection::{ConnectOptions, KernelClient};
 pub(super) use context::CliContext;
 pub(super) use listener::RequestObserver;
 pub(super) use progress::ProgressLine;
-pub(super) use silence::{LOOK, Silence};
-pub(super) use socket::{Looks, is_crowded, no_connection, trusted};
+pub(super) use silence::{POLL, SilenceTimer};
+pub(super) use socket::{Retries, backlog_is_full, no_connection, trusted};

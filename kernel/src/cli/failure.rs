@@ -60,9 +60,9 @@ pub(super) enum Absence {
     /// Nobody answers at the usual socket, and no kernel is recorded in these folders.
     Nowhere(PathBuf, Vec<PathBuf>),
     /// This kernel runs, and its socket (the second) does not answer.
-    Deaf(RunningKernel, PathBuf),
+    NotAnswering(RunningKernel, PathBuf),
     /// This process holds the data folder, and has not recorded where it listens.
-    Mute(i32, PathBuf),
+    NotRecorded(i32, PathBuf),
 }
 
 impl fmt::Display for Absence {
@@ -86,7 +86,7 @@ impl fmt::Display for Absence {
                     "no kernel is running at {socket}, and none is recorded in {folders}: {UP}"
                 )
             }
-            Self::Deaf(kernel, socket) => {
+            Self::NotAnswering(kernel, socket) => {
                 let (pid, data) = (kernel.pid, kernel.data_dir.display());
                 let ago = unix_ms().saturating_sub(kernel.since.saturating_mul(1000));
                 write!(
@@ -104,7 +104,7 @@ impl fmt::Display for Absence {
                     ),
                 }
             }
-            Self::Mute(pid, folder) => write!(
+            Self::NotRecorded(pid, folder) => write!(
                 f,
                 "a process ({pid}) holds {} and has not said where it listens: it is starting, or of \
                  an earlier version; name its socket with --socket, or end it with `kill {pid}`, then {UP}",

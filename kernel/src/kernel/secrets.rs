@@ -1,14 +1,15 @@
 //! The secrets of a kernel: its token and its keys, each made at the first start and kept in an owner-only
 //! file of the data folder.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mgp_actors::trouble::explained;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::seal::SealKey;
+
+use crate::paths::replace;
 
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
@@ -128,14 +129,7 @@ fn secret(path: &Path, lost: &str) -> Result<String, String> {
 /// A new secret, in its file whole or not at all.
 fn made(path: &Path) -> io::Result<String> {
     let new = hex(&random::<32>());
-    let draft = path.with_extension("new");
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(&draft)?;
-    writeln!(file, "{new}")?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+    replace(path, format!("{new}\n").as_bytes(), true)?;
     Ok(new)
 }
 

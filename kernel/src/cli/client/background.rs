@@ -21,7 +21,7 @@ use serde_json::json;
 use super::context::CliContext;
 use super::listener::LATE;
 use super::progress::ProgressLine;
-use super::socket::Looks;
+use super::socket::Retries;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::words::plain;
 use crate::config;
@@ -49,13 +49,13 @@ pub(in crate::cli) fn start(context: &CliContext) -> Result<KernelStatus, Failur
     let mut progress = ProgressLine::of("starting the kernel");
     let mut polling = Polling::until(deadline, &mut progress);
     // Two clients that start at once must not start two kernels.
-    let _turn = take_turn(&folder, &mut polling)?;
+    let _turn = start_lock(&folder, &mut polling)?;
     if let Some(status) = context.status()? {
         return Ok(status);
     }
-    released(context);
+    wait_for_release(context);
     if let Some(running) = context.running() {
-        return awaited(context, &running, &mut polling);
+        return wait_for_other(context, &running, &mut polling);
     }
     let mut log = KernelLog::open(&folder)
         .map_err(|e| Failure::Other(explained(&folder.join("kernel.log"), &e)))?;
@@ -67,12 +67,12 @@ pub(in crate::cli) fn start(context: &CliContext) -> Result<KernelStatus, Failur
         if let Some(exit) = child.try_wait()? {
             // Somebody with another environment may have been first.
             return match context.running() {
-                Some(running) => awaited(context, &running, &mut polling),
+                Some(running) => wait_for_other(context, &running, &mut polling),
                 None => Err(did_not_start(exit, &mut log, &folder)),
             };
         }
         if !polling.pause() {
-            return Err(given_up(&mut child, &folder));
+            return Err(timed_out(&mut child, &folder));
         }
     }
 }
@@ -121,7 +121,7 @@ pub(in crate::cli) fn wait_while(context: &CliContext, states: &[&str]) {
 
 /// The status of a kernel that somebody else has started, once it answers. One that listens elsewhere
 /// than was named is not waited for.
-fn awaited(
+fn wait_for_other(
     context: &CliContext,
     running: &RunningKernel,
     polling: &mut Polling<'_>,
@@ -138,10 +138,10 @@ fn awaited(
 
 /// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its
 /// folder. Who holds it longer is told of by the one that is started.
-fn released(context: &CliContext) {
-    let mut looks = Looks::new();
-    while context.holder().is_some() && looks.again() {
-        sleep(Looks::PACE);
+fn wait_for_release(context: &CliContext) {
+    let mut retries = Retries::new();
+    while context.holder().is_some() && retries.again() {
+        sleep(Retries::PACE);
     }
 }
 
@@ -167,7 +167,7 @@ fn is_full(folder: &Path) -> bool {
     statvfs(folder).is_ok_and(|disk| disk.blocks_available() == 0)
 }
 
-fn given_up(child: &mut Child, folder: &Path) -> Failure {
+fn timed_out(child: &mut Child, folder: &Path) -> Failure {
     // It may be past saving; what matters is that it does not stay behind unseen.
     let _ = child.kill();
     let _ = child.wait();
@@ -207,7 +207,7 @@ impl<'p> Polling<'p> {
     }
 }
 
-fn take_turn(folder: &Path, polling: &mut Polling<'_>) -> Result<File, Failure> {
+fn start_lock(folder: &Path, polling: &mut Polling<'_>) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(folder.join("start.lock"))?;

@@ -20,8 +20,8 @@ use super::answer::refused;
 use super::listener::{LATE, RequestObserver};
 use super::progress::ProgressLine;
 use super::question;
-use super::silence::{LOOK, Silence};
-use super::socket::{Frames, Looks, is_crowded, no_connection, trusted};
+use super::silence::{POLL, SilenceTimer};
+use super::socket::{Frames, Retries, backlog_is_full, no_connection, trusted};
 use crate::cli::failure::Failure;
 
 /// Questions that may wait for the one at the terminal; more are declined.
@@ -68,17 +68,17 @@ impl KernelClient {
         holder: impl Fn() -> Option<i32>,
         opening: ConnectOptions,
     ) -> Result<Self, Failure> {
-        let mut looks = Looks::new();
+        let mut retries = Retries::new();
         loop {
-            match Self::greeted(socket, &holder, &opening).await {
-                Err(Failure::Gone) if looks.again() => sleep(Looks::PACE).await,
-                greeted => return greeted,
+            match Self::opened(socket, &holder, &opening).await {
+                Err(Failure::Gone) if retries.again() => sleep(Retries::PACE).await,
+                opened => return opened,
             }
         }
     }
 
     /// One try; [`Failure::Gone`] when the connection was closed before anything was answered.
-    async fn greeted(
+    async fn opened(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
         opening: &ConnectOptions,
@@ -95,18 +95,18 @@ impl KernelClient {
             asked: None,
             person: opening.person,
         };
-        let silence = Silence::of(socket, peer.pid());
+        let silence = SilenceTimer::of(socket, peer.pid());
         tokio::select! {
-            done = client.hello(opening) => match done {
-                Err(Failure::Gone) if client.frames.has_heard() => return Err(half_greeted()),
+            done = client.initialize(opening) => match done {
+                Err(Failure::Gone) if client.frames.has_heard() => return Err(closed_early()),
                 done => done?,
             },
-            failure = lasting(silence) => return Err(failure),
+            failure = timed_out(silence) => return Err(failure),
         }
         Ok(client)
     }
 
-    async fn hello(&mut self, opening: &ConnectOptions) -> Result<(), Failure> {
+    async fn initialize(&mut self, opening: &ConnectOptions) -> Result<(), Failure> {
         if let Some(door) = &opening.door {
             self.request(door::Open::METHOD, door, &mut ()).await?;
         }
@@ -232,7 +232,7 @@ impl KernelClient {
     fn ask_next(&mut self, listener: &mut dyn RequestObserver) {
         if let (None, Some((_, params))) = (&self.asked, self.waiting.front()) {
             let params = params.clone();
-            listener.make_way(true);
+            listener.yield_terminal(true);
             self.asked = Some(tokio::task::spawn_blocking(move || {
                 question::ask_here(&params)
             }));
@@ -245,7 +245,7 @@ impl KernelClient {
         listener: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
         self.asked = None;
-        listener.make_way(false);
+        listener.yield_terminal(false);
         if let Some((id, _)) = self.waiting.pop_front() {
             self.send(&jsonrpc::result(id.as_json(), &answer.to_string()))
                 .await?;
@@ -278,10 +278,10 @@ async fn connected(socket: &Path, holder: impl Fn() -> Option<i32>) -> Result<Un
     let mut silence = None;
     loop {
         match UnixStream::connect(socket).await {
-            Err(e) if is_crowded(&e) => {
-                let silence = silence.get_or_insert_with(|| Silence::of(socket, holder()));
-                sleep(LOOK).await;
-                silence.lasts()?;
+            Err(e) if backlog_is_full(&e) => {
+                let silence = silence.get_or_insert_with(|| SilenceTimer::of(socket, holder()));
+                sleep(POLL).await;
+                silence.check()?;
             }
             connected => return connected.map_err(|e| no_connection(&e, socket)),
         }
@@ -289,15 +289,15 @@ async fn connected(socket: &Path, holder: impl Fn() -> Option<i32>) -> Result<Un
 }
 
 /// It answered, and left before all was said.
-fn half_greeted() -> Failure {
+fn closed_early() -> Failure {
     Failure::Other(Failure::Gone.to_string())
 }
 
 /// Resolves once a silence has lasted too long.
-async fn lasting(mut silence: Silence) -> Failure {
+async fn timed_out(mut silence: SilenceTimer) -> Failure {
     loop {
-        sleep(LOOK).await;
-        if let Err(failure) = silence.lasts() {
+        sleep(POLL).await;
+        if let Err(failure) = silence.check() {
             return failure;
         }
     }

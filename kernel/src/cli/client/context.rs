@@ -155,8 +155,10 @@ impl CliContext {
         };
         let folders = self.folders();
         let told = match (self.running(), self.holder()) {
-            (Some(running), _) => Absence::Deaf(running, socket),
-            (None, Some(pid)) => Absence::Mute(pid, folders.last().cloned().unwrap_or_default()),
+            (Some(running), _) => Absence::NotAnswering(running, socket),
+            (None, Some(pid)) => {
+                Absence::NotRecorded(pid, folders.last().cloned().unwrap_or_default())
+            }
             (None, None) if self.named_socket.is_some() => Absence::At(socket),
             (None, None) => Absence::Nowhere(socket, folders),
         };

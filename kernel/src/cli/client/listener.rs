@@ -16,7 +16,7 @@ pub(in crate::cli) trait RequestObserver {
         Ok(())
     }
     /// The terminal is wanted for a question, or free again.
-    fn make_way(&mut self, _wanted: bool) {}
+    fn yield_terminal(&mut self, _wanted: bool) {}
 }
 
 /// Hears nothing.

@@ -21,13 +21,13 @@ pub(in crate::cli) struct ProgressLine {
     title: String,
     terminal: bool,
     shown: Option<ProgressBar>,
-    last: Option<Told>,
+    last: Option<Steps>,
     last_line: Option<Instant>,
 }
 
 /// `params` of `notifications/progress`, as far as they are shown.
 #[derive(Clone, Default, Deserialize)]
-struct Told {
+struct Steps {
     progress: Option<f64>,
     total: Option<f64>,
     message: Option<String>,
@@ -70,7 +70,7 @@ impl ProgressLine {
         match self
             .last
             .as_ref()
-            .map(Told::text)
+            .map(Steps::text)
             .filter(|text| !text.is_empty())
         {
             Some(told) => format!("{}: {told}", self.title),
@@ -84,7 +84,7 @@ impl ProgressLine {
     }
 }
 
-impl Told {
+impl Steps {
     fn text(&self) -> String {
         let steps = match (self.progress, self.total) {
             (Some(done), Some(total)) => format!("{done}/{total}"),
@@ -118,7 +118,7 @@ impl RequestObserver for ProgressLine {
         Ok(())
     }
 
-    fn make_way(&mut self, wanted: bool) {
+    fn yield_terminal(&mut self, wanted: bool) {
         if let Some(bar) = &self.shown {
             match wanted {
                 true => {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn progress_is_told_as_far_as_it_is_known() {
-        let text = |params: &str| serde_json::from_str::<Told>(params).unwrap().text();
+        let text = |params: &str| serde_json::from_str::<Steps>(params).unwrap().text();
         assert_eq!(text(r#"{"progressToken":1,"progress":2,"total":5}"#), "2/5");
         assert_eq!(
             text(r#"{"progress":2.5,"message":"half\nway"}"#),

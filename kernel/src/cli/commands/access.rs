@@ -200,10 +200,12 @@ pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(
         let answer = client.ask(Explain::METHOD, &rule.params(), ASKING).await?;
         Ok((rule, answer))
     })?;
-    context.show(&answer, |explained| say(plain(&told(&rule, &explained))))
+    context.show(&answer, |explained| {
+        say(plain(&in_words(&rule, &explained)))
+    })
 }
 
-fn told(rule: &RuleTarget, explained: &Explanation) -> String {
+fn in_words(rule: &RuleTarget, explained: &Explanation) -> String {
     let may = match explained.permission {
         Permission::Allow => "may use",
         Permission::Deny => "may not use",

@@ -19,7 +19,7 @@ pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
     context.show(&answer, |Pending { pending }| match pending.as_slice() {
         [] => say("nothing waits for you"),
         entries => {
-            let told: Vec<String> = entries.iter().map(|entry| told(entry, now)).collect();
+            let told: Vec<String> = entries.iter().map(|entry| in_words(entry, now)).collect();
             say(plain(told.join("\n").trim_end()))
         }
     })
@@ -93,7 +93,7 @@ fn decided(decided: &Decided) -> String {
 }
 
 /// One question with all that is to be read before it is answered.
-fn told(entry: &Entry, now_ms: u64) -> String {
+fn in_words(entry: &Entry, now_ms: u64) -> String {
     let ago = parse_rfc3339(&entry.since).map_or(0, |since| now_ms.saturating_sub(since));
     let mut text = format!("{}  {}\n", entry.id, entry.text);
     let mut row = |what: &str| text += &format!("        {what}\n");
@@ -132,7 +132,7 @@ mod tests {
             until: Some("1970-01-01T00:01:00.000Z".into()),
         };
         assert_eq!(
-            told(&entry, 3000),
+            in_words(&entry, 3000),
             "tobami  files needs permissions\n        \
              shell.execute (dangerous)\n        \
              parts: shell.execute, camera\n        \

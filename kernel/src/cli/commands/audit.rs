@@ -21,7 +21,7 @@ use crate::cli::words::plain;
 use crate::config;
 
 /// How often a followed log is looked at.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL: Duration = Duration::from_millis(250);
 /// How often a log is looked at that a running kernel writes or trims meanwhile, before what is found is
 /// believed, and at which distance.
 const TRIES: usize = 5;
@@ -49,7 +49,7 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
                 if !tail.follow {
                     return Ok(());
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL).await;
             }
         }
     })
@@ -67,14 +67,14 @@ async fn replayed(client: &mut KernelClient, since: u64) -> Result<Replayed, Fai
 fn show(event: &RawValue, json: bool) -> Result<(), Failure> {
     match json {
         true => say(event.get()),
-        false => say(plain(&told(
+        false => say(plain(&event_line(
             &serde_json::from_str(event.get()).unwrap_or_default(),
         ))),
     }
 }
 
 /// One line: when, what, how it ended, who, to what, and why.
-fn told(event: &Value) -> String {
+fn event_line(event: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let target = &event["target"];
     let place = match (target["server_id"].as_str(), target["tool_name"].as_str()) {
@@ -218,7 +218,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Looks again where a running kernel may be the reason for what is found.
+/// Retries again where a running kernel may be the reason for what is found.
 fn examined(folder: &Folder, running: Option<Head>) -> Result<Examined, Failure> {
     let mut tries = 0;
     loop {

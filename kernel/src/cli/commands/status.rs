@@ -16,18 +16,18 @@ use crate::cli::words::{plain, time};
 pub(super) fn show(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(Status::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |status: KernelStatus| {
-        say(plain(told(&status).trim_end()))?;
+        say(plain(in_words(&status).trim_end()))?;
         if !status.servers.is_empty() {
             say(format_args!("\n{}", state::rows(&status.servers)))?;
         }
         match status.clients.is_empty() {
             true => Ok(()),
-            false => say(format_args!("\n{}", clients::told(&status))),
+            false => say(format_args!("\n{}", clients::in_words(&status))),
         }
     })
 }
 
-fn told(status: &KernelStatus) -> String {
+fn in_words(status: &KernelStatus) -> String {
     let up = time(status.uptime_secs * 1000);
     let mut text = format!("mgp {}, process {}, up {up}\n", status.version, status.pid);
     let mut rows = |title: &str, rows: &[String]| text += &titled(title, 9, rows);
@@ -113,7 +113,7 @@ mod tests {
                      problems  /a.toml:1:1: unknown key\n\
                      restart   [http] listen changed\n\
                      trouble   /data/audit: full\n";
-        assert_eq!(told(&status), want);
+        assert_eq!(in_words(&status), want);
         let done = Coverage {
             by_meaning: 300,
             waiting: 0,

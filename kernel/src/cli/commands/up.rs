@@ -40,7 +40,7 @@ pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
         record_folders: context.record_folders(),
         look_up: Some(context.look_up.clone()),
         loaded,
-        opened: Box::new(|doors| report(told(doors))),
+        opened: Box::new(|doors| report(in_words(doors))),
     };
     kernel::run(options).map_err(Failure::Other)
 }
@@ -78,7 +78,7 @@ pub(super) fn down(context: &CliContext) -> Result<(), Failure> {
     }
 }
 
-fn told(doors: &OpenDoors) -> String {
+fn in_words(doors: &OpenDoors) -> String {
     let mut text = format!("the kernel is up; socket {}", doors.socket.display());
     if let Some(http) = &doors.http {
         text += &format!(", {}", http.url());
@@ -138,7 +138,7 @@ mod tests {
                 token_file: Some("/data/token".into()),
             }),
         };
-        let text = told(&doors);
+        let text = in_words(&doors);
         assert_eq!(
             text,
             "the kernel is up; socket /run/mgp.sock, http://127.0.0.1:7332/mcp (token in /data/token)"

@@ -19,7 +19,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::lines::read_line;
 use crate::cli::client::{
-    CliContext, LOOK, Looks, Silence, is_crowded, no_connection, refused, trusted,
+    CliContext, POLL, Retries, SilenceTimer, backlog_is_full, no_connection, refused, trusted,
 };
 use crate::cli::failure::Failure;
 
@@ -32,7 +32,7 @@ pub(super) fn open(
     of: Option<u32>,
     asked: &door::Open,
 ) -> Result<UnixStream, Failure> {
-    let mut looks = Looks::new();
+    let mut retries = Retries::new();
     loop {
         let (mut socket, uid, silence) = connect(context, of)?;
         // A model behind an MCP client is no operator, whoever started the client. At a kernel of
@@ -45,69 +45,72 @@ pub(super) fn open(
         };
         match open_door(&mut socket, &open, silence) {
             Ok(()) => return Ok(socket),
-            Err(Failure::Gone) if looks.again() => thread::sleep(Looks::PACE),
+            Err(Failure::Gone) if retries.again() => thread::sleep(Retries::PACE),
             Err(failure) => return Err(failure),
         }
     }
 }
 
 /// The connection, and the number of the user at its other end: this one, root, or the one named.
-fn connect(context: &CliContext, of: Option<u32>) -> Result<(UnixStream, u32, Silence), Failure> {
+fn connect(
+    context: &CliContext,
+    of: Option<u32>,
+) -> Result<(UnixStream, u32, SilenceTimer), Failure> {
     let path = &context.socket();
-    let stream = match knock(path) {
-        Err(e) if is_crowded(&e) => {
-            let mut silence = Silence::of(path, context.holder());
+    let stream = match connect_briefly(path) {
+        Err(e) if backlog_is_full(&e) => {
+            let mut silence = SilenceTimer::of(path, context.holder());
             loop {
-                silence.lasts()?;
-                match knock(path) {
-                    Err(e) if is_crowded(&e) => {}
-                    knocked => break knocked,
+                silence.check()?;
+                match connect_briefly(path) {
+                    Err(e) if backlog_is_full(&e) => {}
+                    connected => break connected,
                 }
             }
         }
-        knocked => knocked,
+        connected => connected,
     };
     let stream = stream.map_err(|e| no_connection(&e, path))?;
     let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
     if of != Some(peer.uid()) {
         trusted(peer.uid(), path)?;
     }
-    let silence = Silence::of(path, Some(peer.pid()).filter(|pid| *pid > 0));
+    let silence = SilenceTimer::of(path, Some(peer.pid()).filter(|pid| *pid > 0));
     Ok((stream, peer.uid(), silence))
 }
 
-/// Connects within [`LOOK`]; [`is_crowded`] when nobody takes the connection.
-fn knock(path: &Path) -> io::Result<UnixStream> {
+/// Connects within [`POLL`]; [`backlog_is_full`] when nobody takes the connection.
+fn connect_briefly(path: &Path) -> io::Result<UnixStream> {
     let address = UnixAddr::new(path)?;
     let (unix, stream) = (AddressFamily::Unix, SockType::Stream);
-    let knocking: OwnedFd = socket(unix, stream, SockFlag::SOCK_CLOEXEC, None)?;
-    let millis = i64::try_from(LOOK.as_millis()).unwrap_or(i64::MAX);
-    setsockopt(&knocking, SendTimeout, &TimeVal::milliseconds(millis))?;
+    let connecting: OwnedFd = socket(unix, stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let millis = i64::try_from(POLL.as_millis()).unwrap_or(i64::MAX);
+    setsockopt(&connecting, SendTimeout, &TimeVal::milliseconds(millis))?;
     loop {
-        match nix::sys::socket::connect(knocking.as_raw_fd(), &address) {
+        match nix::sys::socket::connect(connecting.as_raw_fd(), &address) {
             Err(Errno::EINTR) => {}
             connected => break connected?,
         }
     }
-    setsockopt(&knocking, SendTimeout, &TimeVal::zero())?;
-    Ok(UnixStream::from(knocking))
+    setsockopt(&connecting, SendTimeout, &TimeVal::zero())?;
+    Ok(UnixStream::from(connecting))
 }
 
 /// Says which door is meant, and keeps the answer away from the client.
 fn open_door(
     socket: &mut UnixStream,
     open: &door::Open,
-    mut silence: Silence,
+    mut silence: SilenceTimer,
 ) -> Result<(), Failure> {
     let params = serde_json::to_string(open).expect("params are always JSON");
     let mut request = jsonrpc::request("0", door::Open::METHOD, Some(&params));
     request.push(b'\n');
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_read_timeout(Some(POLL))?;
     socket.write_all(&request).map_err(ended)?;
     let line = read_line(socket, LONGEST_ANSWER, |e| {
         let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
         match silent.contains(&e.kind()) {
-            true => silence.lasts(),
+            true => silence.check(),
             false => Err(ended(e)),
         }
     })?;
@@ -157,7 +160,7 @@ mod tests {
             server: Some("files".into()),
             agent: None,
         };
-        let silence = Silence::of(Path::new("none"), None);
+        let silence = SilenceTimer::of(Path::new("none"), None);
         open_door(&mut ours, &open, silence).unwrap();
         let want =
             r#"{"jsonrpc":"2.0","id":0,"method":"mgp/door/open","params":{"server":"files"}}"#;

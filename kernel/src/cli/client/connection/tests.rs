@@ -41,7 +41,7 @@ impl Kernel {
         asked
     }
 
-    async fn hello(&mut self) -> Value {
+    async fn initialize(&mut self) -> Value {
         let initialize = self
             .answer("initialize", json!({"protocolVersion": "2025-11-25"}))
             .await;
@@ -78,7 +78,7 @@ async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
         (true, json!({"elicitation": {"form": {}}})),
     ] {
         let play = async move |mut kernel: Kernel| {
-            let params = &kernel.hello().await["params"];
+            let params = &kernel.initialize().await["params"];
             assert_eq!(params["capabilities"], capabilities);
             assert_eq!(params["protocolVersion"], "2025-11-25");
         };
@@ -97,7 +97,7 @@ async fn a_door_is_opened_before_initialize() {
     let play = async |mut kernel: Kernel| {
         let open = kernel.answer("mgp/door/open", json!({})).await;
         assert_eq!(open["params"], json!({"server": "files"}));
-        kernel.hello().await;
+        kernel.initialize().await;
     };
     let work = async |path: PathBuf| {
         let door = door::Open {
@@ -130,7 +130,7 @@ impl RequestObserver for Heard {
 #[tokio::test]
 async fn everything_that_comes_before_the_answer_is_dealt_with() {
     let play = async |mut kernel: Kernel| {
-        kernel.hello().await;
+        kernel.initialize().await;
         let asked = kernel.hear().await;
         kernel
             .say(json!({"jsonrpc": "2.0", "id": 999, "result": "not yours"}))
@@ -169,7 +169,7 @@ async fn everything_that_comes_before_the_answer_is_dealt_with() {
 #[tokio::test]
 async fn a_refusal_keeps_its_code_and_data() {
     let play = async |mut kernel: Kernel| {
-        kernel.hello().await;
+        kernel.initialize().await;
         let asked = kernel.hear().await;
         let error = json!({"code": -32602, "message": "Unknown server: x", "data": {"a": 1}});
         kernel
@@ -196,7 +196,7 @@ async fn a_refusal_keeps_its_code_and_data() {
 #[tokio::test]
 async fn a_kernel_that_leaves_is_told_from_one_that_never_was() {
     let play = async |mut kernel: Kernel| {
-        kernel.hello().await;
+        kernel.initialize().await;
     };
     let work = async |path: PathBuf| {
         let mut client = KernelClient::connect(&path, || None, ConnectOptions::default()).await?;
@@ -226,7 +226,7 @@ async fn a_kernel_that_closes_without_a_word_is_looked_at_again() {
             if lives {
                 let (reader, output) = listener.accept().await.unwrap().0.into_split();
                 let lines = BufReader::new(reader).lines();
-                Kernel { lines, output }.hello().await;
+                Kernel { lines, output }.initialize().await;
             }
         };
         let client = KernelClient::connect(&path, || None, ConnectOptions::default());

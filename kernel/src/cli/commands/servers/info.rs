@@ -21,11 +21,11 @@ pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
         .ok_or_else(|| Failure::Usage(format!("there is no server {}", plain(id))))?;
     match context.json {
         true => say(serde_json::to_string(&server).expect("a server is always JSON")),
-        false => say(plain(told(&server).trim_end())),
+        false => say(plain(in_words(&server).trim_end())),
     }
 }
 
-fn told(server: &Server) -> String {
+fn in_words(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, standing(server));
     if let Some(why) = why(server, usize::MAX) {
         text += &format!(": {why}");
@@ -154,6 +154,6 @@ mod tests {
                     lists       tool a: no inputSchema\n            tool b: the same\n\
                     under way   0 calls\n\
                     odd         3 lines on stdout that were no messages\n";
-        assert_eq!(told(&server), want);
+        assert_eq!(in_words(&server), want);
     }
 }

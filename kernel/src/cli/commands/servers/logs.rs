@@ -36,7 +36,7 @@ impl LogTail {
     fn line(&self, line: &LogLine) -> Result<(), Failure> {
         match self.json {
             true => say(serde_json::to_string(line).expect("a line is always JSON")),
-            false => say(told(line)),
+            false => say(in_words(line)),
         }
     }
 }
@@ -53,7 +53,7 @@ impl RequestObserver for LogTail {
     }
 }
 
-fn told(line: &LogLine) -> String {
+fn in_words(line: &LogLine) -> String {
     let at = rfc3339(i64::try_from(line.at_ms / 1000).unwrap_or(i64::MAX), 0);
     let by = if line.from == "kernel" {
         " kernel:"
@@ -74,7 +74,7 @@ mod tests {
             from: from.into(),
             text: "hi".into(),
         };
-        assert_eq!(told(&line("server")), "1970-01-01T00:00:01Z hi");
-        assert_eq!(told(&line("kernel")), "1970-01-01T00:00:01Z kernel: hi");
+        assert_eq!(in_words(&line("server")), "1970-01-01T00:00:01Z hi");
+        assert_eq!(in_words(&line("kernel")), "1970-01-01T00:00:01Z kernel: hi");
     }
 }

@@ -69,7 +69,7 @@ impl RequestObserver for Starting {
         Ok(())
     }
 
-    fn make_way(&mut self, wanted: bool) {
-        self.progress.make_way(wanted);
+    fn yield_terminal(&mut self, wanted: bool) {
+        self.progress.yield_terminal(wanted);
     }
 }

@@ -17,7 +17,7 @@ const CELL: usize = 120;
 
 /// Says where a server is now; a failure when that is not where it should be.
 pub(super) fn tell(context: &CliContext, server: &Server, wanted: &[&str]) -> Result<(), Failure> {
-    let state = told(server);
+    let state = in_words(server);
     if context.json {
         say(serde_json::to_string(server).expect("a server is always JSON"))?;
     }
@@ -32,7 +32,7 @@ pub(super) fn tell(context: &CliContext, server: &Server, wanted: &[&str]) -> Re
     Err(Failure::Other(format!("{state}; {logs}")))
 }
 
-fn told(server: &Server) -> String {
+fn in_words(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, server.state);
     if let Some(reason) = why(server, usize::MAX) {
         text += &format!(": {reason}");
@@ -149,9 +149,9 @@ mod tests {
             ]
         );
         assert!(
-            told(&down()).ends_with("(next try in 12 s)"),
+            in_words(&down()).ends_with("(next try in 12 s)"),
             "{}",
-            told(&down())
+            in_words(&down())
         );
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::words::{one_line, plain, time};
 const ROWS: usize = 20;
 
 /// One row for each client, the first who came on top.
-pub(super) fn told(status: &KernelStatus) -> String {
+pub(super) fn in_words(status: &KernelStatus) -> String {
     let mut table = table(&[
         "AGENT",
         "CLIENT",
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_client_is_one_row_and_cannot_move_the_cursor() {
-        let shown = told(&status(1));
+        let shown = in_words(&status(1));
         let row: Vec<_> = shown.lines().nth(1).unwrap().split("  ").collect();
         let row: Vec<_> = row.iter().map(|cell| cell.trim()).collect();
         let row: Vec<_> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn of_a_crowd_the_first_are_shown() {
-        let shown = told(&status(ROWS + 7));
+        let shown = in_words(&status(ROWS + 7));
         assert!(shown.contains("and 7 more"), "{shown}");
         assert_eq!(shown.lines().count(), 1 + ROWS + 1);
     }

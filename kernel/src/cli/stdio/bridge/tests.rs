@@ -78,9 +78,9 @@ impl Joined {
     }
 
     /// A conversation of the session era, with one call answered.
-    fn greeted(&mut self) {
-        self.says(HELLO);
-        assert_eq!(self.asked(), HELLO);
+    fn opened(&mut self) {
+        self.says(TIMEOUT);
+        assert_eq!(self.asked(), TIMEOUT);
         self.answers(WELCOME);
         assert_eq!(self.heard(), WELCOME);
         for line in [READY, LEVEL] {
@@ -93,7 +93,7 @@ impl Joined {
 
     /// The second kernel is told what the first one was.
     fn greets_again(&mut self) {
-        for (said, answer) in [(HELLO, WELCOME), (READY, ""), (LEVEL, DONE)] {
+        for (said, answer) in [(TIMEOUT, WELCOME), (READY, ""), (LEVEL, DONE)] {
             assert_eq!(self.asked(), said);
             if !answer.is_empty() {
                 self.answers(answer);
@@ -102,7 +102,7 @@ impl Joined {
     }
 }
 
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+const TIMEOUT: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
 const WELCOME: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LEVEL: &str =
@@ -146,7 +146,7 @@ fn lines_pass_both_ways_until_stdin_ends() {
 #[test]
 fn a_conversation_goes_on_at_the_next_kernel() {
     let mut joined = Joined::new();
-    joined.greeted();
+    joined.opened();
     joined.says(CALL);
     assert_eq!(joined.asked(), CALL);
     joined.replaced();
@@ -171,10 +171,10 @@ fn a_conversation_goes_on_at_the_next_kernel() {
 #[test]
 fn an_initialize_that_was_not_answered_is_answered_by_the_next_kernel() {
     let mut joined = Joined::new();
-    joined.says(HELLO);
-    assert_eq!(joined.asked(), HELLO);
+    joined.says(TIMEOUT);
+    assert_eq!(joined.asked(), TIMEOUT);
     joined.replaced();
-    assert_eq!(joined.asked(), HELLO);
+    assert_eq!(joined.asked(), TIMEOUT);
     joined.answers(WELCOME);
     assert_eq!(joined.heard(), WELCOME);
     joined.says(READY);
@@ -185,7 +185,7 @@ fn an_initialize_that_was_not_answered_is_answered_by_the_next_kernel() {
 #[test]
 fn what_is_said_meanwhile_waits() {
     let mut joined = Joined::new();
-    joined.greeted();
+    joined.opened();
     let (kernel, ours) = UnixStream::pair().unwrap();
     kernel.set_read_timeout(Some(PATIENCE)).unwrap();
     joined.kernel = BufReader::new(kernel);
@@ -204,7 +204,7 @@ fn what_is_said_meanwhile_waits() {
 #[test]
 fn a_question_ends_with_its_kernel() {
     let mut joined = Joined::new();
-    joined.greeted();
+    joined.opened();
     let question = r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#;
     joined.answers(question);
     assert_eq!(joined.heard(), question);
@@ -225,9 +225,9 @@ fn a_question_ends_with_its_kernel() {
 #[test]
 fn another_version_ends_it() {
     let mut joined = Joined::new();
-    joined.greeted();
+    joined.opened();
     joined.replaced();
-    assert_eq!(joined.asked(), HELLO);
+    assert_eq!(joined.asked(), TIMEOUT);
     joined.answers(&WELCOME.replace("2025-11-25", "2025-06-18"));
     let failure = joined.done.recv_timeout(PATIENCE).unwrap().unwrap_err();
     let told = failure.to_string();
@@ -238,7 +238,7 @@ fn another_version_ends_it() {
 #[test]
 fn without_a_kernel_everything_is_answered() {
     let mut joined = Joined::new();
-    joined.greeted();
+    joined.opened();
     drop(std::mem::replace(&mut joined.next, mpsc::channel().0));
     let (kernel, _) = UnixStream::pair().unwrap();
     joined.says(CALL);
