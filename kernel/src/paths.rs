@@ -431,6 +431,22 @@ mod tests {
         assert!(private_folder(&root.path().join("link")).is_err());
     }
 
+    /// A file is the owner's alone, and one that could not be put in its place leaves no draft.
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, taken) = (root.path().join("file"), root.path().join("taken"));
+        for synced in [false, true] {
+            replace(&file, b"x", synced).unwrap();
+            let mode = fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        fs::create_dir(&taken).unwrap();
+        replace(&taken, b"x", false).unwrap_err();
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+    }
+
     /// A pipe in the place of a configuration holds nobody up.
     #[test]
     fn what_is_no_file_is_not_opened() {

@@ -22,9 +22,6 @@ pub(super) struct Announced {
 impl Announced {
     /// Holds the data folder and records the kernel. A user's usual kernel is the only one: two whose
     /// folders differ because two environments do are not started beside each other.
-    ///
-    /// # Errors
-    /// In words, who runs already or why the folder cannot be held.
     pub(super) fn hold(options: &UpOptions) -> Result<Self, String> {
         let folders = writable(&options.record_folders);
         // Two that start at once see each other.

@@ -21,9 +21,6 @@ const ROOM: usize = 64 << 10;
 
 /// Sees that the disk takes what a kernel writes at its start: a kernel that cannot write anything down
 /// does nothing.
-///
-/// # Errors
-/// In words, why it does not.
 pub(super) fn has_room(data_dir: &Path) -> Result<(), String> {
     let path = data_dir.join("room");
     let tried = fs::write(&path, [0; ROOM]).and_then(|()| File::open(&path)?.sync_all());
@@ -65,9 +62,6 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
 }
 
 /// What was granted and denied on this node.
-///
-/// # Errors
-/// In words, why it cannot be read, or what is wrong with it and what to do.
 pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
     let path = data_dir.join("grants.journal");
     let books = Books::open(&path, node_key(data_dir)?).map_err(|e| e.to_string())?;
@@ -78,9 +72,6 @@ pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
 }
 
 /// The servers that were registered while a kernel ran.
-///
-/// # Errors
-/// In words, why it cannot be read, or what is wrong with it and what to do.
 pub(super) fn registered(data_dir: &Path) -> Result<Book, String> {
     Book::open(&data_dir.join("registered.journal"))
 }
@@ -96,9 +87,6 @@ pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
 }
 
 /// The tasks of earlier lives.
-///
-/// # Errors
-/// In words, why the folder cannot be read or made.
 pub(super) fn tasks(data_dir: &Path) -> Result<Vec<Record>, String> {
     let folder = tasks_folder(data_dir);
     tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
@@ -110,9 +98,6 @@ pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
 }
 
 /// The agents that have a token. The file is made where there is none, so that it can be missed.
-///
-/// # Errors
-/// In words, why the file cannot be read or made, or what is wrong with it.
 pub(super) fn roster(data_dir: &Path) -> Result<Roster, String> {
     let path = roster_file(data_dir);
     let roster = roster::load(&path).map_err(|e| e.to_string())?;

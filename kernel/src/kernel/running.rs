@@ -54,9 +54,6 @@ impl RunningKernel {
     }
 
     /// Writes it into a folder, whole or not at all.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         write_own(self, folder, RECORD)
     }

@@ -17,9 +17,6 @@ const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had 
 const TOKEN_MIN: usize = 32;
 
 /// The operator's token: made at the first start, kept in an owner-only file.
-///
-/// # Errors
-/// In words, why the file cannot be read or made.
 pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
     let path = data_dir.join("token");
     let token = secret(&path, NEW_TOKEN)?;
@@ -43,9 +40,6 @@ pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
 
 /// The key that seals what clients bring back: made at the first start, so that it opens what the
 /// kernel gave out in an earlier life.
-///
-/// # Errors
-/// In words, why the file cannot be read or made, or what is wrong with it.
 pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
     let path = data_dir.join("seal.key");
     let bytes = key(&path, "what clients hold of parked calls and tasks is lost")?;
@@ -53,9 +47,6 @@ pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
 }
 
 /// The key this node signs with: made at the first start, never replaced by itself.
-///
-/// # Errors
-/// In words, why the file cannot be read or made, or what is wrong with it.
 pub(super) fn node_key(data_dir: &Path) -> Result<NodeKey, String> {
     let path = data_dir.join("node.key");
     let bytes = key(&path, "nothing that was granted or denied holds any more")?;
@@ -63,9 +54,6 @@ pub(super) fn node_key(data_dir: &Path) -> Result<NodeKey, String> {
 }
 
 /// The key of what is digested in the audit log: made at the first start.
-///
-/// # Errors
-/// In words, why the file cannot be read or made.
 pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
     let path = data_dir.join("audit.key");
     // Whatever the file holds is as good a key as it was before.

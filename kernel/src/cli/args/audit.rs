@@ -19,7 +19,7 @@ Examples:
     Verify,
     /// Take note of what is wrong with the log: `verify` does not fail for it any more.
     #[command(after_help = "\
-Retries at the whole log, shows what is wrong, and writes down that the operator knows of it. The files stay as
+Looks at the whole log, shows what is wrong, and writes down that the operator knows of it. The files stay as
 they are. The kernel must be running.
 
 Examples:

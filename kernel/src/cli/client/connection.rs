@@ -66,11 +66,11 @@ impl KernelClient {
     pub(in crate::cli) async fn connect(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
-        opening: ConnectOptions,
+        options: ConnectOptions,
     ) -> Result<Self, Failure> {
         let mut retries = Retries::new();
         loop {
-            match Self::opened(socket, &holder, &opening).await {
+            match Self::open(socket, &holder, &options).await {
                 Err(Failure::Gone) if retries.again() => sleep(Retries::PACE).await,
                 opened => return opened,
             }
@@ -78,10 +78,10 @@ impl KernelClient {
     }
 
     /// One try; [`Failure::Gone`] when the connection was closed before anything was answered.
-    async fn opened(
+    async fn open(
         socket: &Path,
         holder: impl Fn() -> Option<i32>,
-        opening: &ConnectOptions,
+        options: &ConnectOptions,
     ) -> Result<Self, Failure> {
         let stream = connected(socket, holder).await?;
         let peer = stream.peer_cred()?;
@@ -93,11 +93,11 @@ impl KernelClient {
             last_id: 0,
             waiting: VecDeque::new(),
             asked: None,
-            person: opening.person,
+            person: options.person,
         };
         let silence = SilenceTimer::of(socket, peer.pid());
         tokio::select! {
-            done = client.initialize(opening) => match done {
+            done = client.initialize(options) => match done {
                 Err(Failure::Gone) if client.frames.has_heard() => return Err(closed_early()),
                 done => done?,
             },
@@ -106,11 +106,11 @@ impl KernelClient {
         Ok(client)
     }
 
-    async fn initialize(&mut self, opening: &ConnectOptions) -> Result<(), Failure> {
-        if let Some(door) = &opening.door {
+    async fn initialize(&mut self, options: &ConnectOptions) -> Result<(), Failure> {
+        if let Some(door) = &options.door {
             self.request(door::Open::METHOD, door, &mut ()).await?;
         }
-        let capabilities = match opening.person {
+        let capabilities = match options.person {
             true => json!({"elicitation": {"form": {}}}),
             false => json!({}),
         };

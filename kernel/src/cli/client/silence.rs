@@ -10,7 +10,7 @@ use crate::kernel::process::{ProcessIdentity, ProcessState};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked at while it says nothing.
 pub(in crate::cli) const POLL: Duration = Duration::from_millis(250);
-/// Retries that have to find it stopped, one after the other: a debugger stops it for less.
+/// Looks that have to find it stopped, one after the other: a debugger stops it for less.
 const STOPPED: u32 = 4;
 
 /// The silence of a kernel, from now.

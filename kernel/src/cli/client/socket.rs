@@ -25,8 +25,8 @@ pub(in crate::cli) fn no_connection(error: &io::Error, socket: &Path) -> Failure
     Failure::Other(format!("{}: {error}", socket.display()))
 }
 
-/// Retries again at a kernel that closed the connection without a word: one that dies still takes
-/// connections, and soon no more. One that goes on refuses this client.
+/// Tries after a kernel closed the connection without a word: one that dies still takes connections, and
+/// soon no more. One that goes on refuses this client.
 pub(in crate::cli) struct Retries(u32);
 
 impl Retries {
@@ -39,7 +39,7 @@ impl Retries {
         Self(Self::MOST)
     }
 
-    /// Whether to look again, after [`Retries::PACE`].
+    /// Whether to try again, after [`Retries::PACE`].
     pub(in crate::cli) fn again(&mut self) -> bool {
         let again = self.0 > 0;
         self.0 = self.0.saturating_sub(1);

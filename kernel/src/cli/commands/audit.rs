@@ -218,7 +218,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Retries again where a running kernel may be the reason for what is found.
+/// Looks again where a running kernel may be the reason for what is found.
 fn examined(folder: &Folder, running: Option<Head>) -> Result<Examined, Failure> {
     let mut tries = 0;
     loop {

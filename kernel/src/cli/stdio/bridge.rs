@@ -1,4 +1,4 @@
-//! LineReader from the client to the kernel and back, as they are; and from one kernel to the next, when the
+//! Lines from the client to the kernel and back, as they are; and from one kernel to the next, when the
 //! first one goes away.
 //!
 //! One thread reads the client, one the kernel. Who reads the kernel sees its end, and finds the next.

@@ -90,9 +90,6 @@ impl<R: Read> LineReader<R> {
     }
 
     /// The next lines; `None` at the end.
-    ///
-    /// # Errors
-    /// Those of the stream.
     pub(super) fn next(&mut self) -> io::Result<Option<LineBatch<'_>>> {
         self.drop_taken();
         let mut searched = 0;
