@@ -19,7 +19,7 @@ use nix::sys::statvfs::statvfs;
 use serde_json::json;
 
 use super::context::CliContext;
-use super::listener::LATE;
+use super::observer::LATE;
 use super::progress::ProgressLine;
 use super::socket::Retries;
 use crate::cli::failure::{Absence, Failure};

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::refused;
-use super::listener::{LATE, RequestObserver};
+use super::observer::{LATE, RequestObserver};
 use super::progress::ProgressLine;
 use super::question;
 use super::silence::{POLL, SilenceTimer};
@@ -140,7 +140,7 @@ impl KernelClient {
         &mut self,
         method: &str,
         params: &impl Serialize,
-        listener: &mut dyn RequestObserver,
+        observer: &mut dyn RequestObserver,
     ) -> Result<Box<RawValue>, Failure> {
         self.last_id += 1;
         let id = self.last_id.to_string();
@@ -155,14 +155,14 @@ impl KernelClient {
         loop {
             tokio::select! {
                 frame = self.frames.next() => {
-                    if let Some(answer) = self.take(&frame?, &id, listener).await? {
+                    if let Some(answer) = self.take(&frame?, &id, observer).await? {
                         return answer;
                     }
                 }
-                answer = answered(&mut self.asked) => self.pass_on(&answer, listener).await?,
+                answer = answered(&mut self.asked) => self.pass_on(&answer, observer).await?,
                 () = &mut late, if !is_late => {
                     is_late = true;
-                    listener.late();
+                    observer.late();
                 }
                 _ = &mut interrupted => {
                     self.cancel(&id).await?;
@@ -177,7 +177,7 @@ impl KernelClient {
         &mut self,
         frame: &[u8],
         id: &str,
-        listener: &mut dyn RequestObserver,
+        observer: &mut dyn RequestObserver,
     ) -> Result<Option<Result<Box<RawValue>, Failure>>, Failure> {
         let message = jsonrpc::parse(frame)
             .map_err(|e| Failure::Other(format!("the kernel sent something else: {e}")))?;
@@ -188,12 +188,12 @@ impl KernelClient {
             }
             Message::Response { .. } => {}
             Message::Notification { method, params } => {
-                listener.notified(&method, params.map_or("{}", RawValue::get))?;
+                observer.notified(&method, params.map_or("{}", RawValue::get))?;
             }
             Message::Request {
                 id, method, params, ..
             } => {
-                self.serve(id, &method, params, listener).await?;
+                self.serve(id, &method, params, observer).await?;
             }
         }
         Ok(None)
@@ -205,7 +205,7 @@ impl KernelClient {
         id: RequestId,
         method: &str,
         params: Option<&RawValue>,
-        listener: &mut dyn RequestObserver,
+        observer: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
         if method == mcp::Ping::METHOD {
             return self.send(&jsonrpc::result(id.as_json(), "{}")).await;
@@ -220,7 +220,7 @@ impl KernelClient {
                 .and_then(|p| serde_json::from_str(p.get()).ok())
                 .unwrap_or_default();
             self.waiting.push_back((id, params));
-            self.ask_next(listener);
+            self.ask_next(observer);
             return Ok(());
         }
         let error = ErrorObject::new(METHOD_NOT_FOUND, format!("Method not found: {method}"));
@@ -229,10 +229,10 @@ impl KernelClient {
     }
 
     /// Puts the first waiting question on the terminal, unless one is there.
-    fn ask_next(&mut self, listener: &mut dyn RequestObserver) {
+    fn ask_next(&mut self, observer: &mut dyn RequestObserver) {
         if let (None, Some((_, params))) = (&self.asked, self.waiting.front()) {
             let params = params.clone();
-            listener.yield_terminal(true);
+            observer.yield_terminal(true);
             self.asked = Some(tokio::task::spawn_blocking(move || {
                 question::ask_here(&params)
             }));
@@ -242,15 +242,15 @@ impl KernelClient {
     async fn pass_on(
         &mut self,
         answer: &Value,
-        listener: &mut dyn RequestObserver,
+        observer: &mut dyn RequestObserver,
     ) -> Result<(), Failure> {
         self.asked = None;
-        listener.yield_terminal(false);
+        observer.yield_terminal(false);
         if let Some((id, _)) = self.waiting.pop_front() {
             self.send(&jsonrpc::result(id.as_json(), &answer.to_string()))
                 .await?;
         }
-        self.ask_next(listener);
+        self.ask_next(observer);
         Ok(())
     }
 

@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 
 use super::answer::read;
 use super::connection::{ConnectOptions, KernelClient};
-use super::listener::RequestObserver;
 use super::names;
+use super::observer::RequestObserver;
 use crate::cli::args::Options;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
@@ -257,11 +257,11 @@ impl CliContext {
         server: &str,
         method: &str,
         params: &impl Serialize,
-        listener: &mut dyn RequestObserver,
+        observer: &mut dyn RequestObserver,
     ) -> Result<Box<RawValue>, Failure> {
         self.with_kernel(async |client| {
             names::server(client, server).await?;
-            client.request(method, params, listener).await
+            client.request(method, params, observer).await
         })
     }
 
@@ -276,7 +276,7 @@ impl CliContext {
     /// The same with a connection that is opened so.
     pub(in crate::cli) fn with_kernel_at<T>(
         &self,
-        opening: ConnectOptions,
+        options: ConnectOptions,
         work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -284,7 +284,7 @@ impl CliContext {
             .build()?;
         let outcome = runtime.block_on(async {
             let holder = || self.holder();
-            let mut client = KernelClient::connect(&self.socket(), holder, opening).await?;
+            let mut client = KernelClient::connect(&self.socket(), holder, options).await?;
             work(&mut client).await
         });
         // A thread may still wait for a line from the terminal; nobody waits for it.

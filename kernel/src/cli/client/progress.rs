@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mgp_protocol::mcp::{self, Method};
 use serde::Deserialize;
 
-use super::listener::RequestObserver;
+use super::observer::RequestObserver;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
 use crate::cli::words::one_line;
