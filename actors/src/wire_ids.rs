@@ -1,6 +1,6 @@
 //! The ids of the kernel's requests to one peer, a server or a client.
 
-use mgp_engine::request_ids::RequestIds;
+use mgp_engine::callers::request_ids::RequestIds;
 
 /// Ids that no other connection has, nor one of an earlier kernel: an answer that comes late finds
 /// nothing it could settle.

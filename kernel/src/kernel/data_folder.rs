@@ -4,13 +4,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use mgp_actors::access::Books;
-use mgp_actors::audit::Folder;
-use mgp_actors::registrar::Book;
-use mgp_actors::roster;
-use mgp_actors::tasks::{self, Record};
-use mgp_actors::trouble::explained;
-use mgp_engine::roster::Roster;
+use mgp_callers::tasks::{self, Record};
+use mgp_doors::roster;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_policy::access::Books;
+use mgp_store::audit::Folder;
+use mgp_store::trouble::explained;
+use mgp_tools::registrar::Book;
 
 use super::options::UpOptions;
 use super::secrets::node_key;
@@ -98,7 +98,7 @@ pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
 }
 
 /// The agents that have a token. The file is made where there is none, so that it can be missed.
-pub(super) fn roster(data_dir: &Path) -> Result<Roster, String> {
+pub(super) fn roster(data_dir: &Path) -> Result<AgentRegistry, String> {
     let path = roster_file(data_dir);
     let roster = roster::load(&path).map_err(|e| e.to_string())?;
     if !path.exists() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use mgp_actors::trouble::explained;
+use mgp_store::trouble::explained;
 
 use super::process::{ProcessIdentity, ProcessState};
 use crate::paths::{is_own, private_folder};

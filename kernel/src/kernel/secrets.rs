@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_actors::trouble::explained;
+use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::seal::SealKey;
+use mgp_store::trouble::explained;
 
 use crate::paths::replace;
 
@@ -123,7 +123,7 @@ fn made(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_engine::seal::Purpose;
+    use mgp_engine::callers::seal::Purpose;
 
     use super::*;
 

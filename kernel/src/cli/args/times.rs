@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use mgp_engine::calendar::parse_rfc3339;
+use mgp_engine::timestamps::parse_rfc3339;
 
 /// The letters after a number, and how many seconds each is.
 const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
@@ -24,7 +24,7 @@ pub(super) fn millis(typed: &str) -> Result<u64, String> {
 /// An end: a time from now, or a moment; in milliseconds since 1970.
 pub(super) fn end(typed: &str) -> Result<u64, String> {
     let from_now = millis(typed).ok();
-    let from_now = from_now.map(|ms| mgp_actors::time::unix_ms().saturating_add(ms));
+    let from_now = from_now.map(|ms| mgp_runtime::time::unix_ms().saturating_add(ms));
     from_now.or_else(|| parse_rfc3339(typed)).ok_or_else(|| {
         format!("`{typed}` is no time; write 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z")
     })

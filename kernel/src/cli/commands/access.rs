@@ -1,6 +1,6 @@
 //! `mgp grant|revoke|grants|explain`: who may call what, decided and shown.
 
-use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::access::{
     Entry, Explain, Explanation, Grant, Granted, List, Listed, Permission, Revoke, Revoked,

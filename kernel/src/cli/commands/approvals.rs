@@ -1,6 +1,6 @@
 //! `mgp pending|approve|deny`: what waits for a person, and the answers.
 
-use mgp_engine::calendar::parse_rfc3339;
+use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
@@ -15,7 +15,7 @@ use crate::cli::words::{plain, time};
 
 pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
-    let now = mgp_actors::time::unix_ms();
+    let now = mgp_runtime::time::unix_ms();
     context.show(&answer, |Pending { pending }| match pending.as_slice() {
         [] => say("nothing waits for you"),
         entries => {

@@ -5,9 +5,9 @@ mod plan;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use mgp_actors::time::unix_ms;
 use mgp_discovery::config::PROJECT_FILE;
-use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_runtime::time::unix_ms;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Trust, Untrust};

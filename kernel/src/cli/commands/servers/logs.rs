@@ -1,6 +1,6 @@
 //! `mgp servers logs`.
 
-use mgp_engine::calendar::rfc3339;
+use mgp_engine::timestamps::rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Log, LogLine, LogLines, Logs};
 
