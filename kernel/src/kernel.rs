@@ -2,10 +2,16 @@
 
 mod announce;
 mod auditing;
+mod data_folder;
 mod doors;
 mod grown;
-mod hold;
+pub(crate) mod lock;
+mod machine;
 mod marks;
+mod options;
+pub(crate) mod process;
+pub(crate) mod running;
+mod secrets;
 mod users;
 
 use std::ffi::OsString;
@@ -30,8 +36,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::{Doors, UpOptions};
 use crate::source;
+pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
+
 use announce::Announced;
 use marks::Marks;
 
@@ -52,20 +59,20 @@ const FAREWELL: Duration = Duration::from_secs(20);
 pub fn run(options: UpOptions) -> Result<(), String> {
     // What our parent left open is none of our children's business.
     close_fds::set_fds_cloexec(3, &[]);
-    hold::raise_file_limit();
+    machine::raise_file_limit();
     log_to_stderr(&options);
     let announced = Announced::hold(&options)?;
-    hold::has_room(&options.data_dir)?;
-    let found = hold::missing(&options);
+    data_folder::has_room(&options.data_dir)?;
+    let found = data_folder::missing(&options);
     let mut kept = Kept {
-        marks: Marks::take(&options.data_dir, hold::hex(&hold::random::<16>())),
+        marks: Marks::take(&options.data_dir, secrets::hex(&secrets::random::<16>())),
         // First: what the others make is how the log's next start knows that there was one.
         audit: auditing::open(&options)?,
-        seal: hold::seal_key(&options.data_dir)?,
-        tasks: hold::tasks(&options.data_dir)?,
-        roster: hold::roster(&options.data_dir)?,
-        books: hold::books(&options.data_dir)?,
-        registered: hold::registered(&options.data_dir)?,
+        seal: secrets::seal_key(&options.data_dir)?,
+        tasks: data_folder::tasks(&options.data_dir)?,
+        roster: data_folder::roster(&options.data_dir)?,
+        books: data_folder::books(&options.data_dir)?,
+        registered: data_folder::registered(&options.data_dir)?,
         unaudited: Vec::new(),
         found,
     };
@@ -78,7 +85,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         kept.unaudited = kept.books.unaudited(&log)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(hold::threads())
+        .worker_threads(machine::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
@@ -206,7 +213,7 @@ fn not_grown(error: SpawnErr) -> String {
     error.to_string()
 }
 
-fn describe(doors: &Doors) -> Vec<String> {
+fn describe(doors: &OpenDoors) -> Vec<String> {
     let mut out = vec![format!("socket {}", doors.socket.display())];
     out.extend(doors.http.as_ref().map(|http| {
         let token = http

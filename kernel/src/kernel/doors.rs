@@ -25,9 +25,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::hold;
-use super::users::{Users, Visitor};
-use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
+use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
+use super::secrets;
+use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
@@ -74,10 +74,17 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
+<<<<<<< HEAD
         (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
             Some(hold::token(&options.data_dir)?)
         }
         (true, config::HttpAuth::None) | (false, _) => None,
+=======
+        (true, config::Auth::Token | config::Auth::OAuth) => {
+            Some(secrets::token(&options.data_dir)?)
+        }
+        (true, config::Auth::None) | (false, _) => None,
+>>>>>>> cli
     };
     Ok(Bound {
         listener: Some(listener),
@@ -102,7 +109,7 @@ impl Bound {
         reception: &Reception,
         belongings: &Belongings,
         closing: &CancellationToken,
-    ) -> Doors {
+    ) -> OpenDoors {
         self.closing = closing.clone();
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
@@ -119,14 +126,14 @@ impl Bound {
             let address = door.addr();
             let sessions = self.open_http(door, options, reception);
             let _ = belongings.sessions.set(sessions);
-            Opened {
+            OpenHttpDoor {
                 address,
                 secure: self.tls.is_some(),
                 token: self.token.as_ref().map(|(token, _)| token.clone()),
                 token_file: self.token.as_ref().map(|(_, file)| file.clone()),
             }
         });
-        Doors {
+        OpenDoors {
             socket: self.socket.path().to_owned(),
             http,
         }
@@ -280,8 +287,8 @@ async fn serve_socket(
                     continue;
                 };
                 let other = match &visitor {
-                    Visitor::Owner => None,
-                    Visitor::Agent(_) => match others.clone().try_acquire_owned() {
+                    SocketPeer::Owner => None,
+                    SocketPeer::Agent(_) => match others.clone().try_acquire_owned() {
                         Ok(place) => Some(place),
                         Err(_) => continue,
                     },
@@ -302,21 +309,21 @@ async fn serve_socket(
 }
 
 /// Who is there, by the system's own word; others are not served, whoever may have reached the socket.
-fn visitor(stream: &UnixStream, users: &Users) -> Option<Visitor> {
+fn visitor(stream: &UnixStream, users: &Users) -> Option<SocketPeer> {
     users.visitor(unix::peer(stream).ok()?.uid)
 }
 
 async fn serve_connection(
     stream: UnixStream,
-    visitor: Visitor,
+    visitor: SocketPeer,
     reception: Reception,
     leave: CancellationToken,
 ) {
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, STALL);
     let (agent, operator) = match visitor {
-        Visitor::Owner => (AgentId::new("operator"), true),
-        Visitor::Agent(agent) => (agent, false),
+        SocketPeer::Owner => (AgentId::new("operator"), true),
+        SocketPeer::Agent(agent) => (agent, false),
     };
     connection::serve(reception, agent, operator, None, leave, reader, writer).await;
 }

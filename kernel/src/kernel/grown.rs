@@ -53,9 +53,15 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
+<<<<<<< HEAD
 use super::{DRAIN, Kept, hold};
 use crate::cli::UpOptions;
 use crate::config::{HttpAuth, KernelConfig};
+=======
+use super::options::UpOptions;
+use super::{DRAIN, Kept, data_folder, machine, secrets};
+use crate::config::{Auth, KernelConfig};
+>>>>>>> cli
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
@@ -179,7 +185,7 @@ impl Pillars {
             table: table.clone(),
             servers: servers.clone(),
             meanings: meanings(kernel),
-            file: hold::vectors_file(&options.data_dir),
+            file: data_folder::vectors_file(&options.data_dir),
             data_dir: options.data_dir.clone(),
         };
         let (finder, finder_cell) = opening.open().await?;
@@ -430,7 +436,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: size.unwrap_or(NonZeroUsize::MIN),
-            key: CursorKey::new(hold::random()),
+            key: CursorKey::new(secrets::random()),
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
@@ -442,7 +448,7 @@ fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connecto
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
-        folder: hold::folder(),
+        folder: machine::folder(),
         drain: DRAIN,
         hurry: OnceLock::new(),
         health,
@@ -509,7 +515,7 @@ async fn roster(
 ) -> Result<(RosterHandle, ActorCell), SpawnErr> {
     let rostered = Rostered::new(before);
     let actor = RosterActor {
-        file: hold::roster_file(&options.data_dir),
+        file: data_folder::roster_file(&options.data_dir),
         rostered: rostered.clone(),
         belongings: belongings.clone(),
         audit: audit.clone(),
@@ -525,8 +531,8 @@ fn tasks(
     before: Vec<Record>,
     directory: &Arc<Directory>,
 ) -> Arc<Tasks> {
-    let folder = hold::tasks_folder(&options.data_dir);
-    let boot = u64::from_le_bytes(hold::random());
+    let folder = data_folder::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(secrets::random());
     let patience = options.loaded.kernel.questions.answer_timeout;
     Tasks::new(
         seal.clone(),

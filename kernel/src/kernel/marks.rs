@@ -2,11 +2,13 @@
 //! them starts: when a kernel and its guard are killed together, the next kernel ends what they left.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_transports::guard::{Swept, sweep};
+
+use crate::paths::replace;
 
 /// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
 /// more kernels than this, killed one right after the other, the first are forgotten.
@@ -116,12 +118,8 @@ fn write(file: &Path, marks: &[String]) -> io::Result<()> {
             Ok(()) | Err(_) => Ok(()),
         };
     }
-    let mut new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new("/")))?;
-    for mark in marks {
-        writeln!(new, "{mark}")?;
-    }
-    new.persist(file)?;
-    Ok(())
+    let lines: String = marks.iter().map(|mark| format!("{mark}\n")).collect();
+    replace(file, lines.as_bytes(), false)
 }
 
 #[cfg(test)]
@@ -191,8 +189,12 @@ mod tests {
 
     /// A mark nobody else has, whoever else runs this test.
     fn hold(number: u8) -> String {
-        super::super::hold::hex(
-            &[[number; 1].as_slice(), &super::super::hold::random::<15>()].concat(),
+        super::super::secrets::hex(
+            &[
+                [number; 1].as_slice(),
+                &super::super::secrets::random::<15>(),
+            ]
+            .concat(),
         )
     }
 }
