@@ -14,7 +14,7 @@ use mgp_tools::registrar::Book;
 
 use super::options::UpOptions;
 use super::secrets::node_key;
-use crate::config::Auth;
+use crate::config::HttpAuth;
 
 /// What a kernel must be able to write at its start, in bytes: its keys, some records, a page of each file.
 const ROOM: usize = 64 << 10;
@@ -48,7 +48,7 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
         }
     };
     let http = &options.loaded.kernel.http;
-    if http.enabled && http.auth != Auth::None {
+    if http.enabled && http.auth != HttpAuth::None {
         look(
             data_dir.join("token"),
             "a new one is made, and whoever had the old one needs it; or put a copy of the old one back and start the kernel again",

@@ -74,17 +74,10 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
-<<<<<<< HEAD
         (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
-            Some(hold::token(&options.data_dir)?)
-        }
-        (true, config::HttpAuth::None) | (false, _) => None,
-=======
-        (true, config::Auth::Token | config::Auth::OAuth) => {
             Some(secrets::token(&options.data_dir)?)
         }
-        (true, config::Auth::None) | (false, _) => None,
->>>>>>> cli
+        (true, config::HttpAuth::None) | (false, _) => None,
     };
     Ok(Bound {
         listener: Some(listener),

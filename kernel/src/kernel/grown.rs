@@ -53,15 +53,9 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
-<<<<<<< HEAD
-use super::{DRAIN, Kept, hold};
-use crate::cli::UpOptions;
-use crate::config::{HttpAuth, KernelConfig};
-=======
 use super::options::UpOptions;
 use super::{DRAIN, Kept, data_folder, machine, secrets};
-use crate::config::{Auth, KernelConfig};
->>>>>>> cli
+use crate::config::{HttpAuth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use mgp_discovery::config::LookUp;
 
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 
 /// What the kernel is started with.
 pub struct UpOptions {
     /// The configuration, usable and with its problems told.
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     /// How to look it up again when a file changes; `None` when there are no files.
     pub look_up: Option<LookUp>,
     /// Where the socket goes.

@@ -10,17 +10,6 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-<<<<<<< HEAD:kernel/src/cli/context.rs
-use super::client::{Client, Opening};
-use super::command::Options;
-use super::failure::{Absence, Failure};
-use super::output::report;
-use super::progress::Progress;
-use super::words::plain;
-use crate::config::{self, KernelConfig, LoadedConfig};
-use crate::paths::{Bases, LONGEST_SOCKET_PATH, SOCKET};
-use crate::record::{self, Record};
-=======
 use super::answer::read;
 use super::connection::{ConnectOptions, KernelClient};
 use super::names;
@@ -29,11 +18,10 @@ use crate::cli::args::Options;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
-use crate::config::{self, KernelConfig, Loaded};
+use crate::config::{self, KernelConfig, LoadedConfig};
 use crate::kernel::lock;
 use crate::kernel::running::RunningKernel;
 use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
->>>>>>> cli:kernel/src/cli/client/context.rs
 
 /// Where the kernel is and how to print.
 #[derive(Clone)]

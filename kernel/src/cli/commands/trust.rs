@@ -10,24 +10,12 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use serde_json::{Value, json};
 
-<<<<<<< HEAD:kernel/src/cli/trust.rs
-use super::client::{Opening, read};
-use super::command::{Trust, Untrust};
-use super::context::Context;
-use super::failure::Failure;
-use super::output::say;
-use super::progress::Progress;
-use super::table::table;
-use super::words::plain;
-use crate::trust::{self, Distrust, TrustError, TrustStore, TrustedFile};
-=======
 use crate::cli::args::{Trust, Untrust};
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::plain;
-use crate::trust::{self, Book, Entry, TrustError, Why};
->>>>>>> cli:kernel/src/cli/commands/trust.rs
+use crate::trust::{self, Distrust, TrustError, TrustStore, TrustedFile};
 use plan::Plan;
 
 /// Shows what a project's file would start, asks, and has the kernel take it up.
@@ -77,13 +65,8 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
 }
 
 /// Writes down that this text was looked at, in place of the one before.
-<<<<<<< HEAD:kernel/src/cli/trust.rs
-pub(super) fn keep(context: &Context, place: &Path, text: &str) -> Result<(), Failure> {
-    let entry = TrustedFile {
-=======
 pub(super) fn keep(context: &CliContext, place: &Path, text: &str) -> Result<(), Failure> {
-    let entry = Entry {
->>>>>>> cli:kernel/src/cli/commands/trust.rs
+    let entry = TrustedFile {
         file: place.to_owned(),
         blake3: trust::hash(text),
         at: rfc3339_ms(unix_ms()),
@@ -127,15 +110,9 @@ pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failu
 }
 
 /// Shows every project that was trusted.
-<<<<<<< HEAD:kernel/src/cli/trust.rs
-pub(super) fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &CliContext) -> Result<(), Failure> {
     let store = TrustStore::open(context.look_up.trust_file().as_deref());
     if let Some(wrong) = store.why_empty() {
-=======
-fn list(context: &CliContext) -> Result<(), Failure> {
-    let book = Book::open(context.look_up.trust_file().as_deref());
-    if let Some(wrong) = book.why_empty() {
->>>>>>> cli:kernel/src/cli/commands/trust.rs
         return Err(Failure::Other(format!("nothing is trusted: {wrong}")));
     }
     let standing = |entry: &TrustedFile| {

@@ -12,7 +12,7 @@ use crate::cli::failure::Failure;
 use crate::config;
 use crate::config::edit;
 use crate::paths::open_file;
-use crate::trust::{self, Book};
+use crate::trust::{self, TrustStore};
 
 pub(super) fn in_file(file: &Path, error: &edit::EditError) -> Failure {
     Failure::Other(format!("{}: {error}", file.display()))
@@ -66,7 +66,7 @@ pub(super) fn write(
     text: &str,
     project: bool,
 ) -> Result<bool, Failure> {
-    let book = Book::open(context.look_up.trust_file().as_deref());
+    let book = TrustStore::open(context.look_up.trust_file().as_deref());
     let place = trust::location(file).ok();
     let known = place.as_deref().and_then(|place| book.entry(place));
     let trusted = match before {
