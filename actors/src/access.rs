@@ -25,6 +25,7 @@ pub use self::writing::Restored;
 use crate::audit::{AuditHandle, state_damaged};
 use crate::directory::Directory;
 use crate::mailbox::{Letter, Mailbox, Reply};
+use crate::randomness;
 use crate::subscriptions::SubscriptionsHandle;
 
 /// What a decision is made on.
@@ -126,13 +127,6 @@ impl AccessHandle {
     }
 }
 
-/// Sixteen bytes nobody can guess.
-fn fresh() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes
-}
-
 fn unreachable(error: crate::mailbox::AskError) -> Refusal {
     Refusal::Broken(format!("access control: {error}"))
 }
@@ -209,7 +203,7 @@ impl Actor for AccessActor {
                 sequence = operation.place.sequence,
                 "a decision was not in the audit log, and is now"
             );
-            let trace = TraceId::mint(fresh());
+            let trace = TraceId::mint(randomness::bytes());
             let event = events::recovered(&operation, books.grants(), &trace);
             self.audit.decided(event).await?;
         }

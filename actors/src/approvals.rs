@@ -18,6 +18,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::randomness;
 use crate::subscriptions::SubscriptionsHandle;
 use crate::time::unix_ms;
 
@@ -181,7 +182,7 @@ impl ApprovalsHandle {
         let text = question.text.clone();
         let id = {
             let mut table = self.0.table();
-            let chance = getrandom::u32().expect("the system has randomness");
+            let chance = u32::from_le_bytes(randomness::bytes());
             let id = table.engine.ask(question, chance, unix_ms())?;
             table.ways.insert(id.clone(), way);
             id

@@ -37,6 +37,7 @@ pub mod permissions;
 pub mod pins;
 pub mod presence;
 pub mod question;
+pub mod randomness;
 pub mod registrar;
 pub mod relay;
 mod removal;

@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use self::book::Book;
 use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
 use crate::audit::{self, AuditHandle};
+use crate::randomness;
 use crate::server::{ServerMsg, ServerTable};
 
 /// The way in for everyone else.
@@ -216,13 +217,11 @@ impl Shared {
             true => Outcome::Blocked,
             false => Outcome::Success,
         };
-        let mut fresh = [0; 16];
-        getrandom::fill(&mut fresh).expect("the system has randomness");
         self.record(
             EventType::TOOL_CHANGED,
             audit::by_kernel(),
             (server, tool),
-            &TraceId::mint(fresh),
+            &TraceId::mint(randomness::bytes()),
             result,
             details,
         );

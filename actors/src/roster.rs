@@ -22,6 +22,7 @@ use crate::audit::{self, AuditHandle, NotWritten};
 use crate::belongings::Belongings;
 use crate::mailbox::{AskError, Letter, Mailbox, Reply};
 use crate::pass::Pass;
+use crate::randomness;
 use crate::time::unix_ms;
 
 pub use self::file::{Damaged, begin, load};
@@ -218,8 +219,7 @@ impl RosterHandle {
 
 /// 256 random bits, under a name that tells what they are.
 fn new_token() -> String {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).expect("the system has randomness");
+    let secret = randomness::bytes::<32>();
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
 }
 

@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::agent::{Agent, Outward};
 use crate::agents::Reception;
 use crate::mailbox::{Alive, Kind, Letter, Mailbox};
+use crate::randomness;
 use crate::request::Caller;
 use crate::streams::{Stream, Streams};
 use crate::time::moment;
@@ -242,8 +243,7 @@ impl Sessions {
 
 /// MCP-083, CMCP-020: a random UUID of version 4.
 pub(crate) fn new_id() -> SessionId {
-    let mut b = [0u8; 16];
-    getrandom::fill(&mut b).expect("the system has randomness");
+    let mut b = randomness::bytes::<16>();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;
     let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use mgp_actors::access::Books;
 use mgp_actors::audit::{self, AuditHandle, Folder};
+use mgp_actors::randomness;
 use mgp_actors::registrar::Book;
 use mgp_actors::tasks::Record;
 use mgp_actors::trouble::Troubles;
@@ -58,7 +59,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     hold::has_room(&options.data_dir)?;
     let found = hold::missing(&options);
     let mut kept = Kept {
-        marks: Marks::take(&options.data_dir, hold::hex(&hold::random::<16>())),
+        marks: Marks::take(&options.data_dir, hold::hex(&randomness::bytes::<16>())),
         // First: what the others make is how the log's next start knows that there was one.
         audit: auditing::open(&options)?,
         seal: hold::seal_key(&options.data_dir)?,

@@ -15,9 +15,10 @@ use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
 use super::writing::{Restored, Writing};
-use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
+use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
 use crate::journal::Journal;
 use crate::mailbox::{Mailbox, Reply};
+use crate::randomness;
 use crate::time::unix_ms;
 
 /// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, a
@@ -335,7 +336,7 @@ impl AccessState {
             authority: &self.authority,
             defaults: self.table.defaults(),
             now_ms: unix_ms(),
-            fresh: GrantId(fresh()),
+            fresh: GrantId(randomness::bytes()),
         }
     }
 }

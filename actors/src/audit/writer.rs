@@ -21,6 +21,7 @@ use super::head::Heads;
 use super::queue::{Entry, Ledger};
 use super::resuming::Gap;
 use super::{NotWritten, by_kernel, event};
+use crate::randomness;
 use crate::time::{moment, unix_ms};
 use crate::trouble::explained;
 
@@ -361,15 +362,11 @@ impl Writer {
 
 /// An event of the log itself.
 pub(super) fn own(event_type: EventType, result: Outcome, details: Value) -> Event {
-    let mut random = [0; 16];
-    // A trace that is not random is still a trace.
-    let _ = getrandom::fill(&mut random);
-    let trace = TraceId::mint(random);
     event(
         event_type,
         by_kernel(),
         Target::default(),
-        &trace,
+        &TraceId::mint(randomness::bytes()),
         result,
         details,
     )

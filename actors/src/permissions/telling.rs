@@ -13,9 +13,9 @@ use mgp_protocol::mgp::permission::{Ask, Await, Grant, Request, Response};
 use serde_json::json;
 
 use super::Shared;
-use super::records::fresh;
 use crate::audit;
 use crate::link::Link;
+use crate::randomness;
 
 /// How long a server may take to say that it has heard; then it has its gate without a word.
 const HEARING: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ impl Shared {
                 "expires_at": until_ms.map(rfc3339_ms)
             });
             tracing::info!(%server, %permission, by = by.as_deref(), "{}", event_type.as_str());
-            let trace = trace.map_or_else(|| TraceId::mint(fresh()), TraceId::clone);
+            let trace = trace.map_or_else(|| TraceId::mint(randomness::bytes()), TraceId::clone);
             let event = audit::event(event_type, actor, target, &trace, result, details);
             self.audit.tell(event);
         }

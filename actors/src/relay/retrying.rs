@@ -15,6 +15,7 @@ use super::forward::Outgoing;
 use super::{Relay, granting};
 use crate::audit::{by_agent, by_operator, event};
 use crate::link::Link;
+use crate::randomness;
 use crate::request::{Outcome, Request};
 use crate::time::moment;
 
@@ -32,7 +33,9 @@ impl Relay {
                 return outcome;
             };
             let tries = tries.get_or_insert_with(|| begun(request, &outgoing, &link));
-            match tries.failed(&told, chance(), moment()) {
+            // Spreads the waits of many callers.
+            let [chance] = randomness::bytes();
+            match tries.failed(&told, chance, moment()) {
                 Decision::GiveUp(_) => return outcome,
                 Decision::Retry(attempt) => {
                     self.tell_of(request, &outgoing, &attempt);
@@ -132,11 +135,4 @@ fn begun(request: &Request, outgoing: &Outgoing<'_>, link: &Link) -> Retries {
         true => retries.of_fallback(),
         false => retries,
     }
-}
-
-/// Spreads the waits of many callers.
-fn chance() -> u8 {
-    let mut byte = [0];
-    getrandom::fill(&mut byte).expect("the system has randomness");
-    byte[0]
 }

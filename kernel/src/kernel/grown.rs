@@ -20,6 +20,7 @@ use mgp_actors::naming::Naming;
 use mgp_actors::parked::ParkedCalls;
 use mgp_actors::permissions::PermissionsHandle;
 use mgp_actors::pins::PinsHandle;
+use mgp_actors::randomness;
 use mgp_actors::registrar::{Background, Names, Registrar, Waiting};
 use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
 use mgp_actors::request::Routes;
@@ -399,7 +400,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: size.unwrap_or(NonZeroUsize::MIN),
-            key: CursorKey::new(hold::random()),
+            key: CursorKey::new(randomness::bytes()),
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
@@ -495,7 +496,7 @@ fn tasks(
     directory: &Arc<Directory>,
 ) -> Arc<Tasks> {
     let folder = hold::tasks_folder(&options.data_dir);
-    let boot = u64::from_le_bytes(hold::random());
+    let boot = u64::from_le_bytes(randomness::bytes());
     let patience = options.loaded.kernel.questions.answer_timeout;
     Tasks::new(
         seal.clone(),

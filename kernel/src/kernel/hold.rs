@@ -1,4 +1,4 @@
-//! What a kernel holds of the machine: its data folder, its descriptors, its randomness.
+//! What a kernel holds of the machine: its data folder, its descriptors.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use fs4::fs_std::FileExt;
 use mgp_actors::access::Books;
 use mgp_actors::audit::Folder;
+use mgp_actors::randomness;
 use mgp_actors::registrar::Book;
 use mgp_actors::roster;
 use mgp_actors::tasks::{self, Record};
@@ -149,13 +150,6 @@ pub(super) fn raise_file_limit() {
 pub(super) fn threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).max(1)
-}
-
-/// Bytes nobody can guess.
-pub(super) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes
 }
 
 /// Where the kernel was started: the working folder of children whose entry names none.
@@ -321,7 +315,7 @@ fn kept(path: &Path, lost: &str) -> Result<String, String> {
 
 /// A new secret, in its file whole or not at all.
 fn made(path: &Path) -> io::Result<String> {
-    let new = hex(&random::<32>());
+    let new = hex(&randomness::bytes::<32>());
     let draft = path.with_extension("new");
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(0o600);

@@ -192,7 +192,11 @@ mod tests {
     /// A mark nobody else has, whoever else runs this test.
     fn hold(number: u8) -> String {
         super::super::hold::hex(
-            &[[number; 1].as_slice(), &super::super::hold::random::<15>()].concat(),
+            &[
+                [number; 1].as_slice(),
+                &mgp_actors::randomness::bytes::<15>(),
+            ]
+            .concat(),
         )
     }
 }
