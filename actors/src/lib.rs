@@ -8,6 +8,7 @@ pub mod access;
 pub mod agent;
 pub mod agents;
 pub mod approvals;
+pub mod atomic_file;
 pub mod attempts;
 pub mod audit;
 pub mod belongings;

@@ -6,10 +6,11 @@
 //! who answers at the socket is asked for by the client.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use mgp_actors::atomic_file;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::de::DeserializeOwned;
@@ -148,17 +149,8 @@ fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
 }
 
 fn write(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
-    let draft = folder.join(format!("{name}.{}", std::process::id()));
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(&draft)?;
     let text = serde_json::to_vec(value).expect("a record is always JSON");
-    let written = file.write_all(&text);
-    let put = written.and_then(|()| fs::rename(&draft, folder.join(name)));
-    if put.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    put
+    atomic_file::write_unsynced(&folder.join(name), &text)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fs4::fs_std::FileExt;
 use mgp_actors::access::Books;
+use mgp_actors::atomic_file;
 use mgp_actors::audit::Folder;
 use mgp_actors::randomness;
 use mgp_actors::registrar::Book;
@@ -316,14 +317,7 @@ fn kept(path: &Path, lost: &str) -> Result<String, String> {
 /// A new secret, in its file whole or not at all.
 fn made(path: &Path) -> io::Result<String> {
     let new = hex(&randomness::bytes::<32>());
-    let draft = path.with_extension("new");
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(&draft)?;
-    writeln!(file, "{new}")?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+    atomic_file::write(path, format!("{new}\n").as_bytes())?;
     Ok(new)
 }
 

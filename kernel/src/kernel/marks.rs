@@ -2,10 +2,11 @@
 //! them starts: when a kernel and its guard are killed together, the next kernel ends what they left.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mgp_actors::atomic_file;
 use mgp_transports::guard::{Swept, sweep};
 
 /// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
@@ -116,12 +117,8 @@ fn write(file: &Path, marks: &[String]) -> io::Result<()> {
             Ok(()) | Err(_) => Ok(()),
         };
     }
-    let mut new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new("/")))?;
-    for mark in marks {
-        writeln!(new, "{mark}")?;
-    }
-    new.persist(file)?;
-    Ok(())
+    let lines: String = marks.iter().flat_map(|mark| [mark, "\n"]).collect();
+    atomic_file::write_unsynced(file, lines.as_bytes())
 }
 
 #[cfg(test)]

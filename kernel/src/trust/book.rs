@@ -1,10 +1,11 @@
 //! The file of what was trusted: read whole, replaced whole.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use mgp_actors::atomic_file;
 use serde::{Deserialize, Serialize};
 
 use crate::paths::open_file;
@@ -134,7 +135,7 @@ pub fn change<T>(
     if entries.len() > MAX_ENTRIES && entries.len() > before {
         return Err(TrustError::Full);
     }
-    write(path, folder, entries).map_err(system)?;
+    write(path, entries).map_err(system)?;
     Ok(done)
 }
 
@@ -168,20 +169,16 @@ fn read(path: &Path) -> Result<Vec<Entry>, String> {
     Ok(written.trusted)
 }
 
-fn write(path: &Path, folder: &Path, trusted: Vec<Entry>) -> io::Result<()> {
+fn write(path: &Path, trusted: Vec<Entry>) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&Written { trusted })?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.as_file()
-        .set_permissions(fs::Permissions::from_mode(0o600))?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    atomic_file::write(path, format!("{text}\n").as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn entry(number: usize) -> Entry {
