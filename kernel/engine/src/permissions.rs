@@ -539,8 +539,8 @@ impl Gate {
     }
 
     /// Another number whenever anything changed.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 

@@ -129,7 +129,8 @@ impl Questions {
     }
 
     /// What is open, in the order it came.
-    pub fn open(&self) -> impl Iterator<Item = Key> {
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> impl Iterator<Item = Key> {
         self.open.iter().map(|question| question.key)
     }
 }

@@ -84,8 +84,8 @@ impl Request {
     }
 
     /// How many of the [`Self::meanings`] are its own texts. The others come again in other requests.
-    #[must_use]
-    pub fn texts(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn texts(&self) -> usize {
         self.said.len()
     }
 
