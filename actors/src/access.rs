@@ -12,8 +12,8 @@ mod writing;
 
 use std::sync::Arc;
 
-use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::grants::{Authority, Change, GrantId, Grants, Operation};
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
@@ -45,7 +45,7 @@ pub struct Ledger<'a> {
 
 /// Makes a decision: what is to be recorded, nothing perhaps. Each change is one entry of the journal,
 /// which is on disk whole or not at all: what must not hold by half is one change.
-pub type Decide = Box<dyn FnOnce(&Ledger<'_>) -> Result<Vec<Change>, Refusal> + Send>;
+pub type Decide = Box<dyn FnOnce(&Ledger<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
 /// Looks something up.
 pub type Look = Box<dyn FnOnce(&Ledger<'_>) + Send>;
 
@@ -53,14 +53,18 @@ pub type Look = Box<dyn FnOnce(&Ledger<'_>) + Send>;
 #[derive(Debug, Clone)]
 pub struct AccessHandle {
     mailbox: Mailbox<AccessMsg>,
-    table: Arc<Snapshot<Table>>,
+    table: Arc<Snapshot<GrantTable>>,
     reveal: bool,
 }
 
 impl AccessHandle {
     /// The handle of a running actor; `reveal` tells callers of denied tools that they are denied.
     #[must_use]
-    pub fn new(mailbox: Mailbox<AccessMsg>, table: Arc<Snapshot<Table>>, reveal: bool) -> Self {
+    pub fn new(
+        mailbox: Mailbox<AccessMsg>,
+        table: Arc<Snapshot<GrantTable>>,
+        reveal: bool,
+    ) -> Self {
         Self {
             mailbox,
             table,
@@ -70,7 +74,7 @@ impl AccessHandle {
 
     /// What calls are decided by right now.
     #[must_use]
-    pub fn table(&self) -> Arc<Table> {
+    pub fn table(&self) -> Arc<GrantTable> {
         self.table.load()
     }
 
@@ -90,8 +94,8 @@ impl AccessHandle {
         &self,
         by: Principal,
         trace: TraceId,
-        decide: impl FnOnce(&Ledger<'_>) -> Result<Vec<Change>, Refusal> + Send + 'static,
-    ) -> Result<Vec<Change>, Refusal> {
+        decide: impl FnOnce(&Ledger<'_>) -> Result<Vec<GrantChange>, Refusal> + Send + 'static,
+    ) -> Result<Vec<GrantChange>, Refusal> {
         let ask = |reply| AccessMsg::Record {
             decide: Box::new(decide),
             by,
@@ -142,7 +146,7 @@ pub enum AccessMsg {
         /// In which request.
         trace: TraceId,
         /// Answered when it is in force.
-        reply: Reply<Result<Vec<Change>, Refusal>>,
+        reply: Reply<Result<Vec<GrantChange>, Refusal>>,
     },
     /// Look something up.
     Look(Look),
@@ -173,7 +177,7 @@ impl std::fmt::Debug for AccessMsg {
 #[derive(Debug)]
 pub struct AccessActor {
     /// Where the table is published.
-    pub table: Arc<Snapshot<Table>>,
+    pub table: Arc<Snapshot<GrantTable>>,
     /// Who is told when what they see changes.
     pub directory: Arc<Directory>,
     /// What ends where it is closed.

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
-use mgp_engine::request_ids::{RequestIds, WireId};
-use mgp_engine::tasks::{Named, TaskRef};
+use mgp_engine::callers::request_ids::{RequestIds, WireId};
+use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::torn::Glance;
@@ -61,7 +61,7 @@ fn next_connection() -> ConnectionId {
 /// The number of all requests that stand alone of one agent in one view. To a server that tells its
 /// clients apart by nothing they are one client, as the calls of one session are: their questions
 /// all reach the same agent.
-pub(crate) fn shared_connection(agent: &AgentId, view: &View) -> ConnectionId {
+pub(crate) fn shared_connection(agent: &AgentId, view: &CatalogView) -> ConnectionId {
     let mut hasher = DefaultHasher::new();
     (agent, view).hash(&mut hasher);
     // The other numbers count from 1.
@@ -82,7 +82,7 @@ pub struct Agent {
     outward: Outward,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
-    /// Its place among [`Level::ALL`].
+    /// Its place among [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
     asked: Pending<Asked>,
@@ -161,7 +161,7 @@ impl Agent {
         request: &Request,
         wanted: &Filter,
         tag: &str,
-        tasks: Vec<(Named, String)>,
+        tasks: Vec<(NamedTask, String)>,
     ) -> Arc<Self> {
         let caller = &request.caller;
         let outward = Outward::Listening {
@@ -183,13 +183,13 @@ impl Agent {
 
     /// True when it wants to hear that a list changed.
     #[must_use]
-    pub fn follows(&self, kind: mgp_engine::catalog::Kind) -> bool {
-        use mgp_engine::catalog::Kind;
+    pub fn follows(&self, kind: mgp_engine::tools::catalog::ListKind) -> bool {
+        use mgp_engine::tools::catalog::ListKind;
         match (&self.outward, kind) {
             (Outward::Line(_) | Outward::Session(_), _) => true,
-            (Outward::Listening { wanted, .. }, Kind::Tools) => wanted.tools_list_changed,
-            (Outward::Listening { wanted, .. }, Kind::Prompts) => wanted.prompts_list_changed,
-            (Outward::Listening { wanted, .. }, Kind::Resources | Kind::Templates) => {
+            (Outward::Listening { wanted, .. }, ListKind::Tools) => wanted.tools_list_changed,
+            (Outward::Listening { wanted, .. }, ListKind::Prompts) => wanted.prompts_list_changed,
+            (Outward::Listening { wanted, .. }, ListKind::Resources | ListKind::Templates) => {
                 wanted.resources_list_changed
             }
         }
@@ -197,7 +197,7 @@ impl Agent {
 
     /// A task it wants to hear of, and what its client calls it; `None` when it does not.
     #[must_use]
-    pub fn follows_task(&self, task: &TaskRef) -> Option<(&Named, &str)> {
+    pub fn follows_task(&self, task: &TaskRef) -> Option<(&NamedTask, &str)> {
         let Outward::Listening { tasks, .. } = &self.outward else {
             return None;
         };
@@ -236,7 +236,7 @@ impl Agent {
     /// [`Refusal::BadRequest`] when it was said before.
     pub fn hello(
         self: &Arc<Self>,
-        view: View,
+        view: CatalogView,
         hello: &Initialize<'_>,
     ) -> Result<Arc<Caller>, Refusal> {
         let version = Version::negotiate(&hello.protocol_version);
@@ -269,7 +269,9 @@ impl Agent {
             true => "operator".to_owned(),
             false => self.id().to_string(),
         };
-        let view = self.caller().map_or(&View::All, |caller| &caller.view);
+        let view = self
+            .caller()
+            .map_or(&CatalogView::All, |caller| &caller.view);
         self.presence.told(agent, door, view)
     }
 
@@ -292,8 +294,8 @@ impl Agent {
 
     /// The least severe log level it wants.
     #[must_use]
-    pub fn level(&self) -> Level {
-        Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
+    pub fn level(&self) -> LogLevel {
+        LogLevel::ALL[usize::from(self.level.load(Ordering::Relaxed)) % LogLevel::ALL.len()]
     }
 
     /// True once it asked for a level.
@@ -303,8 +305,8 @@ impl Agent {
     }
 
     /// Sets the least severe log level it wants.
-    pub fn set_level(&self, level: Level) {
-        let place = Level::ALL.iter().position(|l| *l == level).unwrap_or(0);
+    pub fn set_level(&self, level: LogLevel) {
+        let place = LogLevel::ALL.iter().position(|l| *l == level).unwrap_or(0);
         self.level
             .store(place.try_into().unwrap_or(0), Ordering::Relaxed);
         self.level_set.store(true, Ordering::Relaxed);

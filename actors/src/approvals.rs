@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::approvals::{Approvals, NotTaken, Question};
-use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::policy::approvals::{ApprovalQuestion, Approvals, NotTaken};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
 use mgp_protocol::mgp::audit::TraceId;
@@ -176,7 +176,7 @@ impl ApprovalsHandle {
     ///
     /// # Errors
     /// [`NotTaken`] at a bound: who asks takes that as a no.
-    pub fn ask(&self, question: Question) -> Result<Asked, NotTaken> {
+    pub fn ask(&self, question: ApprovalQuestion) -> Result<Asked, NotTaken> {
         let (way, answers) = mpsc::channel(ANSWERS);
         let until_ms = question.until_ms;
         let text = question.text.clone();
@@ -202,7 +202,7 @@ impl ApprovalsHandle {
     ///
     /// # Errors
     /// As [`Self::ask`].
-    pub async fn yes_or_no(&self, question: Question) -> Result<Option<bool>, NotTaken> {
+    pub async fn yes_or_no(&self, question: ApprovalQuestion) -> Result<Option<bool>, NotTaken> {
         let mut asked = self.ask(question)?;
         while let Some(answer) = asked.answer().await {
             let verdict = answer.verdict;

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::levels::Level;
-use mgp_engine::questions::{Key, Questions};
+use mgp_engine::callers::questions::{PendingQuestions, QuestionKey};
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_transports::lines::LineSink;
@@ -53,7 +53,7 @@ pub struct Attempt {
     /// What it says its client can be asked for.
     pub capabilities: ClientCapabilities,
     /// The least severe log level it wants; `None` wants no log.
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
     /// When it had its answer.
     pub left: Option<Instant>,
 }
@@ -70,8 +70,8 @@ pub enum Outlet {
 /// What was asked and has no answer yet.
 #[derive(Debug, Default)]
 struct Board {
-    questions: Questions,
-    waiting: HashMap<Key, oneshot::Sender<ClientAnswer>>,
+    questions: PendingQuestions,
+    waiting: HashMap<QuestionKey, oneshot::Sender<ClientAnswer>>,
 }
 
 impl Attempts {
@@ -115,7 +115,7 @@ impl Attempts {
 
     /// The least severe log level the client wants, as it said last.
     #[must_use]
-    pub fn level(&self) -> Option<Level> {
+    pub fn level(&self) -> Option<LogLevel> {
         self.now().level
     }
 
@@ -261,7 +261,7 @@ impl Attempts {
 /// However the asking ends, the question does not outlive it.
 struct Withdraw<'a> {
     attempts: &'a Attempts,
-    key: Key,
+    key: QuestionKey,
 }
 
 impl Drop for Withdraw<'_> {

@@ -18,8 +18,8 @@ mod writer;
 
 use std::sync::Arc;
 
-use mgp_engine::audit::commit::Refused;
-use mgp_engine::audit::redact::Kept;
+use mgp_engine::store::audit::commit::CommitRefusal;
+use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_protocol::mgp::audit::Event;
 use tokio::sync::oneshot;
 
@@ -37,17 +37,17 @@ use self::queue::{Entry, Ledger};
 /// What it was of was not done, since it could not be written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; what is not written down is not done")]
-pub struct NotWritten(#[from] pub Refused);
+pub struct NotWritten(#[from] pub CommitRefusal);
 
 /// Something to be written down. It becomes an event on the log's own thread, so that whoever tells it
 /// does not pay for that.
 pub trait Note: Send + 'static {
     /// The event, and what is kept of the arguments of the call that it is of.
-    fn event(self: Box<Self>) -> (Event, Option<Kept>);
+    fn event(self: Box<Self>) -> (Event, Option<KeptArguments>);
 }
 
 impl Note for Event {
-    fn event(self: Box<Self>) -> (Event, Option<Kept>) {
+    fn event(self: Box<Self>) -> (Event, Option<KeptArguments>) {
         (*self, None)
     }
 }
@@ -104,15 +104,15 @@ impl AuditHandle {
     /// waits for one of them first.
     ///
     /// # Errors
-    /// [`NotWritten`]: then it is not to be done. With [`Refused::Late`] it is written down nevertheless
+    /// [`NotWritten`]: then it is not to be done. With [`CommitRefusal::Late`] it is written down nevertheless
     /// once [`AuditHandle::trouble`] is over, and so is that it was refused.
     pub async fn decided(&self, event: Event) -> Result<(), NotWritten> {
         let Some(ledger) = &self.0 else { return Ok(()) };
         let permit = ledger.decisions.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| Refused::Broken)?;
+        let permit = permit.map_err(|_| CommitRefusal::Broken)?;
         let (reply, written) = oneshot::channel();
         ledger.push(Entry::decision(Box::new(event), reply, permit));
-        written.await.unwrap_or(Err(Refused::Broken.into()))
+        written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 
     /// Takes a place for a call that is about to begin, so that what is done is also written.
@@ -125,13 +125,13 @@ impl AuditHandle {
             return Ok(Place(None));
         };
         ledger.check()?;
-        let charge = ledger.calls.try_take(1).ok_or(Refused::Full)?;
+        let charge = ledger.calls.try_take(1).ok_or(CommitRefusal::Full)?;
         Ok(Place(Some((ledger.clone(), charge))))
     }
 
     /// What the record of a call keeps of its arguments; nothing where there is no log.
     #[must_use]
-    pub fn kept(&self, arguments: &str) -> Option<Kept> {
+    pub fn kept(&self, arguments: &str) -> Option<KeptArguments> {
         Some(self.0.as_ref()?.keeping.of(arguments))
     }
 
@@ -173,7 +173,7 @@ impl Place {
         }
         let (reply, written) = oneshot::channel();
         ledger.push(Entry::call(Box::new(note), Some(reply), charge));
-        written.await.unwrap_or(Err(Refused::Broken.into()))
+        written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 }
 

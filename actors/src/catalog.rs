@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::catalog::{Catalog, Kind, Offer, View, changes};
-use mgp_engine::moment::Moment;
-use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_engine::callers::tasks::{Maker, TaskRef};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
+use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
@@ -47,8 +47,8 @@ pub struct Shown {
     pub fetched: BTreeMap<ServerId, Fetched>,
 }
 
-/// When the lists of a server were fetched, in the order of [`mgp_engine::catalog::Kind`].
-pub type Fetched = [Moment; 4];
+/// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::ListKind`].
+pub type Fetched = [MonotonicTime; 4];
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -74,7 +74,12 @@ impl CatalogHandle {
     }
 
     /// A server offers this from now on. The receiver resolves when agents see it.
-    pub fn offer(&self, offer: Offer, fetched: Fetched, link: &Link) -> oneshot::Receiver<()> {
+    pub fn offer(
+        &self,
+        offer: ServerOffer,
+        fetched: Fetched,
+        link: &Link,
+    ) -> oneshot::Receiver<()> {
         let (reply, seen) = Reply::new();
         if let Some(peer) = link.peer().cloned() {
             let (offer, peer) = (Arc::new(offer), Box::new(peer));
@@ -127,7 +132,7 @@ impl CatalogHandle {
 #[derive(Debug)]
 pub enum CatalogMsg {
     /// A server offers this. Answered when it is published.
-    Offered(Arc<Offer>, Box<Peer>, Fetched, Reply<()>),
+    Offered(Arc<ServerOffer>, Box<Peer>, Fetched, Reply<()>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
     /// Time to publish what changed.
@@ -149,7 +154,7 @@ pub struct CatalogActor {
 #[derive(Debug)]
 pub struct CatalogState {
     me: Mailbox<CatalogMsg>,
-    offers: BTreeMap<ServerId, Arc<Offer>>,
+    offers: BTreeMap<ServerId, Arc<ServerOffer>>,
     peers: BTreeMap<ServerId, Peer>,
     fetched: BTreeMap<ServerId, Fetched>,
     due: bool,
@@ -237,13 +242,13 @@ impl CatalogActor {
         }));
         self.finder.published();
         for (view, kind) in &changed {
-            let of = |(changed, of_kind): &(View, Kind)| match changed {
-                View::One(server) if of_kind == kind => Some(server.clone()),
-                View::One(_) | View::All => None,
+            let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {
+                CatalogView::One(server) if of_kind == kind => Some(server.clone()),
+                CatalogView::One(_) | CatalogView::All => None,
             };
             let servers: Vec<_> = match view {
-                View::One(server) => vec![server.clone()],
-                View::All => changed.iter().filter_map(of).collect(),
+                CatalogView::One(server) => vec![server.clone()],
+                CatalogView::All => changed.iter().filter_map(of).collect(),
             };
             self.directory.list_changed(view, *kind, &servers);
         }
@@ -318,7 +323,7 @@ impl Upward for Up {
         Box::pin(async move { permissions.asked(&server, &ask).await })
     }
 
-    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+    fn consented(&self, question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>> {
         let approvals = self.permissions.approvals().clone();
         Box::pin(async move { approvals.yes_or_no(question).await })
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::nearest::nearest_name;
+use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -52,7 +52,7 @@ pub async fn serve<R, W>(
     reception: Reception,
     id: AgentId,
     operator: bool,
-    view: Option<View>,
+    view: Option<CatalogView>,
     leave: CancellationToken,
     reader: R,
     writer: W,
@@ -128,7 +128,7 @@ struct Inbound {
     reception: Reception,
     agent: Arc<Agent>,
     sink: LineSink,
-    view: OnceLock<View>,
+    view: OnceLock<CatalogView>,
     /// What the start of the line tells that is over the limit and being thrown away.
     overrun: Glance,
 }
@@ -282,7 +282,7 @@ impl Inbound {
             let arrival = Arrival {
                 agent: self.agent.id().clone(),
                 operator: self.agent.is_operator(),
-                view: self.view.get().cloned().unwrap_or(View::All),
+                view: self.view.get().cloned().unwrap_or(CatalogView::All),
                 id: id.clone(),
                 method: method.into(),
                 params,
@@ -319,7 +319,7 @@ impl Inbound {
                 connection: self.agent.connection,
                 agent: self.agent.id().clone(),
                 operator: self.agent.is_operator(),
-                view: View::All,
+                view: CatalogView::All,
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
@@ -335,10 +335,10 @@ impl Inbound {
             self.stand_for(name)?;
         }
         let view = match open.server {
-            None => View::All,
-            Some(id) => {
-                View::One(ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?)
-            }
+            None => CatalogView::All,
+            Some(id) => CatalogView::One(
+                ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?,
+            ),
         };
         let who = identity(self.agent.id(), self.agent.is_operator());
         if !self.reception.routes.knows(&view, &who) {
@@ -379,7 +379,7 @@ impl Inbound {
 
     fn initialize(&self, params: Option<&str>) -> Result<Arc<Caller>, Refusal> {
         let hello: mcp::Initialize<'_> = mcp::read(params)?;
-        let view = self.view.get().cloned().unwrap_or(View::All);
+        let view = self.view.get().cloned().unwrap_or(CatalogView::All);
         self.agent.hello(view, &hello)
     }
 

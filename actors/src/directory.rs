@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use mgp_engine::access::Table;
-use mgp_engine::catalog::{Kind, View};
-use mgp_engine::levels::Level;
-use mgp_engine::tasks::{Named, TaskRef};
+use mgp_engine::callers::tasks::{NamedTask, TaskRef};
+use mgp_engine::policy::access::GrantTable;
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -34,13 +34,13 @@ pub struct Directory {
     pub given: Given,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Who may hear of which server.
-    access: Arc<Snapshot<Table>>,
+    access: Arc<Snapshot<GrantTable>>,
 }
 
 impl Directory {
     /// Nobody yet.
     #[must_use]
-    pub fn new(access: Arc<Snapshot<Table>>) -> Self {
+    pub fn new(access: Arc<Snapshot<GrantTable>>) -> Self {
         Self {
             visitors: Visitors::default(),
             given: Given::default(),
@@ -117,9 +117,9 @@ impl Directory {
     }
 
     /// Judges whether a caller may call the tool of a task right now.
-    fn calling(&self) -> impl Fn(&Caller, &Named) -> bool + use<> {
+    fn calling(&self) -> impl Fn(&Caller, &NamedTask) -> bool + use<> {
         let (table, now) = (self.access.load(), unix_ms());
-        move |caller, Named { task, tool }| {
+        move |caller, NamedTask { task, tool }| {
             let identity = caller.identity();
             let decision = table.decide(&identity, &task.server, Some(tool), now);
             table.pass(&decision).is_some()
@@ -140,7 +140,7 @@ impl Directory {
 
     /// Tells every agent with this view that a list changed, when it knows of one of the servers that
     /// changed it: one change, one notification.
-    pub fn list_changed(&self, view: &View, kind: Kind, servers: &[ServerId]) {
+    pub fn list_changed(&self, view: &CatalogView, kind: ListKind, servers: &[ServerId]) {
         let (table, now) = (self.access.load(), unix_ms());
         let concerns = |caller: &Caller| {
             let who = caller.identity();
@@ -156,14 +156,14 @@ impl Directory {
     }
 
     /// Tells the agents to whom other things are open from now on that their lists changed.
-    pub fn access_changed(&self, before: &Table, after: &Table) {
+    pub fn access_changed(&self, before: &GrantTable, after: &GrantTable) {
         for agent in self.all() {
             let Some(caller) = agent.caller() else {
                 continue;
             };
             let identity = caller.identity();
             if before.audience(&identity) != after.audience(&identity) {
-                for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
+                for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
                     if agent.follows(kind) {
                         let frame = jsonrpc::notification(changed(kind), None);
                         agent.tell(frame.into(), Class::Kept);
@@ -233,7 +233,7 @@ impl Directory {
 
     /// Who may do what right now.
     #[must_use]
-    pub fn access(&self) -> Arc<Table> {
+    pub fn access(&self) -> Arc<GrantTable> {
         self.access.load()
     }
 
@@ -241,8 +241,8 @@ impl Directory {
     #[must_use]
     pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
         let in_view = match &caller.view {
-            View::All => true,
-            View::One(own) => own == server,
+            CatalogView::All => true,
+            CatalogView::One(own) => own == server,
         };
         in_view
             && self
@@ -256,17 +256,17 @@ impl Directory {
         let level = mcp::read::<mcp::Message<'_>>(Some(params))
             .ok()
             .and_then(|m| m.level.parse().ok())
-            .unwrap_or(Level::Info);
-        let own = View::One(server.clone());
+            .unwrap_or(LogLevel::Info);
+        let own = CatalogView::One(server.clone());
         let open = self.opening(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
         for agent in self.of(whose) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let shows = caller.view == View::All || caller.view == own;
+            let shows = caller.view == CatalogView::All || caller.view == own;
             if shows && open(caller) && !agent.is_listening() && level.passes(agent.level()) {
-                let place = &mut rendered[usize::from(caller.view == View::All)];
+                let place = &mut rendered[usize::from(caller.view == CatalogView::All)];
                 let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
                 agent.tell(frame.clone(), Class::Lossy);
             }
@@ -282,7 +282,7 @@ impl Directory {
         most: usize,
         whose: Option<&AgentId>,
     ) -> Vec<Arc<Agent>> {
-        let own = View::One(server.clone());
+        let own = CatalogView::One(server.clone());
         let open = self.opening(server);
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
@@ -292,7 +292,9 @@ impl Directory {
                 && agent
                     .caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| c.capabilities.roots && (c.view == View::All || c.view == own))
+                    .is_some_and(|c| {
+                        c.capabilities.roots && (c.view == CatalogView::All || c.view == own)
+                    })
         });
         rooted.take(most).cloned().collect()
     }
@@ -300,35 +302,35 @@ impl Directory {
     /// The most verbose level anybody who may see the server wants: those who set none, everything
     /// (CMCP-094). `None` when nobody set one.
     #[must_use]
-    pub fn floor(&self, server: &ServerId) -> Option<Level> {
-        let own = View::One(server.clone());
+    pub fn floor(&self, server: &ServerId) -> Option<LogLevel> {
+        let own = CatalogView::One(server.clone());
         let open = self.opening(server);
         let mut agents = self.all();
         agents.retain(|a| {
             !a.is_listening()
                 && a.caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| c.view == View::All || c.view == own)
+                    .is_some_and(|c| c.view == CatalogView::All || c.view == own)
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
     }
 }
 
-pub(crate) fn changed(kind: Kind) -> &'static str {
+pub(crate) fn changed(kind: ListKind) -> &'static str {
     match kind {
-        Kind::Tools => "notifications/tools/list_changed",
-        Kind::Prompts => "notifications/prompts/list_changed",
-        Kind::Resources | Kind::Templates => "notifications/resources/list_changed",
+        ListKind::Tools => "notifications/tools/list_changed",
+        ListKind::Prompts => "notifications/prompts/list_changed",
+        ListKind::Resources | ListKind::Templates => "notifications/resources/list_changed",
     }
 }
 
 /// A log record for a client: where many servers share one door, `logger` names the server.
 #[must_use]
-pub fn log_frame(server: &ServerId, view: &View, params: &str) -> Bytes {
+pub fn log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
     let tagged = match view {
-        View::One(_) => params.into(),
-        View::All => {
+        CatalogView::One(_) => params.into(),
+        CatalogView::All => {
             let mut splice = Splice::new(params);
             match member(params, "logger") {
                 Some(logger) => {

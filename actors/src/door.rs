@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_transports::http::body::Reply;
 use mgp_transports::http::server::Peer;
@@ -122,7 +122,10 @@ impl HttpDoor {
         let view = match address(path) {
             Some((Way::Streamable, view)) => Some(view),
             Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
-            None => path.trim_matches('/').is_empty().then_some(View::All),
+            None => path
+                .trim_matches('/')
+                .is_empty()
+                .then_some(CatalogView::All),
         };
         match view.and_then(|view| self.auth.metadata(headers, &view)) {
             Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
@@ -134,7 +137,7 @@ impl HttpDoor {
         self: Arc<Self>,
         way: Way,
         request: Request<Incoming>,
-        view: View,
+        view: CatalogView,
         agent: AgentId,
     ) -> Response<Reply> {
         match (way, request.method()) {
@@ -162,7 +165,12 @@ impl HttpDoor {
     }
 
     /// Opens the session's standing stream, or goes on with a broken one.
-    fn get(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
+    fn get(
+        &self,
+        request: &Request<Incoming>,
+        view: &CatalogView,
+        agent: &AgentId,
+    ) -> Response<Reply> {
         if !headers::accepts_events(request.headers()) {
             return refusal(
                 StatusCode::NOT_ACCEPTABLE,
@@ -184,7 +192,12 @@ impl HttpDoor {
         stream_response(events(&session, stream).standing())
     }
 
-    fn delete(&self, request: &Request<Incoming>, view: &View, agent: &AgentId) -> Response<Reply> {
+    fn delete(
+        &self,
+        request: &Request<Incoming>,
+        view: &CatalogView,
+        agent: &AgentId,
+    ) -> Response<Reply> {
         match self.session(request, view, agent) {
             Ok(session) => {
                 self.sessions.close(&session.id);
@@ -198,7 +211,7 @@ impl HttpDoor {
     fn session(
         &self,
         request: &Request<Incoming>,
-        view: &View,
+        view: &CatalogView,
         agent: &AgentId,
     ) -> Result<Arc<Session>, Box<Response<Reply>>> {
         let Some(id) = request.headers().get(SESSION) else {
@@ -229,9 +242,9 @@ enum Way {
 }
 
 /// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
-fn address(path: &str) -> Option<(Way, View)> {
+fn address(path: &str) -> Option<(Way, CatalogView)> {
     if path == old_style::ENDPOINT {
-        return Some((Way::OldEndpoint, View::All));
+        return Some((Way::OldEndpoint, CatalogView::All));
     }
     let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
         (Some(rest), _) => (Way::Streamable, rest),
@@ -239,10 +252,10 @@ fn address(path: &str) -> Option<(Way, View)> {
         (None, None) => return None,
     };
     let view = match rest.strip_prefix('/') {
-        None if rest.is_empty() => View::All,
+        None if rest.is_empty() => CatalogView::All,
         None => return None,
-        Some("") => View::All,
-        Some(id) => View::One(ServerId::parse(id).ok()?),
+        Some("") => CatalogView::All,
+        Some(id) => CatalogView::One(ServerId::parse(id).ok()?),
     };
     Some((way, view))
 }
@@ -286,14 +299,14 @@ mod tests {
 
     #[test]
     fn paths_name_views() {
-        let one = || View::One(ServerId::new("a.b"));
-        assert_eq!(address("/mcp"), Some((Way::Streamable, View::All)));
-        assert_eq!(address("/mcp/"), Some((Way::Streamable, View::All)));
+        let one = || CatalogView::One(ServerId::new("a.b"));
+        assert_eq!(address("/mcp"), Some((Way::Streamable, CatalogView::All)));
+        assert_eq!(address("/mcp/"), Some((Way::Streamable, CatalogView::All)));
         assert_eq!(address("/mcp/a.b"), Some((Way::Streamable, one())));
         assert_eq!(address("/sse/a.b"), Some((Way::OldStyle, one())));
         assert_eq!(
             address("/sse/messages"),
-            Some((Way::OldEndpoint, View::All))
+            Some((Way::OldEndpoint, CatalogView::All))
         );
         for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
             assert_eq!(address(nothing), None);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use bytes::Bytes;
-use mgp_engine::levels::Level;
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 use tokio::sync::SetOnce;
@@ -114,7 +114,7 @@ impl Exchange {
 
     /// The least severe log level wanted of this call; `None` wants no log.
     #[must_use]
-    pub fn level(&self, caller: &Caller) -> Option<Level> {
+    pub fn level(&self, caller: &Caller) -> Option<LogLevel> {
         match (&self.way, caller.standing()) {
             (Way::Attempts(attempts), _) => attempts.level(),
             (Way::Line(_) | Way::Stream { .. } | Way::Nowhere, agent) => agent.map(|a| a.level()),

@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_engine::access::Table;
-use mgp_engine::catalog::Tool;
-use mgp_engine::index::{Draft, Index, Shelf};
+use mgp_engine::policy::access::GrantTable;
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::tools::index::{Draft, Index, ServerIndex};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::Security;
 use mgp_sync::snapshot::Snapshot;
@@ -57,7 +57,7 @@ struct Parts {
     index: Arc<Snapshot<Index>>,
     desk: Arc<Desk>,
     models: Arc<Models>,
-    table: Arc<Snapshot<Table>>,
+    table: Arc<Snapshot<GrantTable>>,
     servers: Arc<ServerTable>,
     kinds: kinds::Kinds,
     room: Semaphore,
@@ -70,7 +70,7 @@ pub struct Opening {
     /// What is offered.
     pub shown: Arc<Snapshot<Shown>>,
     /// Who may call what.
-    pub table: Arc<Snapshot<Table>>,
+    pub table: Arc<Snapshot<GrantTable>>,
     /// In which state servers are.
     pub servers: Arc<ServerTable>,
     /// Where meanings come from.
@@ -159,7 +159,7 @@ struct FinderState {
 /// What a server's shelf is made of.
 #[derive(Debug, Clone)]
 struct Stock {
-    tools: Vec<Arc<Tool>>,
+    tools: Vec<Arc<CatalogTool>>,
     about: Box<str>,
 }
 
@@ -172,16 +172,16 @@ impl Stock {
             && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    fn shelf(&self, server: &ServerId, dimension: Option<usize>) -> Shelf {
-        let draft = |tool: &Arc<Tool>| {
+    fn shelf(&self, server: &ServerId, dimension: Option<usize>) -> ServerIndex {
+        let draft = |tool: &Arc<CatalogTool>| {
             let security = Security::of(&tool.raw);
             let (name, raw) = (&tool.own_name, &tool.raw);
-            let risk = tool.duties.risk.level;
+            let risk = tool.requirements.risk.level;
             Draft::read(server, name, raw, security.as_ref(), risk)
-                .placed(&tool.duties.rules().categories)
+                .placed(&tool.requirements.rules().categories)
                 .fitting(dimension)
         };
-        Shelf::new(server, &self.about, self.tools.iter().map(draft).collect())
+        ServerIndex::new(server, &self.about, self.tools.iter().map(draft).collect())
     }
 }
 
@@ -233,7 +233,7 @@ impl FinderActor {
     /// Makes the index one of what is offered now.
     async fn catch_up(&self, state: &mut FinderState) {
         let shown = self.shown.load();
-        let stock = |offer: &Arc<mgp_engine::catalog::Offer>| {
+        let stock = |offer: &Arc<mgp_engine::tools::catalog::ServerOffer>| {
             let peer = shown.peers.get(offer.server());
             let about = peer.and_then(|peer| peer.instructions.clone());
             let stock = Stock {
@@ -244,7 +244,7 @@ impl FinderActor {
         };
         let stocks: BTreeMap<ServerId, Stock> = shown.catalog.offers().map(stock).collect();
         let index = self.index.load();
-        let indexed = index.shelves().map(|shelf| shelf.server());
+        let indexed = index.servers().map(|shelf| shelf.server());
         for gone in indexed.filter(|server| !stocks.contains_key(*server)) {
             self.index.update(|index| index.without(gone));
             self.desk.forget(gone);
@@ -280,7 +280,7 @@ impl FinderActor {
     }
 
     async fn embedded(&self, server: &ServerId) {
-        let Some(shelf) = self.index.load().shelf(server).cloned() else {
+        let Some(shelf) = self.index.load().server(server).cloned() else {
             return;
         };
         let desk = self.desk.clone();

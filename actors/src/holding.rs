@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use mgp_engine::catalog::{Kind, Tool};
-use mgp_engine::tokens;
-use mgp_engine::tool_cache::{self, Kept, Priced, ToolCache};
+use mgp_engine::callers::tokens;
+use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
@@ -66,7 +66,7 @@ pub struct HoldingHandle {
     cached: Arc<Snapshot<Names>>,
     /// The tool that was told of last, where nothing else was said since: said again it would change
     /// nothing.
-    latest: Arc<Mutex<Option<Arc<Tool>>>>,
+    latest: Arc<Mutex<Option<Arc<CatalogTool>>>>,
 }
 
 /// How things stand outside, when somebody asks.
@@ -116,7 +116,7 @@ impl HoldingHandle {
 
     /// A tool was called, and answered. One that finds no room is not held: it can be called all the
     /// same.
-    pub fn used(&self, tool: &Arc<Tool>) {
+    pub fn used(&self, tool: &Arc<CatalogTool>) {
         {
             let mut latest = self.latest();
             if latest.as_ref().is_some_and(|it| Arc::ptr_eq(it, tool)) {
@@ -127,7 +127,7 @@ impl HoldingHandle {
         let _ = self.mailbox.tell(HoldingMsg::Used(tool.clone()));
     }
 
-    fn latest(&self) -> MutexGuard<'_, Option<Arc<Tool>>> {
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<CatalogTool>>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,7 +140,11 @@ impl HoldingHandle {
     ///
     /// # Errors
     /// When the session ends, or too much waits for it.
-    pub async fn load(&self, outside: Outside, tools: Vec<Arc<Tool>>) -> Result<Loaded, Refusal> {
+    pub async fn load(
+        &self,
+        outside: Outside,
+        tools: Vec<Arc<CatalogTool>>,
+    ) -> Result<Loaded, Refusal> {
         self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
             .await
     }
@@ -186,7 +190,7 @@ fn refused(why: AskError) -> Refusal {
 
 /// What a tool costs, as it is held.
 #[must_use]
-pub fn priced(tool: &Tool) -> Priced {
+pub fn priced(tool: &CatalogTool) -> Priced {
     Priced {
         tool: tool.canonical.clone(),
         tokens: tokens::of_definition(&tool.raw),
@@ -197,9 +201,9 @@ pub fn priced(tool: &Tool) -> Priced {
 #[derive(Debug)]
 pub enum HoldingMsg {
     /// A tool was called.
-    Used(Arc<Tool>),
+    Used(Arc<CatalogTool>),
     /// A request found these.
-    Load(Outside, Vec<Arc<Tool>>, Reply<Loaded>),
+    Load(Outside, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// What is there?
     Held(Outside, Reply<ToolCache>),
     /// These may go.
@@ -243,8 +247,8 @@ impl Actor for HoldingActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             HoldingMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
-                Kept::Pinned | Kept::Touched => {}
-                Kept::Added { .. } | Kept::TooLarge => self.publish(state),
+                CacheInsertion::Pinned | CacheInsertion::Touched => {}
+                CacheInsertion::Added { .. } | CacheInsertion::TooLarge => self.publish(state),
             },
             HoldingMsg::Load(outside, tools, reply) => {
                 state.look_at(outside);
@@ -278,7 +282,7 @@ impl HoldingActor {
         self.cached.store(Arc::new(names));
         let agent = self.agent.upgrade();
         if let Some(agent) = agent.filter(|agent| agent.holding.listed.load(Ordering::Relaxed)) {
-            let frame = jsonrpc::notification(crate::directory::changed(Kind::Tools), None);
+            let frame = jsonrpc::notification(crate::directory::changed(ListKind::Tools), None);
             agent.tell(frame.into(), Class::Kept);
         }
     }
@@ -292,15 +296,15 @@ impl HoldingState {
         self.cache.pin(pinned);
     }
 
-    fn load(&mut self, tools: &[Arc<Tool>]) -> Loaded {
+    fn load(&mut self, tools: &[Arc<CatalogTool>]) -> Loaded {
         let mut added = 0;
         for tool in tools {
             let one = priced(tool);
             match self.cache.keep(&one) {
-                Kept::Added { .. } => added += one.tokens,
+                CacheInsertion::Added { .. } => added += one.tokens,
                 // It is in the answer, and no longer than that in the context.
-                Kept::TooLarge => added += one.tokens,
-                Kept::Pinned | Kept::Touched => {}
+                CacheInsertion::TooLarge => added += one.tokens,
+                CacheInsertion::Pinned | CacheInsertion::Touched => {}
             }
         }
         Loaded {

@@ -11,7 +11,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use mgp_engine::journal::{Fault, JOURNAL_MAX, Reader, TooLong, Writer};
+use mgp_engine::store::journal::{
+    JOURNAL_MAX, JournalFault, JournalReader, JournalWriter, TooLong,
+};
 use tokio::sync::oneshot;
 
 use self::keeper::{Keeper, open};
@@ -63,7 +65,7 @@ pub enum Unusable {
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
-        fault: Fault,
+        fault: JournalFault,
         /// How much of it is whole, in bytes.
         at: u64,
     },
@@ -122,16 +124,16 @@ impl Journal {
         };
         let mut file = open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
-        let mut reader = Reader::new(kind, &bytes);
+        let mut reader = JournalReader::new(kind, &bytes);
         let (mut entries, mut cut) = (Vec::new(), None);
         for entry in &mut reader {
             match entry {
                 Ok(payload) => entries.push(payload.to_vec()),
-                Err(fault @ Fault::Torn { .. }) => {
+                Err(fault @ JournalFault::Torn { .. }) => {
                     cut = Some(format!("{}: {fault}; they are cut off", path.display()));
                     break;
                 }
-                Err(fault @ Fault::Damaged { at, .. }) => {
+                Err(fault @ JournalFault::Damaged { at, .. }) => {
                     let path = path.to_owned();
                     return Err(Unusable::Damaged { path, fault, at });
                 }
@@ -142,7 +144,7 @@ impl Journal {
             path: path.to_owned(),
             kind,
             size: reader.position(),
-            writer: Writer::after(reader.head()),
+            writer: JournalWriter::after(reader.head()),
             file,
             torn: cut.is_some(),
             trouble: trouble.clone(),
@@ -172,9 +174,9 @@ impl Journal {
         };
         let mut file = File::open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
-        let entries = Reader::new(kind, &bytes).map(|entry| match entry {
+        let entries = JournalReader::new(kind, &bytes).map(|entry| match entry {
             Ok(payload) => Ok(payload.to_vec()),
-            Err(fault @ (Fault::Torn { at, .. } | Fault::Damaged { at, .. })) => {
+            Err(fault @ (JournalFault::Torn { at, .. } | JournalFault::Damaged { at, .. })) => {
                 let path = path.to_owned();
                 Err(Unusable::Damaged { path, fault, at })
             }

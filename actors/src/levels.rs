@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_engine::levels::Level;
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::Era;
 
 use crate::directory::Directory;
@@ -20,15 +20,15 @@ pub async fn tell(directory: &Directory, link: &Arc<Link>) {
 /// told to be that verbose. It is not told to be quieter afterwards; the next change of a level that
 /// stands does that. A server that was told none is told the lowest, for those who set none hear
 /// everything (CMCP-094).
-pub async fn want(link: &Arc<Link>, level: Level) {
+pub async fn want(link: &Arc<Link>, level: LogLevel) {
     match link.told_level() {
         Some(told) if level.passes(told) => {}
         Some(_) => say(link, level).await,
-        None => say(link, Level::Debug).await,
+        None => say(link, LogLevel::Debug).await,
     }
 }
 
-async fn say(link: &Arc<Link>, level: Level) {
+async fn say(link: &Arc<Link>, level: LogLevel) {
     let peer = link.peer_in(Era::Legacy);
     if !peer.is_some_and(|p| p.capabilities.logging) {
         return;

@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::levels::Level;
-use mgp_engine::request_ids::RequestIds;
-use mgp_engine::spec::{Asking, ServerLimits};
+use mgp_engine::callers::request_ids::RequestIds;
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
@@ -78,7 +78,7 @@ pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
     fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
     /// The server wants to ask something that the operator wants to see first; resolves with the answer,
     /// and with none when its time is over.
-    fn consented(&self, question: Question) -> Answering<Result<Option<bool>, NotTaken>>;
+    fn consented(&self, question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>>;
     /// The server asks for events of the audit log that it missed.
     fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>>;
     /// No new call is to go over the connection.
@@ -104,7 +104,7 @@ pub struct Ways {
     /// Without it nothing of MGP is said to it, whatever it declares.
     pub offers_mgp: bool,
     /// How it is known in which call it asks.
-    pub asking: Asking,
+    pub asking: QuestionAttribution,
 }
 
 /// What a server said of itself in the handshake of an era.
@@ -167,7 +167,7 @@ pub struct Link {
     asks_roots: AtomicBool,
     /// It was told that roots changed, and has not asked for them since.
     roots_told: AtomicBool,
-    /// The place in [`Level::ALL`] of the level the server was told, and one more; 0 for none.
+    /// The place in [`LogLevel::ALL`] of the level the server was told, and one more; 0 for none.
     level: AtomicU8,
     /// Resources that somebody wants to hear of; bounded where they are kept.
     followed: Mutex<HashSet<Box<str>>>,
@@ -358,17 +358,17 @@ impl Link {
 
     /// The log level the server was told; `None` before it was told any.
     #[must_use]
-    pub fn told_level(&self) -> Option<Level> {
+    pub fn told_level(&self) -> Option<LogLevel> {
         let place = usize::from(self.level.load(Ordering::Relaxed));
         place
             .checked_sub(1)
-            .and_then(|place| Level::ALL.get(place))
+            .and_then(|place| LogLevel::ALL.get(place))
             .copied()
     }
 
     /// The server was told this log level.
-    pub(crate) fn level_told(&self, level: Level) {
-        let place = Level::ALL.iter().position(|one| *one == level);
+    pub(crate) fn level_told(&self, level: LogLevel) {
+        let place = LogLevel::ALL.iter().position(|one| *one == level);
         let place = place.and_then(|place| u8::try_from(place + 1).ok());
         self.level.store(place.unwrap_or(0), Ordering::Relaxed);
     }

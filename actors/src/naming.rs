@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mgp_engine::known::{Known, Meant, NotRead};
+use mgp_engine::doors::known::{KnownNames, Meant, NotRead};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 
@@ -30,7 +30,7 @@ pub struct Naming {
 impl Naming {
     /// Everything that has a name right now.
     #[must_use]
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> KnownNames {
         let rostered = self.rostered.list().into_iter().map(|(agent, _)| agent);
         let table = self.access.table();
         let granted = table.agents().cloned();
@@ -44,7 +44,7 @@ impl Naming {
             });
             (id.clone(), tools)
         });
-        Known {
+        KnownNames {
             agents: agents.chain(self.configured.iter().cloned()).collect(),
             servers: listed.collect(),
         }

@@ -1,7 +1,7 @@
 //! What of MGP the kernel offers, the same to agents and to servers: nothing that is not there. What
 //! came of it stands in [`crate::request::Caller::mgp`] and [`crate::link::Link::mgp`].
 
-use mgp_engine::consent::Consents;
+use mgp_engine::servers::consent::Consents;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::meta::CLIENT_CAPABILITIES;
 use mgp_protocol::mgp::negotiation::{self, Active, Features, Negotiated, PLAIN};

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::bearer::{self, Good, Keys, NotGood, Policy};
-use mgp_engine::catalog::View;
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, Good, Keys};
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
@@ -33,19 +33,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A resource server's side of OAuth.
 #[derive(Debug)]
 pub struct OAuth {
-    policy: Policy,
+    policy: BearerPolicy,
     source: Source,
     place: Place,
     held: Snapshot<Held>,
     /// When the issuer was last asked; held while it is.
-    asked: tokio::sync::Mutex<Option<Moment>>,
+    asked: tokio::sync::Mutex<Option<MonotonicTime>>,
     judged: Mutex<Judged>,
 }
 
 /// Judged tokens, and the keys they were judged by.
 #[derive(Debug, Default)]
 struct Judged {
-    tokens: HashMap<(blake3::Hash, View), Good>,
+    tokens: HashMap<(blake3::Hash, CatalogView), Good>,
     by: Arc<Held>,
 }
 
@@ -53,7 +53,7 @@ struct Judged {
 #[derive(Debug, Default)]
 struct Held {
     keys: Keys,
-    since: Option<Moment>,
+    since: Option<MonotonicTime>,
 }
 
 impl Held {
@@ -78,15 +78,15 @@ pub struct Place {
 }
 
 impl Place {
-    fn path(view: &View) -> String {
+    fn path(view: &CatalogView) -> String {
         match view {
-            View::All => String::new(),
-            View::One(server) => format!("/{server}"),
+            CatalogView::All => String::new(),
+            CatalogView::One(server) => format!("/{server}"),
         }
     }
 
     /// The URL of an endpoint, as the client that came by `host` writes it.
-    fn resource(&self, view: &View, host: Option<&str>) -> String {
+    fn resource(&self, view: &CatalogView, host: Option<&str>) -> String {
         let by_host = |url: &&String| host.is_some_and(|host| authority(url) == Some(host));
         let base = self
             .resources
@@ -99,11 +99,11 @@ impl Place {
 
     /// The names that open an endpoint. What is for everything opens each server, and not the other
     /// way round.
-    fn audiences(&self, view: &View) -> Vec<String> {
+    fn audiences(&self, view: &CatalogView) -> Vec<String> {
         let mut names = self.audiences.clone();
         for base in &self.resources {
             names.push(base.clone());
-            if *view != View::All {
+            if *view != CatalogView::All {
                 names.push(format!("{base}{}", Self::path(view)));
             }
         }
@@ -111,7 +111,7 @@ impl Place {
     }
 
     /// Where the metadata of an endpoint is (RFC 9728, section 3.1).
-    fn metadata_url(&self, view: &View, host: Option<&str>) -> String {
+    fn metadata_url(&self, view: &CatalogView, host: Option<&str>) -> String {
         let resource = self.resource(view, host);
         let begin = resource.find("://").map_or(0, |at| at + 3);
         let path = resource[begin..]
@@ -131,7 +131,7 @@ fn authority(url: &str) -> Option<&str> {
 impl OAuth {
     /// Nothing is asked before the first token comes.
     #[must_use]
-    pub fn new(policy: Policy, source: Source, place: Place) -> Self {
+    pub fn new(policy: BearerPolicy, source: Source, place: Place) -> Self {
         Self {
             policy,
             source,
@@ -145,8 +145,12 @@ impl OAuth {
     /// Whom a token lets in, at this endpoint.
     ///
     /// # Errors
-    /// [`NotGood`].
-    pub async fn judge(self: &Arc<Self>, token: &str, view: &View) -> Result<Pass, NotGood> {
+    /// [`BadBearerToken`].
+    pub async fn judge(
+        self: &Arc<Self>,
+        token: &str,
+        view: &CatalogView,
+    ) -> Result<Pass, BadBearerToken> {
         let held = self.held.load();
         if held.is_younger(STALE) && !held.is_younger(FRESH) {
             let this = self.clone();
@@ -159,10 +163,10 @@ impl OAuth {
         let audiences = self.place.audiences(view);
         let judge = |held: &Held| match held.is_younger(STALE) {
             true => bearer::judge(token, &held.keys, &self.policy, &audiences, unix_ms()),
-            false => Err(NotGood::UnknownKey),
+            false => Err(BadBearerToken::UnknownKey),
         };
         let good = match judge(&held) {
-            Err(NotGood::UnknownKey) => {
+            Err(BadBearerToken::UnknownKey) => {
                 self.refresh().await;
                 judge(&self.held.load())?
             }
@@ -172,14 +176,14 @@ impl OAuth {
         Ok(pass(good))
     }
 
-    fn remembered(&self, held: &Arc<Held>, mark: &(blake3::Hash, View)) -> Option<Good> {
+    fn remembered(&self, held: &Arc<Held>, mark: &(blake3::Hash, CatalogView)) -> Option<Good> {
         let judged = self.judged();
         let current = Arc::ptr_eq(&judged.by, held) && held.is_younger(STALE);
         let good = judged.tokens.get(mark).filter(|_| current)?;
         (good.not_after_ms > unix_ms()).then(|| good.clone())
     }
 
-    fn remember(&self, mark: (blake3::Hash, View), good: &Good) {
+    fn remember(&self, mark: (blake3::Hash, CatalogView), good: &Good) {
         let held = self.held.load();
         let mut judged = self.judged();
         if judged.tokens.len() >= REMEMBERED || !Arc::ptr_eq(&judged.by, &held) {
@@ -198,7 +202,8 @@ impl OAuth {
     async fn refresh(&self) {
         let mut asked = self.asked.lock().await;
         let now = moment();
-        let soon = |last: Moment| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
+        let soon =
+            |last: MonotonicTime| now.since_start().saturating_sub(last.since_start()) < PATIENCE;
         if asked.is_some_and(soon) {
             return;
         }
@@ -216,7 +221,7 @@ impl OAuth {
 
     /// Protected-resource metadata (RFC 9728) of an endpoint, as JSON text.
     #[must_use]
-    pub fn metadata(&self, view: &View, host: Option<&str>) -> String {
+    pub fn metadata(&self, view: &CatalogView, host: Option<&str>) -> String {
         let mut metadata = json!({
             "resource": self.place.resource(view, host),
             "authorization_servers": [self.policy.issuer],
@@ -231,7 +236,7 @@ impl OAuth {
 
     /// What a challenge says beside the error: where the metadata is, and which scopes are wanted.
     #[must_use]
-    pub fn hints(&self, view: &View, host: Option<&str>) -> String {
+    pub fn hints(&self, view: &CatalogView, host: Option<&str>) -> String {
         let url = self.place.metadata_url(view, host);
         match self.policy.scopes.as_slice() {
             [] => format!(r#"resource_metadata="{url}""#),
@@ -262,7 +267,7 @@ mod tests {
     /// RFC 9728, section 3.1: the well-known path stands between the host and the path.
     #[test]
     fn a_door_has_a_name_for_each_endpoint() {
-        let (all, one) = (View::All, View::One(ServerId::new("files")));
+        let (all, one) = (CatalogView::All, CatalogView::One(ServerId::new("files")));
         assert_eq!(place().resource(&all, None), "http://127.0.0.1:7/mcp");
         assert_eq!(
             place().resource(&one, Some("localhost:7")),
@@ -278,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_token_for_one_server_does_not_open_everything() {
-        let (all, one) = (View::All, View::One(ServerId::new("files")));
+        let (all, one) = (CatalogView::All, CatalogView::One(ServerId::new("files")));
         let of_one = "http://127.0.0.1:7/mcp/files".to_owned();
         assert!(place().audiences(&one).contains(&of_one));
         assert!(!place().audiences(&all).contains(&of_one));

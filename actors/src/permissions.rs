@@ -13,9 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::grants::Change;
-use mgp_engine::permissions::{Effect, Gate, Lacking, Rules, Standing};
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::policy::grants::GrantChange;
+use mgp_engine::policy::permissions::{
+    Lacking, PermissionEffect, PermissionGate, PermissionRules, PermissionStanding,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};
@@ -32,7 +34,7 @@ use crate::link::Link;
 use crate::time::unix_ms;
 
 /// The gates as calls see them.
-type Gates = HashMap<ServerId, Arc<Gate>>;
+type Gates = HashMap<ServerId, Arc<PermissionGate>>;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -53,7 +55,7 @@ struct Shared {
 #[derive(Debug)]
 struct Post {
     life: u64,
-    gate: Gate,
+    gate: PermissionGate,
     link: Weak<Link>,
     /// By the name a question has between gate and server.
     asking: BTreeMap<String, Asking>,
@@ -114,14 +116,14 @@ impl PermissionsHandle {
     ///
     /// # Errors
     /// In words, why that cannot be read.
-    pub async fn open(&self, server: &ServerId, rules: &Rules) -> Result<Keeper, String> {
+    pub async fn open(&self, server: &ServerId, rules: &PermissionRules) -> Result<Keeper, String> {
         let shared = &self.0;
         let life = shared.numbers.fetch_add(1, Ordering::Relaxed);
         let recorded = shared.records.of(server).await;
         let recorded = recorded.map_err(|e| e.to_string())?;
         let post = Post {
             life,
-            gate: Gate::new(rules.clone(), recorded),
+            gate: PermissionGate::new(rules.clone(), recorded),
             link: Weak::new(),
             asking: BTreeMap::new(),
         };
@@ -222,7 +224,7 @@ impl PermissionsHandle {
         let effects = effects.unwrap_or_default();
         let had = !effects.is_empty();
         // What a policy gave is in no record that this one ends.
-        let ends = |change: &Change| matches!(change, Change::Grant(g) if !g.replaces.is_empty());
+        let ends = |change: &GrantChange| matches!(change, GrantChange::Grant(g) if !g.replaces.is_empty());
         if !recorded.iter().any(ends) {
             self.0.told(server, effects, Some(&decider.trace));
         }
@@ -278,16 +280,16 @@ impl Keeper {
                 (post.gate.standing(), names.collect::<Vec<_>>())
             };
             match standing {
-                Standing::Open => return Ok(()),
-                Standing::Rejected(denied) => {
+                PermissionStanding::Open => return Ok(()),
+                PermissionStanding::Rejected(denied) => {
                     let denied: Vec<_> = denied.iter().map(ToString::to_string).collect();
                     return Err(Rejected(denied.join(", ")));
                 }
-                Standing::Waiting(_) if told != names || names.is_empty() => {
+                PermissionStanding::Waiting(_) if told != names || names.is_empty() => {
                     waits(&names);
                     told = names;
                 }
-                Standing::Waiting(_) => {}
+                PermissionStanding::Waiting(_) => {}
             }
             if turned.changed().await.is_err() {
                 return Ok(());
@@ -347,14 +349,16 @@ impl Shared {
                 return;
             }
             for effect in &effects {
-                if let Effect::Ask(ask) = effect {
+                if let PermissionEffect::Ask(ask) = effect {
                     self.ask(server, post, ask, words, why);
                 }
             }
             effects
         };
         self.publish(server);
-        let asks = effects.iter().any(|e| matches!(e, Effect::Ask(_)));
+        let asks = effects
+            .iter()
+            .any(|e| matches!(e, PermissionEffect::Ask(_)));
         self.told(server, effects, None);
         if !asks {
             self.tell_later(server, words);
@@ -406,13 +410,13 @@ impl Shared {
     }
 }
 
-fn question(server: &ServerId, permissions: &[String], why: &str) -> Question {
+fn question(server: &ServerId, permissions: &[String], why: &str) -> ApprovalQuestion {
     let details = permissions.iter().map(|name| {
         let risk = PermissionType::read(name);
         let risk = risk.first().map_or("dangerous", |p| p.risk().as_str());
         format!("{name}: {risk}; {why}")
     });
-    Question {
+    ApprovalQuestion {
         subject: Subject::Permissions,
         asker: Asker::Server(server.clone()),
         server: Some(server.clone()),

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::catalog::{Tool, View};
 use mgp_engine::names;
-use mgp_engine::pins::{NotApproved, Part, Pin, PinMode, difference};
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::policy::pins::{DefinitionPart, NotApproved, Pin, PinMode, difference};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
@@ -70,9 +70,9 @@ impl Drop for Asking {
 
 /// A changed tool, with its definition as it is now.
 struct Change {
-    tool: Arc<Tool>,
+    tool: Arc<CatalogTool>,
     pin: Pin,
-    changed: Vec<Part>,
+    changed: Vec<DefinitionPart>,
     news: bool,
     blocked: bool,
 }
@@ -100,7 +100,12 @@ impl PinsHandle {
     ///
     /// # Errors
     /// In words, why its file cannot be used: then nothing is known of its tools.
-    pub fn see(&self, server: &ServerId, tools: &[Arc<Tool>], mode: PinMode) -> Result<(), String> {
+    pub fn see(
+        &self,
+        server: &ServerId,
+        tools: &[Arc<CatalogTool>],
+        mode: PinMode,
+    ) -> Result<(), String> {
         let shelf = self.0.shelf(server);
         let mut shelf = lock(&shelf);
         if mode == PinMode::Off {
@@ -159,11 +164,11 @@ impl PinsHandle {
 
     /// The server and its own name of a tool that this name would mean, were it not blocked.
     #[must_use]
-    pub fn meant(&self, view: &View, name: &str) -> Option<(ServerId, String)> {
+    pub fn meant(&self, view: &CatalogView, name: &str) -> Option<(ServerId, String)> {
         let blocked = self.0.blocked.load();
         let is_it = |server: &ServerId, tool: &str| match view {
-            View::One(one) => one == server && tool == name,
-            View::All => {
+            CatalogView::One(one) => one == server && tool == name,
+            CatalogView::All => {
                 names::canonical(server, tool) == name || names::shown(server, tool) == name
             }
         };
@@ -275,7 +280,7 @@ impl Shared {
             let old = old.get(tool).map(|text| &**text);
             difference(tool, old, &change.tool.raw, &change.changed)
         });
-        let question = Question {
+        let question = ApprovalQuestion {
             subject: Subject::Pins,
             asker: Asker::Server(server.clone()),
             server: Some(server.clone()),
@@ -318,7 +323,7 @@ struct Waiting {
     shared: Weak<Shared>,
     server: ServerId,
     changed: BTreeMap<String, Pin>,
-    texts: BTreeMap<String, Arc<Tool>>,
+    texts: BTreeMap<String, Arc<CatalogTool>>,
 }
 
 impl Waiting {
@@ -359,7 +364,7 @@ impl Waiting {
             let pin = self.changed.get(part)?;
             Some((self.texts.get(part)?.clone(), *pin))
         });
-        let pins: Vec<(Arc<Tool>, Pin)> = pins.collect();
+        let pins: Vec<(Arc<CatalogTool>, Pin)> = pins.collect();
         let (shared, server) = (shared.clone(), self.server.clone());
         let (verdict, Decider { by, trace }) = (answer.verdict, answer.decider.clone());
         let deciding = tokio::task::spawn_blocking(move || {

@@ -5,8 +5,8 @@ mod visitors;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mgp_engine::catalog::View;
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::mcp::Implementation;
 use mgp_protocol::mgp::kernel;
@@ -21,7 +21,7 @@ const LONGEST: usize = 64;
 /// One client: since when it is there, what it calls itself and how much it asks.
 #[derive(Debug)]
 pub struct Presence {
-    since: Moment,
+    since: MonotonicTime,
     said: OnceLock<Said>,
     calls: AtomicU64,
     /// When it last asked for something, in milliseconds on the kernel's clock.
@@ -86,7 +86,7 @@ impl Presence {
 
     /// The client as it is shown, known to the kernel as `agent`.
     #[must_use]
-    pub fn told(&self, agent: String, door: &str, view: &View) -> kernel::Client {
+    pub fn told(&self, agent: String, door: &str, view: &CatalogView) -> kernel::Client {
         let said = self.said.get();
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         kernel::Client {
@@ -96,8 +96,8 @@ impl Presence {
             speaks: said.map(|said| said.speaks.as_str().to_owned()),
             door: door.to_owned(),
             server: match view {
-                View::All => None,
-                View::One(server) => Some(server.to_string()),
+                CatalogView::All => None,
+                CatalogView::One(server) => Some(server.to_string()),
             },
             since_ms: millis(moment()).saturating_sub(millis(self.since)),
             silent_ms: self.silent_ms(),
@@ -110,7 +110,7 @@ fn cut(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-fn millis(moment: Moment) -> u64 {
+fn millis(moment: MonotonicTime) -> u64 {
     u64::try_from(moment.since_start().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -121,17 +121,17 @@ mod tests {
     #[test]
     fn a_client_is_what_it_said_first_and_not_at_length() {
         let presence = Presence::default();
-        let told = presence.told("agent.a".into(), "http", &View::All);
+        let told = presence.told("agent.a".into(), "http", &CatalogView::All);
         assert_eq!((told.name, told.speaks), (None, None));
         let long = format!(r#"{{"name":"{}","version":7}}"#, "é".repeat(200));
         presence.introduce_text(Some(&long), Version::MODERN);
         presence.introduce_text(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
-        let told = presence.told("agent.a".into(), "http", &View::All);
+        let told = presence.told("agent.a".into(), "http", &CatalogView::All);
         assert_eq!(told.name, None, "a version that is no text");
         let presence = Presence::default();
         let long = long.replace('7', "\"7\"");
         presence.introduce_text(Some(&long), Version::MODERN);
-        let told = presence.told("agent.a".into(), "http", &View::All);
+        let told = presence.told("agent.a".into(), "http", &CatalogView::All);
         assert_eq!(told.name.unwrap().chars().count(), LONGEST);
         assert_eq!(told.version.as_deref(), Some("7"));
         assert_eq!(told.speaks.as_deref(), Some("2026-07-28"));
@@ -143,6 +143,11 @@ mod tests {
         presence.asks("tools/call");
         presence.asks("tools/list");
         presence.asks("tools/call");
-        assert_eq!(presence.told(String::new(), "http", &View::All).calls, 2);
+        assert_eq!(
+            presence
+                .told(String::new(), "http", &CatalogView::All)
+                .calls,
+            2
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
@@ -260,7 +260,7 @@ fn dressed(
         return Some(params.to_owned());
     }
     let mut splice = Splice::new(params);
-    if caller.view == View::All
+    if caller.view == CatalogView::All
         && let Some(raw) = member(params, "message")
         && let Ok(message) = serde_json::from_str::<String>(raw)
     {

@@ -16,12 +16,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_engine::access::{self, Principal};
-use mgp_engine::grants;
-use mgp_engine::lifecycle::State;
-use mgp_engine::registration::{self, Accepted, Count, Script, Terms, floor};
-use mgp_engine::sandbox::Program;
-use mgp_engine::spec::{Reach, ServerSpec, TrustLevel};
+use mgp_engine::policy::access::{self, Principal};
+use mgp_engine::policy::grants;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::sandbox::SandboxProgram;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::registration::{
+    self, Accepted, RegistrationCount, RegistrationTerms, Script, floor,
+};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mgp::access::{EntryType, Grant, Permission};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ended, Target};
@@ -176,7 +179,7 @@ impl Registrar {
         // Not before: who takes it out now finds it where it is.
         drop(book);
         if quarantined {
-            answer.status = State::Registered.as_str().into();
+            answer.status = LifecycleState::Registered.as_str().into();
             return Ok(answer);
         }
         self.settled(&accepted.id, &mut answer).await;
@@ -206,20 +209,20 @@ impl Registrar {
         };
         let (servers, names) = (self.servers.load(), book.names().load());
         let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
-        let terms = Terms {
+        let terms = RegistrationTerms {
             who,
             agents_may: !self.licence.agents.is_empty(),
             may_run_code: may,
             trust_max: TrustLevel::Sandboxed,
             taken: &taken,
-            count: Count {
+            count: RegistrationCount {
                 now: book.count(who.name()),
                 max: self.licence.most,
             },
             roots: &[],
             code: &floor(),
         };
-        registration::judge(ask, &terms).map_err(registration::Refused::refusal)
+        registration::judge(ask, &terms).map_err(registration::RegistrationRefusal::refusal)
     }
 
     /// Who made a server may call it; who else may is for the operator to say.
@@ -239,7 +242,7 @@ impl Registrar {
             let (grants, authority) = (ledger.grants, ledger.authority);
             // What the operator has denied it before is not to be had by coming again.
             let subject = grants::Subject::Agent(AgentId::new(grant.agent_id.clone()));
-            let resource = grants::Resource::Server(ServerId::new(grant.server_id.clone()));
+            let resource = grants::GrantResource::Server(ServerId::new(grant.server_id.clone()));
             let standing = grants.standing(&subject, &resource, authority);
             if standing
                 .iter()
@@ -317,13 +320,13 @@ impl Registrar {
         };
         let mut status = handle.follow();
         let settled = status.wait_for(|now| {
-            let failed = now.state == State::Error || now.next_try.is_some();
-            now.waiting || failed || now.state == State::Connected
+            let failed = now.state == LifecycleState::Error || now.next_try.is_some();
+            now.waiting || failed || now.state == LifecycleState::Connected
         });
         let _ = tokio::time::timeout(SETTLE, settled).await;
         let now = handle.status();
         answer.status = now.state.as_str().into();
-        if now.state == State::Connected {
+        if now.state == LifecycleState::Connected {
             answer.tools = handle.tools().iter().map(ToString::to_string).collect();
         } else if now.waiting {
             let needs = now.declared.permissions_required.join(", ");
@@ -383,13 +386,13 @@ fn target(id: &str) -> Target {
 }
 
 /// The code that was judged, so that nothing else is run in its place.
-fn program(accepted: &Accepted) -> Result<Option<Program>, Refusal> {
+fn program(accepted: &Accepted) -> Result<Option<SandboxProgram>, Refusal> {
     let Reach::Stdio { args, .. } = &accepted.reach else {
         return Ok(None);
     };
     match &accepted.script {
         Script::Unseen(_) => Ok(None),
-        Script::Given { language, text } => Ok(Some(Program {
+        Script::Given { language, text } => Ok(Some(SandboxProgram {
             file: file_of(language).into(),
             text: text.clone(),
             at: args.len(),

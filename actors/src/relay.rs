@@ -36,7 +36,7 @@ pub use self::exposing::{Counted, Exposing, Showing};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Tool, View};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp;
@@ -118,7 +118,7 @@ pub struct Relay {
 impl Relay {
     /// The tool of that name, as shown in the view.
     #[must_use]
-    pub fn tool(&self, view: &View, name: &str) -> Option<Arc<Tool>> {
+    pub fn tool(&self, view: &CatalogView, name: &str) -> Option<Arc<CatalogTool>> {
         self.shown.load().catalog.tool(view, name).cloned()
     }
 
@@ -135,8 +135,8 @@ impl Relay {
     fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let servers = self.servers.load();
         let mut links: Vec<_> = match &caller.view {
-            View::All => servers.values().filter_map(|s| s.link()).collect(),
-            View::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
+            CatalogView::All => servers.values().filter_map(|s| s.link()).collect(),
+            CatalogView::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
         };
         links.retain(|link| self.sees(caller, &link.server));
         links

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::{Tool, View};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc;
@@ -31,7 +31,7 @@ pub struct Caller {
     /// May ask `mgp/kernel/*` and `mgp/servers/*`.
     pub operator: bool,
     /// What it is shown.
-    pub view: View,
+    pub view: CatalogView,
     /// What it speaks.
     pub version: Version,
     /// What it can be asked for.
@@ -139,13 +139,13 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
 
     /// The tool of that name, as shown in the view, when this caller may call it.
-    fn tool(&self, view: &View, name: &str, who: &Principal) -> Option<Arc<Tool>>;
+    fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>>;
 
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;
 
     /// True when the view names something that exists, as far as this caller may know.
-    fn knows(&self, view: &View, who: &Principal) -> bool;
+    fn knows(&self, view: &CatalogView, who: &Principal) -> bool;
 
     /// Whether a call that waited for its client may go on.
     ///

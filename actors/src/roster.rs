@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::roster::{Change, Digest, Entry, NotGood, Refused, Roster, TOKEN_PREFIX};
+use mgp_engine::doors::agent_registry::{
+    AgentChange, AgentRegistry, BadAgentToken, RegisteredAgent, RegistryRefusal, TOKEN_PREFIX,
+    TokenDigest,
+};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use mgp_sync::Snapshot;
@@ -30,13 +33,13 @@ pub use self::file::{Damaged, begin, load};
 /// What the doors read.
 #[derive(Debug, Default)]
 struct Book {
-    roster: Roster,
+    roster: AgentRegistry,
     /// What ends with each agent's token.
     lives: HashMap<AgentId, CancellationToken>,
 }
 
 impl Book {
-    fn pass(&self, agent: &AgentId, entry: &Entry) -> Pass {
+    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Pass {
         let pass = Pass::lasting(agent.clone()).until(entry.not_after_ms);
         match self.lives.get(agent) {
             Some(life) => pass.alive(life.clone()),
@@ -52,7 +55,7 @@ pub struct Rostered(Arc<Snapshot<Book>>);
 impl Rostered {
     /// As read from disk.
     #[must_use]
-    pub fn new(roster: Roster) -> Self {
+    pub fn new(roster: AgentRegistry) -> Self {
         let lives = roster
             .iter()
             .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
@@ -63,13 +66,13 @@ impl Rostered {
     /// Whom a token lets in.
     ///
     /// # Errors
-    /// [`NotGood`].
-    pub fn judge(&self, token: &str) -> Result<Pass, NotGood> {
+    /// [`BadAgentToken`].
+    pub fn judge(&self, token: &str) -> Result<Pass, BadAgentToken> {
         if !token.starts_with(TOKEN_PREFIX) {
-            return Err(NotGood::Unknown);
+            return Err(BadAgentToken::Unknown);
         }
         let book = self.0.load();
-        let (agent, entry) = book.roster.judge(Digest::of(token), unix_ms())?;
+        let (agent, entry) = book.roster.judge(TokenDigest::of(token), unix_ms())?;
         Ok(book.pass(agent, entry))
     }
 
@@ -81,14 +84,14 @@ impl Rostered {
 
     /// What is known of all agents, by name.
     #[must_use]
-    pub fn list(&self) -> Vec<(AgentId, Entry)> {
+    pub fn list(&self) -> Vec<(AgentId, RegisteredAgent)> {
         let book = self.0.load();
         let all = book.roster.iter();
         all.map(|(agent, entry)| (agent.clone(), entry.clone()))
             .collect()
     }
 
-    fn publish(&self, change: &Change, roster: Roster) -> Option<CancellationToken> {
+    fn publish(&self, change: &AgentChange, roster: AgentRegistry) -> Option<CancellationToken> {
         let mut lives = self.0.load().lives.clone();
         let before = lives.remove(change.agent());
         if roster.get(change.agent()).is_some() {
@@ -104,7 +107,7 @@ impl Rostered {
 pub enum NotChanged {
     /// It cannot be.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RegistryRefusal),
     /// The disk does not take it.
     #[error("the list of agents could not be written: {0}")]
     Disk(#[from] std::io::Error),
@@ -121,7 +124,7 @@ pub struct NewToken {
     /// For `Authorization: Bearer …`.
     pub text: String,
     /// What is known of its agent.
-    pub entry: Entry,
+    pub entry: RegisteredAgent,
 }
 
 impl std::fmt::Debug for NewToken {
@@ -157,7 +160,7 @@ impl RosterHandle {
         not_after_ms: Option<u64>,
         trace: &TraceId,
     ) -> Result<NewToken, NotChanged> {
-        self.make(agent, trace, |digest| Change::Added {
+        self.make(agent, trace, |digest| AgentChange::Added {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -177,7 +180,7 @@ impl RosterHandle {
         not_after_ms: Option<u64>,
         trace: &TraceId,
     ) -> Result<NewToken, NotChanged> {
-        self.make(agent, trace, |digest| Change::Renewed {
+        self.make(agent, trace, |digest| AgentChange::Renewed {
             agent: agent.clone(),
             digest,
             at_ms: unix_ms(),
@@ -193,23 +196,24 @@ impl RosterHandle {
     /// [`NotChanged`].
     pub async fn remove(&self, agent: &AgentId, trace: &TraceId) -> Result<(), NotChanged> {
         let (agent, at_ms) = (agent.clone(), unix_ms());
-        self.change(Change::Removed { agent, at_ms }, trace).await
+        self.change(AgentChange::Removed { agent, at_ms }, trace)
+            .await
     }
 
     async fn make(
         &self,
         agent: &AgentId,
         trace: &TraceId,
-        change: impl FnOnce(Digest) -> Change,
+        change: impl FnOnce(TokenDigest) -> AgentChange,
     ) -> Result<NewToken, NotChanged> {
         let text = new_token();
-        self.change(change(Digest::of(&text)), trace).await?;
+        self.change(change(TokenDigest::of(&text)), trace).await?;
         let entry = self.rostered.0.load().roster.get(agent).cloned();
-        let entry = entry.ok_or_else(|| Refused::Unknown(agent.clone()))?;
+        let entry = entry.ok_or_else(|| RegistryRefusal::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
 
-    async fn change(&self, change: Change, trace: &TraceId) -> Result<(), NotChanged> {
+    async fn change(&self, change: AgentChange, trace: &TraceId) -> Result<(), NotChanged> {
         let trace = trace.clone();
         self.mailbox
             .ask(|reply| RosterMsg::Change(change, trace, reply))
@@ -228,7 +232,7 @@ fn new_token() -> String {
 pub enum RosterMsg {
     /// Changes the roster: answered when it is in the audit log, on disk, published, and what it ends
     /// was told to.
-    Change(Change, TraceId, Reply<Result<(), NotChanged>>),
+    Change(AgentChange, TraceId, Reply<Result<(), NotChanged>>),
 }
 
 /// What never changes.
@@ -246,14 +250,14 @@ pub struct RosterActor {
 
 impl Actor for RosterActor {
     type Msg = Letter<RosterMsg>;
-    type State = Roster;
+    type State = AgentRegistry;
     type Arguments = ();
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         (): (),
-    ) -> Result<Roster, ActorProcessingErr> {
+    ) -> Result<AgentRegistry, ActorProcessingErr> {
         Ok(self.rostered.0.load().roster.clone())
     }
 
@@ -261,7 +265,7 @@ impl Actor for RosterActor {
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        roster: &mut Roster,
+        roster: &mut AgentRegistry,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             RosterMsg::Change(change, trace, reply) => {
@@ -275,9 +279,9 @@ impl Actor for RosterActor {
 impl RosterActor {
     async fn change(
         &self,
-        change: Change,
+        change: AgentChange,
         trace: &TraceId,
-        roster: &mut Roster,
+        roster: &mut AgentRegistry,
     ) -> Result<(), NotChanged> {
         let mut next = roster.clone();
         next.apply(&change)?;
@@ -306,11 +310,11 @@ impl RosterActor {
 }
 
 /// The record of a change; nothing in it leads to a token.
-fn noted(change: &Change, trace: &TraceId, result: Outcome) -> Event {
+fn noted(change: &AgentChange, trace: &TraceId, result: Outcome) -> Event {
     let (event_type, until) = match change {
-        Change::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
-        Change::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
-        Change::Removed { .. } => (EventType::AGENT_REMOVED, None),
+        AgentChange::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),
+        AgentChange::Renewed { not_after_ms, .. } => (EventType::AGENT_RENEWED, *not_after_ms),
+        AgentChange::Removed { .. } => (EventType::AGENT_REMOVED, None),
     };
     let target = Target {
         agent_id: Some(change.agent().to_string()),
@@ -343,7 +347,7 @@ mod tests {
             text: one.clone(),
             entry: serde_json::from_str(&format!(
                 r#"{{"digest":"{}","added_ms":1,"made_ms":1,"not_after_ms":null}}"#,
-                String::from(Digest::of(&one))
+                String::from(TokenDigest::of(&one))
             ))
             .unwrap(),
         };

@@ -25,7 +25,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::sandbox::{Machine, Place, Policy, Rules};
+use mgp_engine::servers::sandbox::{Machine, ProgramPaths, SandboxPolicy, SandboxRules};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
@@ -106,18 +106,18 @@ impl Sandboxes {
     pub(crate) async fn prepare(
         &self,
         spec: ChildSpec,
-        rules: &Rules,
+        rules: &SandboxRules,
         granted: &BTreeSet<Standard>,
     ) -> Result<Ready, String> {
         let machine = self.machine.get_or_try_init(|| probe::ask(&self.exe)).await;
         let machine = *machine.map_err(|e| format!("the sandbox cannot be tried out: {e}"))?;
         let own = self.own_folder(&spec.id);
-        let mut place = Place {
+        let mut place = ProgramPaths {
             own,
             code: rules.program.as_ref().map(|_| self.code_folder(&spec.id)),
             kernels: self.kernels.clone(),
             home: self.home.clone(),
-            ..Place::default()
+            ..ProgramPaths::default()
         };
         let (looked, mut rules, granted) = (spec.clone(), rules.clone(), granted.clone());
         let owns = real(&std::path::absolute(&self.folder).unwrap_or(self.folder.clone()));
@@ -136,7 +136,7 @@ impl Sandboxes {
             if let (Some(code), Some(user)) = (&place.code, user) {
                 users::lend(code, user).map_err(|e| format!("{}: {e}", code.display()))?;
             }
-            let mut policy = Policy::of(&granted, &rules, &place, machine);
+            let mut policy = SandboxPolicy::of(&granted, &rules, &place, machine);
             policy.user = user;
             let mut report = policy.report(&granted, &rules, &place);
             notes.extend(roads.settle(&mut policy));
@@ -153,7 +153,12 @@ impl Sandboxes {
         })
     }
 
-    fn through_launcher(&self, mut spec: ChildSpec, policy: &Policy, own: &Path) -> ChildSpec {
+    fn through_launcher(
+        &self,
+        mut spec: ChildSpec,
+        policy: &SandboxPolicy,
+        own: &Path,
+    ) -> ChildSpec {
         for (name, folder) in [("HOME", HOME), ("TMPDIR", TMP)] {
             let folder = own.join(folder).display().to_string();
             spec.env.entry(name.to_owned()).or_insert(folder);
@@ -190,8 +195,8 @@ fn furnish(own: &Path) -> io::Result<()> {
 /// Finds what of a server lies where, without symbolic links; in words, what is not followed.
 fn look(
     spec: &ChildSpec,
-    place: &mut Place,
-    rules: &mut Rules,
+    place: &mut ProgramPaths,
+    rules: &mut SandboxRules,
     written: &BTreeSet<PathBuf>,
     owns: &Path,
 ) -> Result<(Roads, BTreeSet<String>), String> {
@@ -384,16 +389,16 @@ mod tests {
             launcher: None,
         };
         let look = |spec: &ChildSpec, written: &[PathBuf]| {
-            let mut place = Place {
+            let mut place = ProgramPaths {
                 own: at("owns/of-it"),
-                ..Place::default()
+                ..ProgramPaths::default()
             };
-            let mut rules = Rules::default();
+            let mut rules = SandboxRules::default();
             let written = written.iter().cloned().collect();
             let looked = look(spec, &mut place, &mut rules, &written, &at("owns"));
             looked.map(|(_, notes)| (place, notes))
         };
-        let keys = |place: &Place| {
+        let keys = |place: &ProgramPaths| {
             let all = place.interpreters.iter().chain(&place.named);
             all.chain([&place.cwd])
                 .filter(|path| path.starts_with(at("keys")))

@@ -22,10 +22,10 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::catalog::Offer;
-use mgp_engine::lifecycle::{Event, Lifecycle, State, Why};
-use mgp_engine::restart::{Exit, Restarts, Verdict};
-use mgp_engine::spec::{Instances as Apart, Reach, ServerSpec};
+use mgp_engine::servers::lifecycle::{Lifecycle, LifecycleEvent, LifecycleState, TransitionReason};
+use mgp_engine::servers::restart::{RestartVerdict, Restarts, ServerExit};
+use mgp_engine::servers::spec::{Reach, ServerInstances as Apart, ServerSpec};
+use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
@@ -66,9 +66,9 @@ pub enum ServerMsg {
         by_operator: bool,
     },
     /// Drain and stop. Answered when the server has stopped.
-    Stop(Why, Reply<()>),
+    Stop(TransitionReason, Reply<()>),
     /// The same, with this much time for what is under way.
-    StopWithin(Why, Duration, Reply<()>),
+    StopWithin(TransitionReason, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
     /// Its entry in the configuration changed.
@@ -78,7 +78,7 @@ pub enum ServerMsg {
     /// Agents see the first lists of an attempt.
     Shown(u64),
     /// An attempt ended.
-    Ended(u64, Exit, String),
+    Ended(u64, ServerExit, String),
     /// A list changed at the server.
     ListChanged(List),
     /// A list was fetched again.
@@ -136,7 +136,7 @@ pub struct ServerState {
     restarts: Restarts,
     attempts: u64,
     current: Option<Incarnation>,
-    offer: Offer,
+    offer: ServerOffer,
     fetching: Vec<(List, bool)>,
     fetched: Fetched,
     /// Lists that changed while they were fetched for the first time.
@@ -145,7 +145,7 @@ pub struct ServerState {
     gaps: Gaps,
     instances: Instances,
     stopping: Vec<Reply<()>>,
-    why: Option<Why>,
+    why: Option<TransitionReason>,
     asked_to_stop: bool,
     start_again: bool,
     /// Whether its next start waits for its turn.
@@ -178,7 +178,7 @@ impl Actor for ServerActor {
             restarts: Restarts::new(spec.restart),
             attempts: 0,
             current: None,
-            offer: Offer::new(self.handle.id.clone()),
+            offer: ServerOffer::new(self.handle.id.clone()),
             fetching: Vec::new(),
             fetched: [moment(); 4],
             changed: Vec::new(),
@@ -264,7 +264,7 @@ impl Actor for ServerActor {
 impl ServerState {
     /// It is to be started without anybody's doing.
     fn is_due(&self) -> bool {
-        let first = self.lifecycle.state() == State::Registered && self.spec.autostart;
+        let first = self.lifecycle.state() == LifecycleState::Registered && self.spec.autostart;
         self.start_again || first && !self.asked_to_stop
     }
 }
@@ -275,15 +275,17 @@ impl ServerActor {
             state.restarts.clear();
         }
         match state.lifecycle.state() {
-            State::Registered | State::Disconnected | State::Error => {
-                self.step(state, Event::Start, None);
+            LifecycleState::Registered | LifecycleState::Disconnected | LifecycleState::Error => {
+                self.step(state, LifecycleEvent::Start, None);
             }
-            State::Draining => {
+            LifecycleState::Draining => {
                 state.start_again = true;
                 return self.publish(state, None);
             }
-            State::Restarting if state.current.is_none() => {}
-            State::Connecting | State::Connected | State::Restarting => return,
+            LifecycleState::Restarting if state.current.is_none() => {}
+            LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => {
+                return;
+            }
         }
         state.asked_to_stop = false;
         self.attempt(state);
@@ -304,7 +306,7 @@ impl ServerActor {
         state.stopping.extend(reply);
         state.why = Some(why);
         self.handle.vacate();
-        let stepped = self.advance(state, Event::StopRequested(why));
+        let stepped = self.advance(state, LifecycleEvent::StopRequested(why));
         if stepped || self.handle.status().due != state.is_due() {
             self.publish(state, None);
         }
@@ -316,11 +318,11 @@ impl ServerActor {
 
     fn restart(&self, state: &mut ServerState) {
         if state.current.is_none() {
-            drop(self.end_instances(state, Why::OperatorRequest.into(), None));
+            drop(self.end_instances(state, TransitionReason::OperatorRequest.into(), None));
             return self.start(state, true);
         }
         state.start_again = true;
-        self.end(state, Why::OperatorRequest.into(), None);
+        self.end(state, TransitionReason::OperatorRequest.into(), None);
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
@@ -329,13 +331,13 @@ impl ServerActor {
         self.handle.take_spoken();
         self.handle.unlower();
         self.handle.offered_nothing();
-        drop(self.end_instances(state, Why::ConfigurationChange.into(), None));
+        drop(self.end_instances(state, TransitionReason::ConfigurationChange.into(), None));
         self.parts(&spec);
-        let wanted = spec.autostart || state.lifecycle.state() == State::Error;
+        let wanted = spec.autostart || state.lifecycle.state() == LifecycleState::Error;
         state.spec = spec;
         if state.current.is_some() {
             state.start_again = true;
-            self.end(state, Why::ConfigurationChange.into(), None);
+            self.end(state, TransitionReason::ConfigurationChange.into(), None);
         } else if wanted {
             self.start(state, true);
         }
@@ -383,7 +385,7 @@ impl ServerActor {
         }
         self.handle.fill(link.clone());
         state.unreachable = false;
-        self.step(state, Event::HandshakeDone, None);
+        self.step(state, LifecycleEvent::HandshakeDone, None);
         if self.handle.agent().is_none() && self.handle.may_audit() {
             self.audit.forward(&link);
         }
@@ -452,7 +454,7 @@ impl ServerActor {
         }
     }
 
-    fn ended(&self, state: &mut ServerState, attempt: u64, exit: &Exit, how: String) {
+    fn ended(&self, state: &mut ServerState, attempt: u64, exit: &ServerExit, how: String) {
         if state.current.as_ref().is_none_or(|c| c.attempt != attempt) {
             return;
         }
@@ -462,47 +464,57 @@ impl ServerActor {
         self.handle.vacate();
         self.subscriptions.server_lost(self.handle.key());
         let remote = matches!(state.spec.reach, Reach::Http { .. });
-        state.unreachable = remote && matches!(exit, Exit::Failed(_)) && !state.asked_to_stop;
+        state.unreachable = remote && matches!(exit, ServerExit::Failed(_)) && !state.asked_to_stop;
         let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
-        let was_there = matches!(state.lifecycle.state(), State::Connected | State::Draining);
+        let was_there = matches!(
+            state.lifecycle.state(),
+            LifecycleState::Connected | LifecycleState::Draining
+        );
         state.turn = Turn::after(&verdict);
         if state.asked_to_stop {
             if was_there {
-                let why = state.why.map_or("stopped", Why::as_str);
-                self.tell_disconnected(&Exit::Clean, why, None);
+                let why = state.why.map_or("stopped", TransitionReason::as_str);
+                self.tell_disconnected(&ServerExit::Clean, why, None);
             }
-            let why = state.why.unwrap_or(Why::OperatorRequest);
+            let why = state.why.unwrap_or(TransitionReason::OperatorRequest);
             if state.start_again {
                 // Published with the attempt that follows at once.
-                self.advance(state, Event::RestartRequested(why));
+                self.advance(state, LifecycleEvent::RestartRequested(why));
             } else {
-                self.step(state, Event::Drained, Some(format!("stopped ({why})")));
+                self.step(
+                    state,
+                    LifecycleEvent::Drained,
+                    Some(format!("stopped ({why})")),
+                );
             }
             return self.stopped(state);
         }
-        if was_there || matches!(verdict, Verdict::Park { .. }) {
+        if was_there || matches!(verdict, RestartVerdict::Park { .. }) {
             self.tell_disconnected(exit, &how, Some(&verdict));
         }
         match exit {
-            Exit::Clean => {
-                self.advance(state, Event::StopRequested(Why::ServerRequest));
-                self.advance(state, Event::Drained);
+            ServerExit::Clean => {
+                self.advance(
+                    state,
+                    LifecycleEvent::StopRequested(TransitionReason::ServerRequest),
+                );
+                self.advance(state, LifecycleEvent::Drained);
             }
-            Exit::Failed(_) | Exit::Rejected(_) => {
-                self.advance(state, Event::Failed(how.clone()));
+            ServerExit::Failed(_) | ServerExit::Rejected(_) => {
+                self.advance(state, LifecycleEvent::Failed(how.clone()));
             }
         }
         match verdict {
-            Verdict::Restart { after, .. } => {
-                self.advance(state, Event::TryAgain);
+            RestartVerdict::Restart { after, .. } => {
+                self.advance(state, LifecycleEvent::TryAgain);
                 self.publish(state, Some(how));
                 self.try_later(state, moment() + after);
             }
-            Verdict::Stay => {
+            RestartVerdict::Stay => {
                 self.publish(state, Some(how));
                 self.withdraw();
             }
-            Verdict::Park { reason, next_try } => {
+            RestartVerdict::Park { reason, next_try } => {
                 self.publish(state, Some(reason));
                 self.withdraw();
                 if let Some(at) = next_try {
@@ -527,7 +539,7 @@ impl ServerActor {
 
     /// One step of the state machine, published. An event that has no meaning in this state changes
     /// nothing: it crossed another one on its way.
-    fn step(&self, state: &mut ServerState, event: Event, reason: Option<String>) {
+    fn step(&self, state: &mut ServerState, event: LifecycleEvent, reason: Option<String>) {
         if self.advance(state, event) {
             self.publish(state, reason);
         }
@@ -535,7 +547,7 @@ impl ServerActor {
 
     /// One step on the way to another: who waits for the server does not see it. True when it was
     /// made.
-    fn advance(&self, state: &mut ServerState, event: Event) -> bool {
+    fn advance(&self, state: &mut ServerState, event: LifecycleEvent) -> bool {
         match state.lifecycle.apply(event, moment()) {
             Ok(step) => {
                 tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
-use mgp_engine::parked::{Digest, Kind, State};
-use mgp_engine::seal::{self, Purpose, SealKey};
+use mgp_engine::callers::parked::{ParkedDigest, ParkedKind, ParkedState};
+use mgp_engine::callers::seal::{self, Purpose, SealKey};
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Era, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
@@ -59,7 +59,7 @@ pub struct Arrival {
     /// Came in over the owner-only socket.
     pub operator: bool,
     /// What it is shown.
-    pub view: View,
+    pub view: CatalogView,
     /// The client's id of it.
     pub id: RequestId,
     /// What is asked.
@@ -157,7 +157,7 @@ impl Stateless {
         trace: Trace,
     ) -> Result<Running, Refusal> {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
-        let state: State = self
+        let state: ParkedState = self
             .seal
             .open(Purpose::State, &caller.principal(), state)
             .map_err(|e| bad(&e))?;
@@ -316,12 +316,12 @@ impl Running {
             parked, seal, boot, ..
         } = &*self.stateless;
         let patience = u64::try_from(parked.patience().as_millis()).unwrap_or(u64::MAX);
-        let state = State {
+        let state = ParkedState {
             boot: *boot,
             call,
-            kind: Kind::Parked,
+            kind: ParkedKind::Parked,
             method: self.method.to_string(),
-            digest: Digest::of(&self.method, self.params.as_deref()),
+            digest: ParkedDigest::of(&self.method, self.params.as_deref()),
             expires_ms: unix_ms().saturating_add(patience),
         };
         let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
@@ -361,7 +361,7 @@ pub struct Stated {
     /// What of MGP may be said to the client.
     pub mgp: Negotiated,
     /// The least severe log level it wants.
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
     /// The progress token it gives, as JSON text.
     pub token: Option<Box<str>>,
     /// Its `requestState`, when the kernel gave it.
@@ -465,7 +465,7 @@ fn missing(what: &str) -> Refusal {
     Refusal::BadMeta(format!("`{what}` is missing"))
 }
 
-fn level_of(raw: &RawValue) -> Result<Level, Refusal> {
+fn level_of(raw: &RawValue) -> Result<LogLevel, Refusal> {
     let text: String = serde_json::from_str(raw.get()).unwrap_or_default();
     text.parse().map_err(|_| {
         Refusal::BadMeta(format!(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use mgp_engine::subscriptions::{Effect, Subscriptions};
+use mgp_engine::tools::subscriptions::{SubscriptionEffect, Subscriptions};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
@@ -188,7 +188,7 @@ impl Actor for SubscriptionsActor {
                 for uri in state.engine.server_back(&server) {
                     self.perform(
                         state,
-                        Some(Effect::SubscribeUpstream {
+                        Some(SubscriptionEffect::SubscribeUpstream {
                             server: server.clone(),
                             uri,
                         }),
@@ -229,12 +229,12 @@ impl SubscriptionsActor {
     fn perform(
         &self,
         state: &mut SubscriptionsState,
-        effect: Option<Effect>,
+        effect: Option<SubscriptionEffect>,
         reply: Option<Reply<Result<(), Refusal>>>,
     ) {
         let link = effect.as_ref().and_then(|effect| {
-            let (Effect::SubscribeUpstream { server, .. }
-            | Effect::UnsubscribeUpstream { server, .. }) = effect;
+            let (SubscriptionEffect::SubscribeUpstream { server, .. }
+            | SubscriptionEffect::UnsubscribeUpstream { server, .. }) = effect;
             let servers = self.servers.get()?.load();
             servers.get(&server.server())?.link_named(server)
         });
@@ -245,9 +245,12 @@ impl SubscriptionsActor {
             }
             return;
         };
-        let (Effect::SubscribeUpstream { uri, .. } | Effect::UnsubscribeUpstream { uri, .. }) =
-            &effect;
-        if !link.set_followed(uri, matches!(effect, Effect::SubscribeUpstream { .. })) {
+        let (SubscriptionEffect::SubscribeUpstream { uri, .. }
+        | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) = &effect;
+        if !link.set_followed(
+            uri,
+            matches!(effect, SubscriptionEffect::SubscribeUpstream { .. }),
+        ) {
             if let Some(reply) = reply {
                 reply.send(Ok(()));
             }
@@ -257,8 +260,8 @@ impl SubscriptionsActor {
             return listen(link, effect, reply);
         }
         state.asking.retain(|_, asked| !asked.is_finished());
-        let (Effect::SubscribeUpstream { server, uri }
-        | Effect::UnsubscribeUpstream { server, uri }) = effect.clone();
+        let (SubscriptionEffect::SubscribeUpstream { server, uri }
+        | SubscriptionEffect::UnsubscribeUpstream { server, uri }) = effect.clone();
         let before = state.asking.remove(&(server.clone(), uri.clone()));
         let asking = tokio::spawn(async move {
             if let Some(before) = before {
@@ -294,15 +297,15 @@ impl SubscriptionsActor {
 }
 
 /// A modern server is told the whole of what is wanted of it with its next listen.
-fn listen(link: Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusal>>>) {
+fn listen(link: Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Result<(), Refusal>>>) {
     match effect {
-        Effect::UnsubscribeUpstream { uri, .. } => {
+        SubscriptionEffect::UnsubscribeUpstream { uri, .. } => {
             link.unfollow(&uri);
             if let Some(reply) = reply {
                 reply.send(Ok(()));
             }
         }
-        Effect::SubscribeUpstream { uri, .. } => {
+        SubscriptionEffect::SubscribeUpstream { uri, .. } => {
             let agreed = link.follow(&uri);
             tokio::spawn(async move {
                 let answer = agreed.await;
@@ -313,10 +316,14 @@ fn listen(link: Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusa
 }
 
 /// A legacy server is told of one resource at a time.
-async fn ask(link: &Arc<Link>, effect: Effect, reply: Option<Reply<Result<(), Refusal>>>) {
+async fn ask(
+    link: &Arc<Link>,
+    effect: SubscriptionEffect,
+    reply: Option<Reply<Result<(), Refusal>>>,
+) {
     let (method, uri) = match effect {
-        Effect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
-        Effect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
+        SubscriptionEffect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
+        SubscriptionEffect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
     };
     let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
     let answer = link.ask_in(Era::Legacy, method, Some(&params)).await;

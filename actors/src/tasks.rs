@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::seal::{Purpose, SealKey};
-use mgp_engine::tasks::{Maker, Named, Step, Task, TaskRef};
+use mgp_engine::callers::seal::{Purpose, SealKey};
+use mgp_engine::callers::tasks::{Maker, NamedTask, Task, TaskRef, TaskStep};
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;
@@ -130,13 +130,13 @@ impl Tasks {
 
     /// What a client calls a task: the same each time.
     #[must_use]
-    pub fn name(&self, caller: &Caller, task: &Named) -> String {
+    pub fn name(&self, caller: &Caller, task: &NamedTask) -> String {
         self.seal.seal(Purpose::Task, &caller.principal(), task)
     }
 
     /// Which task a client means; `None` when it was given no such name.
     #[must_use]
-    pub fn find(&self, caller: &Caller, id: &str) -> Option<Named> {
+    pub fn find(&self, caller: &Caller, id: &str) -> Option<NamedTask> {
         let principal = caller.principal();
         self.seal.open(Purpose::Task, &principal, id).ok()
     }
@@ -243,7 +243,7 @@ impl Tasks {
     }
 
     /// The end of a task is on disk before anybody sees it.
-    async fn end(&self, kept: &Kept, step: Step) {
+    async fn end(&self, kept: &Kept, step: TaskStep) {
         let (bytes, step) = self.fit(step);
         kept.bytes.store(bytes, Ordering::Relaxed);
         let mut ended = kept.task().clone();
@@ -259,10 +259,10 @@ impl Tasks {
     }
 
     /// Makes room for what a task ends with.
-    fn fit(&self, step: Step) -> (usize, Step) {
+    fn fit(&self, step: TaskStep) -> (usize, TaskStep) {
         let bytes = match &step {
-            Step::Complete(json) | Step::Fail(json) => json.len(),
-            Step::GoOn | Step::Ask(_) | Step::Cancel => 0,
+            TaskStep::Complete(json) | TaskStep::Fail(json) => json.len(),
+            TaskStep::GoOn | TaskStep::Ask(_) | TaskStep::Cancel => 0,
         };
         let room = self
             .bytes
@@ -345,8 +345,8 @@ impl Kept {
         let mut task = self.task();
         let before = task.clone();
         let step = match attempts.is_asking() {
-            true => Step::Ask(attempts.input_requests()),
-            false => Step::GoOn,
+            true => TaskStep::Ask(attempts.input_requests()),
+            false => TaskStep::GoOn,
         };
         task.step(unix_ms(), step).is_ok() && *task != before
     }
@@ -371,8 +371,8 @@ impl Kept {
     }
 }
 
-fn named(server: &ServerId, tool: &str, at: Number) -> Named {
-    Named {
+fn named(server: &ServerId, tool: &str, at: Number) -> NamedTask {
+    NamedTask {
         task: reference(server, at),
         tool: tool.into(),
     }

@@ -3,14 +3,14 @@
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
 
 static START: OnceLock<Instant> = OnceLock::new();
 
 /// Time since the kernel's clock was first read: what engines are told. Never goes back.
 #[must_use]
-pub fn moment() -> Moment {
-    Moment::new(START.get_or_init(Instant::now).elapsed())
+pub fn moment() -> MonotonicTime {
+    MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
 }
 
 /// Milliseconds since 1970, for people and logs.

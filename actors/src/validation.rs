@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mgp_engine::catalog::Tool;
-use mgp_engine::code_safety::{self, Rejection};
-use mgp_engine::duties::CodeRules;
-use mgp_engine::validators::{Blocked, No, is_light};
+use mgp_engine::policy::requirements::CodeRules;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_screening::code_safety::{self, Rejection};
+use mgp_screening::validators::{Blocked, No, is_light};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
@@ -82,14 +82,14 @@ impl Validation {
     /// # Errors
     /// [`Denial::Validator`], [`Denial::UnsafeCode`], and [`Refusal::Overloaded`] when too many wait
     /// to be judged.
-    pub async fn judge(&self, tool: &Arc<Tool>, arguments: &str) -> Result<(), Refusal> {
-        let duties = &tool.duties;
-        if duties.validators.chosen().is_empty() {
+    pub async fn judge(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
+        let requirements = &tool.requirements;
+        if requirements.validators.chosen().is_empty() {
             return Ok(());
         }
         if arguments.len() <= SHORT || is_light(arguments) {
-            let known = |code: &str| self.known(duties.code.as_deref(), code);
-            match duties.judge(&tool.own_name, arguments, known) {
+            let known = |code: &str| self.known(requirements.code.as_deref(), code);
+            match requirements.judge(&tool.own_name, arguments, known) {
                 Ok(()) => return Ok(()),
                 Err(No::Unsafe {
                     rejection: Known::Unseen,
@@ -114,7 +114,7 @@ impl Validation {
         }
     }
 
-    async fn elsewhere(&self, tool: &Arc<Tool>, arguments: &str) -> Result<(), Refusal> {
+    async fn elsewhere(&self, tool: &Arc<CatalogTool>, arguments: &str) -> Result<(), Refusal> {
         let full = |_| Refusal::Overloaded {
             what: "the queue of arguments that are to be judged".into(),
         };
@@ -123,9 +123,9 @@ impl Validation {
         let (tool, arguments) = (tool.clone(), arguments.to_owned());
         let verdicts = self.verdicts.clone();
         let judging = tokio::task::spawn_blocking(move || {
-            let rules = tool.duties.code.as_deref();
+            let rules = tool.requirements.code.as_deref();
             let judge = |code: &str| judge_code(&verdicts, rules, code);
-            tool.duties.judge(&tool.own_name, &arguments, judge)
+            tool.requirements.judge(&tool.own_name, &arguments, judge)
         });
         match judging.await {
             Ok(Ok(())) => Ok(()),

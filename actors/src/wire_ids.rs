@@ -1,6 +1,6 @@
 //! The ids of the kernel's requests to one peer, a server or a client.
 
-use mgp_engine::request_ids::RequestIds;
+use mgp_engine::callers::request_ids::RequestIds;
 
 use crate::randomness;
 

@@ -31,7 +31,7 @@ use std::io::Read;
 use std::path::Path;
 
 use mgp_discovery::config::{ConfigFile, Kind, LookUp, LookUpError, config_files};
-use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
 pub use audit::Audit;

@@ -19,10 +19,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::spec::{
-    Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+use mgp_engine::policy::permissions::PermissionRules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::spec::{
+    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+    ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -79,16 +81,16 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         restart: RestartRules::default(),
         limits: ServerLimits::default(),
         default_policy: None,
-        asking: Asking::default(),
-        instances: Instances::default(),
+        asking: QuestionAttribution::default(),
+        instances: ServerInstances::default(),
         mgp: MgpDeclaration {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()
         },
         tools: Arc::default(),
-        permissions: Rules::default(),
+        permissions: PermissionRules::default(),
         pin: PinMode::default(),
-        sandbox: mgp_engine::sandbox::Rules::default(),
+        sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
     };
     let loaded = Loaded {
         kernel,

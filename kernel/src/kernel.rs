@@ -13,16 +13,16 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mgp_actors::access::Books;
-use mgp_actors::audit::{self, AuditHandle, Folder};
-use mgp_actors::randomness;
-use mgp_actors::registrar::Book;
-use mgp_actors::tasks::Record;
-use mgp_actors::trouble::Troubles;
+use mgp_callers::tasks::Record;
 use mgp_discovery::config::LookUp;
-use mgp_engine::grants::Operation;
-use mgp_engine::roster::Roster;
-use mgp_engine::seal::SealKey;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::policy::grants::Operation;
+use mgp_policy::access::Books;
+use mgp_runtime::randomness;
+use mgp_store::audit::{self, AuditHandle, Folder};
+use mgp_store::trouble::Troubles;
+use mgp_tools::registrar::Book;
 use ractor::SpawnErr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -101,10 +101,10 @@ pub fn guard() -> ExitCode {
 #[must_use]
 pub fn sandbox(command: &[OsString]) -> ExitCode {
     if command.is_empty() {
-        println!("{}", mgp_actors::sandbox::probe());
+        println!("{}", mgp_servers::sandbox::probe());
         return ExitCode::SUCCESS;
     }
-    match mgp_actors::sandbox::launch(command) {
+    match mgp_servers::sandbox::launch(command) {
         Ok(code) => code.into(),
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "{why}");
@@ -136,7 +136,7 @@ struct Kept {
     marks: Marks,
     seal: SealKey,
     tasks: Vec<Record>,
-    roster: Roster,
+    roster: AgentRegistry,
     books: Books,
     audit: AuditHandle,
     registered: Book,

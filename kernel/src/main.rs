@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let parts = Parts {
         up: mgp_kernel::kernel::run,
         guard: mgp_kernel::kernel::guard,
-        embed: mgp_actors::finder::serve,
+        embed: mgp_tools::finder::serve,
         sandbox: mgp_kernel::kernel::sandbox,
     };
     cli::run(Cli::parse(), &parts)

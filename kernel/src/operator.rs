@@ -17,29 +17,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
-use mgp_actors::catalog::Shown;
-use mgp_actors::directory::Directory;
-use mgp_actors::exchange::Class;
-use mgp_actors::finder::FinderHandle;
-use mgp_actors::mailbox::{Kind, Reply};
-use mgp_actors::naming::Naming;
-use mgp_actors::permissions::PermissionsHandle;
-use mgp_actors::registrar::Registrar;
-use mgp_actors::request::{Outcome, Request};
-use mgp_actors::roster::RosterHandle;
-use mgp_actors::server::{ServerHandle, ServerMsg, ServerTable};
-use mgp_actors::time::moment;
-use mgp_actors::trouble::Troubles;
-use mgp_engine::lifecycle::{State, Why};
+use mgp_callers::directory::Directory;
+use mgp_callers::exchange::Class;
+use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming::Naming;
+use mgp_doors::roster::RosterHandle;
+use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, Untrusted};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::mailbox::{Kind, Reply};
+use mgp_runtime::time::moment;
+use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
+use mgp_store::audit::AuditHandle;
+use mgp_store::trouble::Troubles;
 use mgp_sync::snapshot::Snapshot;
+use mgp_tools::catalog::Shown;
+use mgp_tools::finder::FinderHandle;
+use mgp_tools::registrar::Registrar;
 use mgp_transports::log::Author;
 use serde::Serialize;
 use serde_json::json;
@@ -152,7 +152,7 @@ impl Operator {
     /// None at present; the type is that of every answer.
     pub fn stop(&self) -> Outcome {
         self.closing.cancel();
-        Ok(mgp_actors::relay::nothing())
+        Ok(mgp_calls::relay::nothing())
     }
 
     /// `mgp/kernel/reload`.
@@ -211,7 +211,10 @@ impl Operator {
         let stop: servers::Stop = read(request)?;
         let handle = self.find(&stop.id)?;
         let (reply, stopped) = Reply::new();
-        tell(&handle, ServerMsg::Stop(Why::OperatorRequest, reply))?;
+        tell(
+            &handle,
+            ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
+        )?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
         json(&self.report(&handle))
     }
@@ -286,7 +289,7 @@ impl Operator {
 
 fn tell(handle: &ServerHandle, message: ServerMsg) -> Result<(), Refusal> {
     handle.tell(message).map_err(|error| match handle.status() {
-        status if status.state == State::Error => Refusal::BadParams(format!(
+        status if status.state == LifecycleState::Error => Refusal::BadParams(format!(
             "server {} cannot be started: {}",
             handle.id, status.reason
         )),

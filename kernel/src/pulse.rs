@@ -6,15 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_actors::directory::Directory;
-use mgp_actors::mailbox::Reply;
-use mgp_actors::request::{Answering, Caller, Outcome, Request};
-use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable};
-use mgp_actors::time::{moment, unix_ms};
-use mgp_actors::trouble::Troubles;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::health::DEADLINE;
-use mgp_engine::lifecycle::State;
+use mgp_callers::directory::Directory;
+use mgp_callers::request::{Answering, Caller, Outcome, Request};
+use mgp_engine::servers::health::DEADLINE;
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::era::to_legacy_result;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
@@ -23,6 +19,10 @@ use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, Status};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::time::{moment, unix_ms};
+use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable};
+use mgp_store::trouble::Troubles;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
@@ -212,9 +212,12 @@ impl Pulse {
     /// less than it should have. So does a disk that does not take what is to be written down.
     fn overall(&self, servers: &[Arc<ServerHandle>]) -> Health {
         let ails = |server: &Arc<ServerHandle>| match server.state() {
-            State::Connected => health(server) != Health::Healthy,
-            State::Error | State::Restarting => true,
-            State::Registered | State::Connecting | State::Draining | State::Disconnected => false,
+            LifecycleState::Connected => health(server) != Health::Healthy,
+            LifecycleState::Error | LifecycleState::Restarting => true,
+            LifecycleState::Registered
+            | LifecycleState::Connecting
+            | LifecycleState::Draining
+            | LifecycleState::Disconnected => false,
         };
         match self.troubles.ails() || servers.iter().any(ails) {
             true => Health::Degraded,
@@ -237,26 +240,26 @@ impl Pulse {
 /// As it was found the last time; who is not connected is not well.
 fn health(server: &ServerHandle) -> Health {
     match server.state() {
-        State::Connected => server.health().unwrap_or_default(),
-        State::Draining => Health::Degraded,
-        State::Registered
-        | State::Connecting
-        | State::Disconnected
-        | State::Error
-        | State::Restarting => Health::Unhealthy,
+        LifecycleState::Connected => server.health().unwrap_or_default(),
+        LifecycleState::Draining => Health::Degraded,
+        LifecycleState::Registered
+        | LifecycleState::Connecting
+        | LifecycleState::Disconnected
+        | LifecycleState::Error
+        | LifecycleState::Restarting => Health::Unhealthy,
     }
 }
 
 fn uptime(server: &ServerHandle) -> Duration {
     let status = server.status();
     match status.state {
-        State::Connected => moment().since(status.since),
-        State::Registered
-        | State::Connecting
-        | State::Draining
-        | State::Disconnected
-        | State::Error
-        | State::Restarting => Duration::ZERO,
+        LifecycleState::Connected => moment().since(status.since),
+        LifecycleState::Registered
+        | LifecycleState::Connecting
+        | LifecycleState::Draining
+        | LifecycleState::Disconnected
+        | LifecycleState::Error
+        | LifecycleState::Restarting => Duration::ZERO,
     }
 }
 

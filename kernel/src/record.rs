@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_actors::atomic_file;
+use mgp_store::atomic_file;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::de::DeserializeOwned;

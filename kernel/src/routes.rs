@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_actors::agent::Agent;
-use mgp_actors::relay::{Relay, nothing};
-use mgp_actors::request::{Answering, Caller, Outcome, Request, Routes};
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::{Kind, Tool, View};
+use mgp_callers::agent::Agent;
+use mgp_callers::request::{Answering, Caller, Outcome, Request, Routes};
+use mgp_calls::relay::{Relay, nothing};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{Modern, to_modern_result};
 use mgp_protocol::mcp::Method;
@@ -78,10 +78,10 @@ impl Routes for Table {
             (Era::Legacy, "tasks/list") => {
                 Box::pin(async move { relay.list_tasks(&request).await })
             }
-            (_, "tools/list") => listed(relay, request, Kind::Tools),
-            (_, "prompts/list") => listed(relay, request, Kind::Prompts),
-            (_, "resources/list") => listed(relay, request, Kind::Resources),
-            (_, "resources/templates/list") => listed(relay, request, Kind::Templates),
+            (_, "tools/list") => listed(relay, request, ListKind::Tools),
+            (_, "prompts/list") => listed(relay, request, ListKind::Prompts),
+            (_, "resources/list") => listed(relay, request, ListKind::Resources),
+            (_, "resources/templates/list") => listed(relay, request, ListKind::Templates),
             (_, "tools/call") => match tools::meant(&request) {
                 Some(method) => {
                     let answer = self.of_mgp(method);
@@ -119,7 +119,7 @@ impl Routes for Table {
         }
     }
 
-    fn tool(&self, view: &View, name: &str, who: &Principal) -> Option<Arc<Tool>> {
+    fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>> {
         let tool = self.relay.tool(view, name);
         tool.filter(|tool| self.relay.may_call(who, tool))
     }
@@ -128,7 +128,7 @@ impl Routes for Table {
         ready(self.relay.welcome(&caller))
     }
 
-    fn knows(&self, view: &View, who: &Principal) -> bool {
+    fn knows(&self, view: &CatalogView, who: &Principal) -> bool {
         self.relay.knows(view, who)
     }
 
@@ -235,7 +235,7 @@ fn complete(result: &[u8]) -> Bytes {
     to_modern_result(&result, Modern::default()).into()
 }
 
-fn listed(relay: Arc<Relay>, request: Request, kind: Kind) -> Answering {
+fn listed(relay: Arc<Relay>, request: Request, kind: ListKind) -> Answering {
     match relay.awaits_newcomers(&request.caller) {
         false => ready(relay.list(&request, kind)),
         true => Box::pin(async move { relay.list_with_newcomers(&request, kind).await }),

@@ -21,24 +21,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_actors::access::AccessHandle;
-use mgp_actors::audit::AuditHandle;
-use mgp_actors::catalog::CatalogHandle;
-use mgp_actors::directory::Directory;
-use mgp_actors::guard::GuardHandle;
-use mgp_actors::mailbox::{AskError, Letter, Mailbox, Reply};
-use mgp_actors::permissions::PermissionsHandle;
-use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::{Ground, Names};
-use mgp_actors::request::Answering;
-use mgp_actors::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
-use mgp_actors::subscriptions::SubscriptionsHandle;
-use mgp_engine::access::Defaults;
-use mgp_engine::lifecycle::Why;
-use mgp_engine::reload::Reload;
-use mgp_engine::spec::ServerSpec;
+use mgp_callers::directory::Directory;
+use mgp_callers::request::Answering;
+use mgp_engine::policy::access::Defaults;
+use mgp_engine::servers::lifecycle::TransitionReason;
+use mgp_engine::servers::reload::Reload;
+use mgp_engine::servers::spec::ServerSpec;
+use mgp_policy::access::AccessHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_servers::guard::GuardHandle;
+use mgp_servers::server::{Connector, ServerActor, ServerHandle, ServerMsg, ServerTable};
+use mgp_store::audit::AuditHandle;
+use mgp_tools::catalog::CatalogHandle;
+use mgp_tools::registrar::{Ground, Names};
+use mgp_tools::subscriptions::SubscriptionsHandle;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
@@ -450,7 +450,10 @@ impl TreeActor {
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
         if let Ok(supervisor) = handle.supervisor() {
-            let _ = supervisor.tell(ServerMsg::Stop(Why::ConfigurationChange, reply));
+            let _ = supervisor.tell(ServerMsg::Stop(
+                TransitionReason::ConfigurationChange,
+                reply,
+            ));
             tokio::spawn(async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);
@@ -492,7 +495,7 @@ impl TreeActor {
         running
             .filter_map(|handle| {
                 let (reply, stopped) = Reply::new();
-                let told = handle.tell(ServerMsg::Stop(Why::KernelShutdown, reply));
+                let told = handle.tell(ServerMsg::Stop(TransitionReason::KernelShutdown, reply));
                 told.is_ok().then_some(stopped)
             })
             .collect()

@@ -9,34 +9,34 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_actors::access::{AccessActor, AccessHandle, Books};
-use mgp_actors::agents::AgentsActor;
-use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
-use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_actors::directory::Directory;
-use mgp_actors::exchange::{Exchange, Way};
-use mgp_actors::finder::{Embedding, Meanings, Opening, Program};
-use mgp_actors::guard::{GuardActor, GuardHandle};
-use mgp_actors::mailbox::Mailbox;
-use mgp_actors::permissions::PermissionsHandle;
-use mgp_actors::pins::PinsHandle;
-use mgp_actors::registrar::{Ground, Names};
-use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
-use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_callers::agents::AgentsActor;
+use mgp_callers::directory::Directory;
+use mgp_callers::exchange::{Exchange, Way};
 use mgp_discovery::config::{ConfigFile, Kind};
-use mgp_engine::access::{Defaults, Table};
-use mgp_engine::catalog::{Catalog, Paging};
-use mgp_engine::cursor::CursorKey;
-use mgp_engine::lifecycle::State;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::policy::access::{Defaults, GrantTable};
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
 use mgp_kernel::config::{self, Loaded};
 use mgp_kernel::source::Source;
 use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
+use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_servers::guard::{GuardActor, GuardHandle};
+use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
+use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
+use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_tools::finder::{Embedding, Meanings, Opening, Program};
+use mgp_tools::registrar::{Ground, Names};
+use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
 use ractor::{Actor, ActorCell};
 use tempfile::TempDir;
@@ -251,7 +251,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         servers: HashMap::new(),
     };
     let books = Books::open(&folder.join("grants"), NodeKey::new(&[7; 32])).unwrap();
-    let table = Table::build(books.grants(), books.authority(), open, 0, 1);
+    let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
     let shown = Arc::new(Snapshot::new(Shown {
@@ -333,9 +333,9 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             folder: std::env::temp_dir(),
             drain: Duration::from_secs(5),
             hurry: std::sync::OnceLock::new(),
-            health: mgp_engine::health::HealthRules::default(),
-            sandboxes: mgp_actors::sandbox::Sandboxes::default(),
-            starts: mgp_actors::server::Starts::default(),
+            health: mgp_engine::servers::health::HealthRules::default(),
+            sandboxes: mgp_servers::sandbox::Sandboxes::default(),
+            starts: mgp_servers::server::Starts::default(),
         }),
     };
     (parts, access, pillars)
@@ -344,7 +344,8 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
 /// Waits until a server is connected in another process than `before`; gives its number.
 async fn connected(server: &ServerHandle, before: i32) -> i32 {
     let mut status = server.follow();
-    let there = |status: &Status| status.state == State::Connected && pid(status) != before;
+    let there =
+        |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
     let waiting = status.wait_for(there);
     let waited = tokio::time::timeout(DEADLINE, waiting).await;
     let status = waited.unwrap_or_else(|_| panic!("not connected: {:?}", server.status()));

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use mgp_engine::grants::{Applied, Authority, Grants, Issuer, Operation, Signed};
-use mgp_engine::node_key::{Claim, NodeKey, first_bad};
+use mgp_engine::node_key::Issuer;
+use mgp_engine::node_key::{NodeKey, SignatureClaim, first_bad};
+use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
 
 use crate::journal::{self, Journal};
 use crate::trouble::Trouble;
@@ -154,7 +155,7 @@ fn put_together(
 
 /// The first entry whose signature does not hold.
 fn verify(signed: &[Signed]) -> Result<(), usize> {
-    let mut claims: Vec<Claim> = Vec::with_capacity(signed.len());
+    let mut claims: Vec<SignatureClaim> = Vec::with_capacity(signed.len());
     for (at, signed) in signed.iter().enumerate() {
         claims.push(signed.claim().ok_or(at)?);
     }
@@ -164,20 +165,20 @@ fn verify(signed: &[Signed]) -> Result<(), usize> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use mgp_engine::grants::{Change, GrantId, OperationId, Place, Revoke};
+    use mgp_engine::policy::grants::{GrantChange, GrantId, LogPosition, OperationId, Revoke};
 
     use super::*;
 
     fn operation(key: &NodeKey, sequence: u64, previous: OperationId) -> Operation {
         Operation {
-            place: Place {
+            place: LogPosition {
                 issuer: key.issuer(),
                 sequence,
             },
             previous,
             author: "operator".into(),
             told_at_ms: 1,
-            change: Change::Revoke(Revoke::Ids(vec![GrantId([1; 16])])),
+            change: GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])])),
         }
     }
 

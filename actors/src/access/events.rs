@@ -1,8 +1,8 @@
 //! What the audit log says of a decision.
 
-use mgp_engine::access::Principal;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::grants::{Change, Grant, Grants, Operation, Resource, Subject};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::grants::{Grant, GrantChange, GrantResource, Grants, Operation, Subject};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
@@ -39,14 +39,14 @@ fn told(
 ) -> Event {
     let change = &operation.change;
     let about = match change {
-        Change::Grant(grant) => Some(grant),
-        Change::Revoke(_) => {
+        GrantChange::Grant(grant) => Some(grant),
+        GrantChange::Revoke(_) => {
             let first = change.revoked().iter().find_map(|id| grants.named(*id));
             first.map(|granted| &granted.grant)
         }
     };
     let mut details = details(operation, recovered);
-    if let Some(Resource::Permission(permission)) = about.map(|grant| &grant.resource) {
+    if let Some(GrantResource::Permission(permission)) = about.map(|grant| &grant.resource) {
         details["permission_type"] = json!(permission);
         details["decided_by"] = json!(operation.author);
     }
@@ -65,16 +65,16 @@ fn event_type(operation: &Operation, grants: &Grants, about: Option<&Grant>) -> 
     } = operation;
     let of_server = matches!(about.map(|g| &g.subject), Some(Subject::Server(_)));
     match change {
-        Change::Grant(grant) if of_server => match grant.permission {
+        GrantChange::Grant(grant) if of_server => match grant.permission {
             Permission::Allow => EventType::PermissionGranted,
             Permission::Deny if ends_one(grant, grants, *told_at_ms) => {
                 EventType::PermissionRevoked
             }
             Permission::Deny => EventType::PermissionDenied,
         },
-        Change::Grant(_) => EventType::AccessGranted,
-        Change::Revoke(_) if of_server => EventType::PermissionRevoked,
-        Change::Revoke(_) => EventType::AccessRevoked,
+        GrantChange::Grant(_) => EventType::AccessGranted,
+        GrantChange::Revoke(_) if of_server => EventType::PermissionRevoked,
+        GrantChange::Revoke(_) => EventType::AccessRevoked,
     }
 }
 
@@ -94,9 +94,9 @@ fn target(grant: &Grant) -> Target {
         Subject::Server(server) => (None, Some(server.to_string())),
     };
     let (server, tool) = match &grant.resource {
-        Resource::Server(server) => (Some(server.to_string()), None),
-        Resource::Tool(server, tool) => (Some(server.to_string()), Some(tool.clone())),
-        Resource::Permission(_) => (of, None),
+        GrantResource::Server(server) => (Some(server.to_string()), None),
+        GrantResource::Tool(server, tool) => (Some(server.to_string()), Some(tool.clone())),
+        GrantResource::Permission(_) => (of, None),
     };
     Target {
         server_id: server,
@@ -107,12 +107,12 @@ fn target(grant: &Grant) -> Target {
 
 /// `operation` is its place in this node's journal: each has one record.
 fn details(operation: &Operation, recovered: bool) -> Value {
-    let ids = |ids: &[mgp_engine::grants::GrantId]| -> Vec<String> {
+    let ids = |ids: &[mgp_engine::policy::grants::GrantId]| -> Vec<String> {
         ids.iter().map(ToString::to_string).collect()
     };
     let mut details = json!({"operation": operation.place.sequence});
     match &operation.change {
-        Change::Grant(grant) => {
+        GrantChange::Grant(grant) => {
             details["grant_id"] = json!(grant.id.to_string());
             details["permission"] = json!(grant.permission);
             details["expires_at"] = json!(grant.not_after_ms.map(rfc3339_ms));
@@ -120,7 +120,7 @@ fn details(operation: &Operation, recovered: bool) -> Value {
             details["granted_by"] = json!(grant.told_by);
             details["replaced"] = json!(ids(&grant.replaces));
         }
-        change @ Change::Revoke(_) => details["revoked"] = json!(ids(change.revoked())),
+        change @ GrantChange::Revoke(_) => details["revoked"] = json!(ids(change.revoked())),
     }
     if recovered {
         details["recovered"] = json!(true);

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use mgp_engine::audit::reader::{Item, Reader};
-use mgp_engine::grants::Operation;
+use mgp_engine::policy::grants::Operation;
+use mgp_engine::store::audit::reader::{LogItem, LogReader};
 use mgp_protocol::mgp::audit::{Event, EventType};
 
 use super::Books;
@@ -46,8 +46,8 @@ impl Books {
 fn last_decision(bytes: &[u8]) -> Option<u64> {
     memchr::memmem::find(bytes, b"\"operation\":")?;
     let mut last = None;
-    for item in Reader::new(bytes) {
-        let Item::Record(_, record) = item else {
+    for item in LogReader::new(bytes) {
+        let LogItem::Record(_, record) = item else {
             continue;
         };
         if memchr::memmem::find(record.event.as_bytes(), b"\"operation\":").is_none() {

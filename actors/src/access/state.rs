@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::AbortHandle;
-use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::grants::{
-    Applied, Authority, Change, GrantId, Grants, Operation, Place, Signed, Subject,
-};
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::grants::{
+    Applied, Authority, GrantChange, GrantId, Grants, LogPosition, Operation, Signed, Subject,
+};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
@@ -30,7 +30,7 @@ const TOGETHER: usize = 256;
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Who waits for a decision.
-type Asker = Reply<Result<Vec<Change>, Refusal>>;
+type Asker = Reply<Result<Vec<GrantChange>, Refusal>>;
 
 /// Something that is asked while the disk is busy.
 enum Waiting {
@@ -44,7 +44,7 @@ struct Batch {
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
     agents: BTreeSet<AgentId>,
-    told: Vec<(Vec<Change>, Asker)>,
+    told: Vec<(Vec<GrantChange>, Asker)>,
 }
 
 /// What changes.
@@ -53,7 +53,7 @@ pub struct AccessState {
     authority: Authority,
     key: NodeKey,
     journal: Journal,
-    table: Arc<Table>,
+    table: Arc<GrantTable>,
     generation: u64,
     waiting: VecDeque<Waiting>,
     /// What is on its way to the disk; nothing else is decided meanwhile.
@@ -82,7 +82,7 @@ impl Drop for AccessState {
 }
 
 impl AccessState {
-    pub(super) fn new(books: Books, me: Mailbox<AccessMsg>, table: Arc<Table>) -> Self {
+    pub(super) fn new(books: Books, me: Mailbox<AccessMsg>, table: Arc<GrantTable>) -> Self {
         let mut state = Self {
             grants: books.grants,
             authority: books.authority,
@@ -187,14 +187,14 @@ impl AccessState {
     fn apply(
         &mut self,
         batch: &mut Batch,
-        change: &Change,
+        change: &GrantChange,
         by: &Principal,
         trace: &TraceId,
     ) -> Result<(), Refusal> {
         let issuer = self.key.issuer();
         let (sequence, previous) = self.grants.next(issuer);
         let operation = Operation {
-            place: Place { issuer, sequence },
+            place: LogPosition { issuer, sequence },
             previous,
             author: by.name().to_owned(),
             told_at_ms: unix_ms(),
@@ -302,7 +302,7 @@ impl AccessState {
         self.show(actor, next);
     }
 
-    fn show(&mut self, actor: &AccessActor, next: Table) {
+    fn show(&mut self, actor: &AccessActor, next: GrantTable) {
         let next = Arc::new(next);
         let before = std::mem::replace(&mut self.table, next.clone());
         actor.table.store(next.clone());

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mgp_engine::audit::commit::Refused;
-use mgp_engine::grants::Grants;
 use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::grants::Grants;
+use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::Event;
 
@@ -59,7 +59,7 @@ impl Writing {
         let left = events.into_iter().zip(told).filter_map(|(event, told)| {
             let NotWritten(why) = told.err()?;
             refused = Some(NotWritten(why));
-            (why != Refused::Late).then_some(event)
+            (why != CommitRefusal::Late).then_some(event)
         });
         let left: Vec<Event> = left.collect();
         refused.map_or(Ok(()), |refused| Err((refused, left)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_engine::tasks::Named;
+use mgp_engine::callers::tasks::NamedTask;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::splice::{Splice, member};
@@ -29,7 +29,7 @@ pub enum Outward {
         /// `_meta` of all it hears, as JSON text: names the subscription.
         tag: Box<str>,
         /// The tasks it wants to hear of, and what its client calls them.
-        tasks: Vec<(Named, String)>,
+        tasks: Vec<(NamedTask, String)>,
     },
 }
 

@@ -1,6 +1,6 @@
 //! The operator knows what is wrong with the log: from then on it is as it is.
 
-use mgp_engine::audit::verify::{ACCEPTED_MAX, acceptance};
+use mgp_engine::store::audit::verify::{ACCEPTED_MAX, acceptance};
 use mgp_protocol::mgp::audit::{
     Acknowledge, Acknowledged, EventType, LastRecord, Outcome, Target, TraceId,
 };

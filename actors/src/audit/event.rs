@@ -1,6 +1,6 @@
 //! Events as this kernel makes them.
 
-use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Map, Value};
 

@@ -3,8 +3,8 @@
 
 use std::io::{self, ErrorKind};
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::verify::Report;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::verify::Report;
 
 use super::files::Folder;
 use super::head;

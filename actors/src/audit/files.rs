@@ -6,10 +6,10 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::reader::Reader;
-use mgp_engine::audit::record::{EVENT_MAX, Record};
-use mgp_engine::audit::verify::{Report, Verifier};
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::reader::LogReader;
+use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
+use mgp_engine::store::audit::verify::{Report, Verifier};
 
 use mgp_protocol::ids::ServerId;
 
@@ -146,7 +146,9 @@ impl Folder {
         let mut end = Vec::new();
         file.take(END).read_to_end(&mut end)?;
         let mut lines = end.split(|b| *b == b'\n').rev();
-        let last = lines.find(|line| !line.is_empty()).and_then(Record::parse);
+        let last = lines
+            .find(|line| !line.is_empty())
+            .and_then(AuditRecord::parse);
         Ok(last.map(|record| Head {
             sequence: record.sequence,
             hash: record.hash,
@@ -167,7 +169,7 @@ impl Folder {
             let mut bytes = Vec::new();
             let file = File::open(self.path(number))?;
             file.take(len).read_to_end(&mut bytes)?;
-            Reader::new(&bytes).for_each(|item| verifier.take(number, &item));
+            LogReader::new(&bytes).for_each(|item| verifier.take(number, &item));
         }
         Ok(verifier.finish())
     }

@@ -9,8 +9,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::record::Digest;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::record::RecordDigest;
 
 use super::files::Folder;
 
@@ -130,7 +130,7 @@ fn place(file: &File, turn: u64) -> Option<Head> {
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let head = Head {
         sequence: words.next()?.parse().ok()?,
-        hash: Digest::parse(words.next()?)?,
+        hash: RecordDigest::parse(words.next()?)?,
     };
     (words.next() == Some(&check(head))).then_some(head)
 }

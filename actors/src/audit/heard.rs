@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_protocol::splice::member;
@@ -24,7 +24,7 @@ const REPORT_BYTES: usize = 16 << 10;
 
 /// How much each server has said.
 #[derive(Debug, Default)]
-pub(super) struct Heard(Mutex<HashMap<ServerId, (Moment, u64)>>);
+pub(super) struct Heard(Mutex<HashMap<ServerId, (MonotonicTime, u64)>>);
 
 impl Heard {
     /// Takes one more; `Err` with how many were not taken when that is to be said.

@@ -6,13 +6,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use mgp_engine::audit::chain::{Chain, Head};
-use mgp_engine::audit::commit::{Calls, Commit};
-use mgp_engine::audit::reader::Reader;
-use mgp_engine::audit::redact::Redaction;
-use mgp_engine::audit::repeats::Repeats;
-use mgp_engine::audit::segments::{Retention, Segment, Segments};
-use mgp_engine::audit::verify::{Fault, Repair, Report, Verifier};
+use mgp_engine::store::audit::chain::{Chain, Head};
+use mgp_engine::store::audit::commit::{CallAuditing, Commit};
+use mgp_engine::store::audit::reader::LogReader;
+use mgp_engine::store::audit::redact::Redaction;
+use mgp_engine::store::audit::repeats::Repeats;
+use mgp_engine::store::audit::segments::{Retention, Segment, Segments};
+use mgp_engine::store::audit::verify::{LogFault, Repair, Report, Verifier};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub struct Opening {
     /// Where it is.
     pub folder: Folder,
     /// When records of calls are on disk.
-    pub calls: Calls,
+    pub calls: CallAuditing,
     /// How much is kept.
     pub retention: Retention,
     /// Bytes one agent or one server may fill in a day before what it does is only counted; 0 for any
@@ -48,7 +48,7 @@ struct Found {
     segments: Vec<Segment>,
     head: Head,
     /// What is wrong with the end of the log, or was.
-    faults: Vec<Fault>,
+    faults: Vec<LogFault>,
     /// What is wrong with what stands beside the log.
     beside: Vec<String>,
     /// The last file is left as it is.
@@ -87,7 +87,7 @@ impl Opening {
         // Before the first file: what is missing beside one was removed.
         let head = Heads::open(&self.folder)?;
         let ledger = Ledger::new(
-            self.calls == Calls::BeforeReply,
+            self.calls == CallAuditing::BeforeReply,
             self.redaction.keeping().clone(),
             self.folder.clone(),
             found.head,
@@ -178,7 +178,7 @@ impl Opening {
         };
         if let Some(last) = segments.last() {
             let bytes = fs::read(self.folder.path(last.number))?;
-            Reader::new(&bytes).for_each(|item| verifier.take(last.number, &item));
+            LogReader::new(&bytes).for_each(|item| verifier.take(last.number, &item));
         }
         Ok(verifier.finish())
     }
@@ -218,7 +218,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn examine(
     folder: &Folder,
     head: Head,
-    known: &[Fault],
+    known: &[LogFault],
     files: &[(u64, u64)],
     audit: &AuditHandle,
     ledger: &Arc<Ledger>,
@@ -227,7 +227,7 @@ fn examine(
     let expected = known.is_empty().then_some(head);
     match folder.verify(expected, Some(files)) {
         Ok(report) => {
-            let new: Vec<Fault> = report
+            let new: Vec<LogFault> = report
                 .faults
                 .into_iter()
                 .filter(|f| !known.contains(f))
@@ -243,14 +243,18 @@ fn examine(
 }
 
 /// Writes damage down, in the log of the kernel and in this one.
-fn name(audit: &AuditHandle, faults: &[Fault]) {
+fn name(audit: &AuditHandle, faults: &[LogFault]) {
     if faults.is_empty() {
         return;
     }
     for fault in faults.iter().take(NAMED_MAX) {
         tracing::error!("the audit log is damaged: {fault}");
     }
-    let named: Vec<_> = faults.iter().take(NAMED_MAX).map(Fault::to_json).collect();
+    let named: Vec<_> = faults
+        .iter()
+        .take(NAMED_MAX)
+        .map(LogFault::to_json)
+        .collect();
     let details = json!({"found": faults.len(), "faults": named});
     audit.tell(own(EventType::LOG_DAMAGED, Outcome::Failure, details));
 }

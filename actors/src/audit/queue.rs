@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::commit::{Kind, Refused};
-use mgp_engine::audit::redact::Keeping;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::commit::{CommitRefusal, RecordKind};
+use mgp_engine::store::audit::redact::Keeping;
 use mgp_sync::credit::{Charge, Credit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -29,7 +29,7 @@ type Written = oneshot::Sender<Result<(), NotWritten>>;
 /// Something that waits, with what it holds of its bound.
 pub(super) struct Entry {
     pub(super) note: Box<dyn Note>,
-    pub(super) kind: Kind,
+    pub(super) kind: RecordKind,
     pub(super) written: Option<Written>,
     #[expect(
         dead_code,
@@ -53,7 +53,7 @@ impl Entry {
     ) -> Self {
         Self {
             note,
-            kind: Kind::Decision,
+            kind: RecordKind::Decision,
             written: Some(written),
             hold: Hold::Permit { _permit: permit },
         }
@@ -62,7 +62,7 @@ impl Entry {
     pub(super) fn call(note: Box<dyn Note>, written: Option<Written>, charge: Charge) -> Self {
         Self {
             note,
-            kind: Kind::Call,
+            kind: RecordKind::Call,
             written,
             hold: Hold::Charge { _charge: charge },
         }
@@ -187,9 +187,9 @@ impl Ledger {
     }
 
     /// Whether anything can be written at all.
-    pub(super) fn check(&self) -> Result<(), Refused> {
+    pub(super) fn check(&self) -> Result<(), CommitRefusal> {
         match self.broken.load(Ordering::Relaxed) {
-            true => Err(Refused::Broken),
+            true => Err(CommitRefusal::Broken),
             false => Ok(()),
         }
     }

@@ -6,9 +6,9 @@ use std::io;
 use std::mem;
 use std::time::Duration;
 
-use mgp_engine::audit::commit::{Kind, Refused};
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::commit::{CommitRefusal, RecordKind};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ const NAMED_MAX: usize = 64;
 /// A time in which nothing can be written.
 pub(super) struct Gap {
     since_ms: u64,
-    tried: Moment,
+    tried: MonotonicTime,
     why: String,
     /// Records that are in the log, and whose askers were told that they are not.
     refused: Vec<u64>,
@@ -80,7 +80,7 @@ impl Gap {
 
 impl Writer {
     /// When the disk is to be tried again.
-    pub(super) fn retry(&self) -> Option<Moment> {
+    pub(super) fn retry(&self) -> Option<MonotonicTime> {
         self.gap.as_ref().map(|gap| gap.tried + RETRY)
     }
 
@@ -89,12 +89,12 @@ impl Writer {
     pub(super) fn hold(&mut self, entry: Entry) {
         if let Some(written) = entry.written {
             let why = match entry.kind {
-                Kind::Decision => Refused::Broken,
-                Kind::Call => Refused::Late,
+                RecordKind::Decision => CommitRefusal::Broken,
+                RecordKind::Call => CommitRefusal::Late,
             };
             let _ = written.send(Err(why.into()));
         }
-        if let (Kind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
+        if let (RecordKind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
             gap.held.push(Entry {
                 written: None,
                 ..entry

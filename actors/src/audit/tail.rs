@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use mgp_engine::audit::record::Record;
+use mgp_engine::store::audit::record::AuditRecord;
 
 use super::files::Folder;
 
@@ -75,7 +75,7 @@ impl Tail {
                 break;
             };
             read += line.len() as u64;
-            if let Some(record) = Record::parse(line_only)
+            if let Some(record) = AuditRecord::parse(line_only)
                 && record.sequence > self.sequence
             {
                 self.sequence = record.sequence;
@@ -97,6 +97,6 @@ fn first(folder: &Folder, number: u64) -> io::Result<Option<u64>> {
     File::open(folder.path(number))?
         .take(CHUNK)
         .read_to_end(&mut bytes)?;
-    let mut lines = bytes.split(|b| *b == b'\n').filter_map(Record::parse);
+    let mut lines = bytes.split(|b| *b == b'\n').filter_map(AuditRecord::parse);
     Ok(lines.next().map(|record| record.sequence))
 }

@@ -1,9 +1,9 @@
 use super::*;
-use mgp_engine::audit::commit::Calls;
-use mgp_engine::audit::record::Record;
-use mgp_engine::audit::redact::{Arguments, Redaction};
-use mgp_engine::audit::segments::Retention;
-use mgp_engine::audit::verify::Fault;
+use mgp_engine::store::audit::commit::CallAuditing;
+use mgp_engine::store::audit::record::AuditRecord;
+use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
+use mgp_engine::store::audit::segments::Retention;
+use mgp_engine::store::audit::verify::LogFault;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use std::fs;
@@ -13,10 +13,14 @@ use std::time::Duration;
 fn opening(dir: &Path) -> Opening {
     Opening {
         folder: Folder::of(dir),
-        calls: Calls::default(),
+        calls: CallAuditing::default(),
         retention: Retention::default(),
         per_day: 0,
-        redaction: Redaction::new(Arguments::Digest, &[7; 32], ["hunter2-hunter2".to_owned()]),
+        redaction: Redaction::new(
+            ArgumentsKept::Digest,
+            &[7; 32],
+            ["hunter2-hunter2".to_owned()],
+        ),
     }
 }
 
@@ -44,7 +48,7 @@ fn said(details: Value) -> Event {
     )
 }
 
-fn examine(folder: &Folder) -> mgp_engine::audit::verify::Report {
+fn examine(folder: &Folder) -> mgp_engine::store::audit::verify::Report {
     let known = read_head(&folder.head()).unwrap();
     folder.verify(known, None).unwrap()
 }
@@ -55,7 +59,7 @@ fn written(dir: &Path) -> Vec<(u64, Value)> {
     let files = folder.numbers().unwrap();
     let bytes = files.iter().map(|n| fs::read(folder.path(*n)).unwrap());
     let bytes = bytes.collect::<Vec<_>>().concat();
-    let lines = bytes.split(|b| *b == b'\n').filter_map(Record::parse);
+    let lines = bytes.split(|b| *b == b'\n').filter_map(AuditRecord::parse);
     let records = lines.map(|r| (r.sequence, r.event.to_owned()));
     records
         .map(|(n, e)| (n, serde_json::from_str(&e).unwrap()))
@@ -95,7 +99,7 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
     assert_eq!((report.records, report.faults), (3, vec![]));
     assert_eq!(
         audit.decided(said(json!({}))).await,
-        Err(NotWritten(Refused::Broken))
+        Err(NotWritten(CommitRefusal::Broken))
     );
     assert!(audit.place().is_err());
 }
@@ -121,7 +125,7 @@ async fn calls_have_their_bound() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     let places: Vec<Place> = (0..CALLS_MAX).map(|_| audit.place().unwrap()).collect();
-    assert_eq!(audit.place().unwrap_err(), NotWritten(Refused::Full));
+    assert_eq!(audit.place().unwrap_err(), NotWritten(CommitRefusal::Full));
     audit.decided(said(json!({}))).await.unwrap();
     drop(places);
     assert!(audit.place().is_ok());
@@ -167,7 +171,7 @@ async fn damage_is_named_and_stays_to_be_seen() {
     assert_eq!(folder.numbers().unwrap(), [1, 2]);
     let faults = examine(&folder).faults;
     assert!(
-        matches!(faults[..], [Fault::Changed { sequence: 3, .. }]),
+        matches!(faults[..], [LogFault::Changed { sequence: 3, .. }]),
         "{faults:?}"
     );
     // The file is not the last any more: it is looked at beside what goes on.
@@ -222,7 +226,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
         }
         assert!(told < 60, "it was full");
     };
-    assert_eq!(late, NotWritten(Refused::Late));
+    assert_eq!(late, NotWritten(CommitRefusal::Late));
     let why = audit.trouble().why().unwrap();
     assert!(
         why.contains("No space left") && why.contains("free some space"),
@@ -233,9 +237,9 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
         "{why}"
     );
     let refused = audit.place().unwrap_err();
-    assert_eq!(refused, NotWritten(Refused::Broken));
+    assert_eq!(refused, NotWritten(CommitRefusal::Broken));
     let refused = audit.decided(said(json!({"n": "never"}))).await;
-    assert_eq!(refused, Err(NotWritten(Refused::Broken)));
+    assert_eq!(refused, Err(NotWritten(CommitRefusal::Broken)));
     under_way
         .fill(said(json!({"n": "under way"})))
         .await

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::audit::chain::{Chain, Head};
-use mgp_engine::audit::commit::{Answer, Commit, Kind, Refused};
-use mgp_engine::audit::redact::Redaction;
-use mgp_engine::audit::repeats::Repeats;
-use mgp_engine::audit::segments::{Segments, Trim};
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::chain::{Chain, Head};
+use mgp_engine::store::audit::commit::{Commit, CommitAnswer, CommitRefusal, RecordKind};
+use mgp_engine::store::audit::redact::Redaction;
+use mgp_engine::store::audit::repeats::Repeats;
+use mgp_engine::store::audit::segments::{Segments, Trim};
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -75,8 +75,8 @@ pub(super) struct Open {
 
 #[derive(Default)]
 pub(super) struct Timers {
-    pub(super) head_synced: Moment,
-    pub(super) trimmed: Moment,
+    pub(super) head_synced: MonotonicTime,
+    pub(super) trimmed: MonotonicTime,
 }
 
 impl Drop for Writer {
@@ -136,7 +136,7 @@ impl Writer {
                 .details
                 .insert("through".into(), self.chain.head().sequence.into());
         }
-        if entry.kind == Kind::Call && self.repeats.counts(&event, moment()) {
+        if entry.kind == RecordKind::Call && self.repeats.counts(&event, moment()) {
             // Its count is written with that of the others.
             if let Some(written) = entry.written {
                 let _ = written.send(Ok(()));
@@ -148,7 +148,7 @@ impl Writer {
             details.append(&mut event.details);
             event.details = details;
         }
-        if self.commit.room() == Err(Refused::Full) {
+        if self.commit.room() == Err(CommitRefusal::Full) {
             // So many wait that the disk comes first.
             self.attempt(Self::flush);
             self.sync_when_due();
@@ -160,10 +160,10 @@ impl Writer {
             });
         }
         match (self.write(event, entry.kind), entry.written) {
-            (Ok((sequence, Answer::Wait)), Some(written)) => {
+            (Ok((sequence, CommitAnswer::Wait)), Some(written)) => {
                 self.waiting.push_back((sequence, written));
             }
-            (Ok((_, Answer::Now)), Some(written)) => {
+            (Ok((_, CommitAnswer::Now)), Some(written)) => {
                 let _ = written.send(Ok(()));
             }
             (Err(refused), Some(written)) => {
@@ -174,7 +174,11 @@ impl Writer {
     }
 
     /// Chains an event and puts its line with those that are written next.
-    pub(super) fn write(&mut self, event: Event, kind: Kind) -> Result<(u64, Answer), Refused> {
+    pub(super) fn write(
+        &mut self,
+        event: Event,
+        kind: RecordKind,
+    ) -> Result<(u64, CommitAnswer), CommitRefusal> {
         self.commit.room()?;
         let (actor, now) = (event.actor.clone(), moment());
         let line = self.chain.append(event);
@@ -190,7 +194,7 @@ impl Writer {
         self.segments.written(line.head, len, unix_ms());
         if let Some(gap) = &mut self.gap {
             gap.refused(line.head.sequence);
-            return Err(Refused::Late);
+            return Err(CommitRefusal::Late);
         }
         let answer = self.commit.written(line.head.sequence, kind, now);
         Ok((line.head.sequence, answer))
@@ -200,7 +204,7 @@ impl Writer {
     fn count(&mut self, counts: impl FnOnce(&mut Repeats) -> Vec<Event>) {
         if self.gap.is_none() {
             for event in counts(&mut self.repeats) {
-                let _ = self.write(event, Kind::Call);
+                let _ = self.write(event, RecordKind::Call);
             }
         }
     }
@@ -270,7 +274,7 @@ impl Writer {
             tracing::error!("the audit log is damaged: {why}");
             let details = json!({"head": why});
             let said = own(EventType::LOG_DAMAGED, Outcome::Failure, details);
-            let _ = self.write(said, Kind::Call);
+            let _ = self.write(said, RecordKind::Call);
         }
         Ok(())
     }
@@ -321,7 +325,7 @@ impl Writer {
         let details = Value::Object(trim.details());
         let said = own(EventType::LOG_TRIMMED, Outcome::Success, details);
         let broken = |_| io::Error::other("the log is broken");
-        self.write(said, Kind::Call).map_err(broken)?;
+        self.write(said, RecordKind::Call).map_err(broken)?;
         self.settle()
     }
 
@@ -336,7 +340,7 @@ impl Writer {
         }
         let details = json!({"not_written": dropped});
         let said = own(EventType::LOG_DAMAGED, Outcome::Failure, details);
-        let _ = self.write(said, Kind::Call);
+        let _ = self.write(said, RecordKind::Call);
     }
 
     /// Does something with the disk. After a failure nothing more is written to the file at hand: a second
@@ -353,7 +357,7 @@ impl Writer {
             let mut gap = Gap::since(why);
             for (sequence, written) in self.waiting.drain(..) {
                 gap.refused(sequence);
-                let _ = written.send(Err(Refused::Late.into()));
+                let _ = written.send(Err(CommitRefusal::Late.into()));
             }
             self.gap = Some(gap);
         }

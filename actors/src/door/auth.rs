@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use mgp_engine::bearer;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::catalog::View;
-use mgp_engine::certificate::{Names, NoAgent};
-use mgp_engine::roster::NotGood;
+use mgp_engine::doors::agent_registry::BadAgentToken;
+use mgp_engine::doors::bearer;
+use mgp_engine::doors::certificate::{CertificateNames, NoAgent};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
@@ -69,7 +69,7 @@ impl Auth {
         &self,
         headers: &HeaderMap,
         shown: Option<&Certificate>,
-        view: &View,
+        view: &CatalogView,
     ) -> Result<Pass, Unwelcome> {
         let Some(certificate) = shown else {
             return self.judge_token(headers, view).await;
@@ -87,7 +87,11 @@ impl Auth {
         }
     }
 
-    async fn judge_token(&self, headers: &HeaderMap, view: &View) -> Result<Pass, Unwelcome> {
+    async fn judge_token(
+        &self,
+        headers: &HeaderMap,
+        view: &CatalogView,
+    ) -> Result<Pass, Unwelcome> {
         match self {
             Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
             Self::Token(tokens) => tokens.judge(bearer(headers)?),
@@ -103,7 +107,7 @@ impl Auth {
     }
 
     /// The metadata of an endpoint for clients that have no token yet (RFC 9728).
-    pub(super) fn metadata(&self, headers: &HeaderMap, view: &View) -> Option<String> {
+    pub(super) fn metadata(&self, headers: &HeaderMap, view: &CatalogView) -> Option<String> {
         match self {
             Self::OAuth(oauth, _) => Some(oauth.metadata(view, host(headers))),
             Self::None | Self::Token(_) => None,
@@ -115,7 +119,7 @@ impl Auth {
         &self,
         unwelcome: &Unwelcome,
         headers: &HeaderMap,
-        view: &View,
+        view: &CatalogView,
     ) -> Response<Reply> {
         let hints = match self {
             Self::OAuth(oauth, _) => Some(oauth.hints(view, host(headers))),
@@ -127,12 +131,12 @@ impl Auth {
 
 /// A connection may outlive the certificate it was opened with; what it is good for does not.
 fn by_certificate(certificate: &Certificate) -> Result<Pass, Unwelcome> {
-    let names = Names {
+    let names = CertificateNames {
         uris: &certificate.uris,
         hosts: &certificate.hosts,
         common: &certificate.common,
     };
-    let agent = mgp_engine::certificate::agent(names).map_err(Unwelcome::Certificate)?;
+    let agent = mgp_engine::doors::certificate::agent(names).map_err(Unwelcome::Certificate)?;
     let pass = Pass::lasting(agent).until(Some(certificate.not_after_ms));
     match pass.is_over() {
         true => Err(Unwelcome::Expired(rfc3339_ms(certificate.not_after_ms))),
@@ -148,8 +152,10 @@ impl Tokens {
     fn judge(&self, token: &str) -> Result<Pass, Unwelcome> {
         match self.rostered.judge(token) {
             Ok(pass) => return Ok(pass),
-            Err(NotGood::Expired(_, at_ms)) => return Err(Unwelcome::Expired(rfc3339_ms(at_ms))),
-            Err(NotGood::Unknown) => {}
+            Err(BadAgentToken::Expired(_, at_ms)) => {
+                return Err(Unwelcome::Expired(rfc3339_ms(at_ms)));
+            }
+            Err(BadAgentToken::Unknown) => {}
         }
         let hash = blake3::hash(token.as_bytes());
         let same = hash.as_bytes().ct_eq(self.own.as_bytes());
@@ -176,19 +182,19 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
 }
 
 impl Unwelcome {
-    fn of(why: bearer::NotGood) -> Self {
+    fn of(why: bearer::BadBearerToken) -> Self {
         match why {
-            bearer::NotGood::Expired(at_ms) => Self::Expired(rfc3339_ms(at_ms)),
-            bearer::NotGood::Scope => Self::Scope,
-            why @ (bearer::NotGood::Malformed
-            | bearer::NotGood::Algorithm
-            | bearer::NotGood::UnknownKey
-            | bearer::NotGood::Signature
-            | bearer::NotGood::Issuer
-            | bearer::NotGood::Audience
-            | bearer::NotGood::Times
-            | bearer::NotGood::NotYet
-            | bearer::NotGood::Subject) => Self::Invalid(why.to_string()),
+            bearer::BadBearerToken::Expired(at_ms) => Self::Expired(rfc3339_ms(at_ms)),
+            bearer::BadBearerToken::Scope => Self::Scope,
+            why @ (bearer::BadBearerToken::Malformed
+            | bearer::BadBearerToken::Algorithm
+            | bearer::BadBearerToken::UnknownKey
+            | bearer::BadBearerToken::Signature
+            | bearer::BadBearerToken::Issuer
+            | bearer::BadBearerToken::Audience
+            | bearer::BadBearerToken::Times
+            | bearer::BadBearerToken::NotYet
+            | bearer::BadBearerToken::Subject) => Self::Invalid(why.to_string()),
         }
     }
 
@@ -268,7 +274,7 @@ fn quotable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mgp_engine::roster::{Change, Digest, Roster};
+    use mgp_engine::doors::agent_registry::{AgentChange, AgentRegistry, TokenDigest};
 
     use super::*;
 
@@ -277,11 +283,11 @@ mod tests {
     }
 
     fn auth() -> Auth {
-        let mut roster = Roster::default();
+        let mut roster = AgentRegistry::default();
         for (name, not_after_ms) in [("alice", None), ("late", Some(1))] {
-            let change = Change::Added {
+            let change = AgentChange::Added {
                 agent: AgentId::parse(name).unwrap(),
-                digest: Digest::of(&format!("mgp_{name}")),
+                digest: TokenDigest::of(&format!("mgp_{name}")),
                 at_ms: 0,
                 not_after_ms,
             };
@@ -294,7 +300,7 @@ mod tests {
     }
 
     async fn judge(headers: HeaderMap) -> Result<String, Unwelcome> {
-        let pass = auth().judge(&headers, None, &View::All).await?;
+        let pass = auth().judge(&headers, None, &CatalogView::All).await?;
         Ok(pass.agent.to_string())
     }
 
@@ -304,7 +310,9 @@ mod tests {
             not_after_ms,
             ..Certificate::default()
         };
-        auth().judge(&headers, Some(&certificate), &View::All).await
+        auth()
+            .judge(&headers, Some(&certificate), &CatalogView::All)
+            .await
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
@@ -33,7 +33,7 @@ pub(super) async fn post(
     headers: &HeaderMap,
     text: &ByteString,
     message: Message<'_>,
-    view: View,
+    view: CatalogView,
     agent: AgentId,
 ) -> Response<Reply> {
     let (id, method, params, trace) = match message {

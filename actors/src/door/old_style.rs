@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::framing::one_line;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
@@ -53,7 +53,7 @@ impl OldStyle {
     pub(super) fn open(
         self: &Arc<Self>,
         door: &HttpDoor,
-        view: View,
+        view: CatalogView,
         agent: AgentId,
     ) -> Response<Reply> {
         let id = crate::session::new_id().to_string();

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::header::HeaderValue;
 use http::{Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
@@ -36,7 +36,7 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 pub(super) async fn post(
     door: &Arc<HttpDoor>,
     request: HttpRequest<Incoming>,
-    view: View,
+    view: CatalogView,
     agent: AgentId,
 ) -> Response<Reply> {
     if let Some(response) = judge_headers(&request) {
@@ -170,7 +170,7 @@ async fn initialize(
     door: &Arc<HttpDoor>,
     id: RequestId,
     params: Option<&str>,
-    view: View,
+    view: CatalogView,
     agent: AgentId,
 ) -> Response<Reply> {
     let (agent, streams) = door.sessions.agent(agent);

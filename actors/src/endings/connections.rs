@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::levels::Level;
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
@@ -34,7 +34,7 @@ async fn a_closed_connection_leaves_nothing() {
         scene.reception.clone(),
         AgentId::new("agent.local"),
         false,
-        Some(View::All),
+        Some(CatalogView::All),
         CancellationToken::new(),
         reader,
         writer,
@@ -78,16 +78,16 @@ fn listening() -> Request {
         outlet: Some(Outlet::Stream(tokio::sync::mpsc::channel(8).0)),
         token: None,
         capabilities: ClientCapabilities::default(),
-        level: None::<Level>,
+        level: None::<LogLevel>,
         left: None,
     };
     let agent = AgentId::new("agent.local");
     Request {
         caller: Arc::new(Caller {
-            connection: agent::shared_connection(&agent, &View::All),
+            connection: agent::shared_connection(&agent, &CatalogView::All),
             agent,
             operator: false,
-            view: View::All,
+            view: CatalogView::All,
             version: Version::MODERN,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,

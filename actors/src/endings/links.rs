@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::HeaderMap;
-use mgp_engine::spec::{Asking, ServerLimits};
+use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_protocol::ids::ServerId;
 use mgp_transports::http::client::{Client, parse_url};
 use mgp_transports::http::tls::Tls;
@@ -48,7 +48,7 @@ async fn a_server_that_never_answers_holds_no_link() {
         "1.0",
         Ways {
             offers_mgp: false,
-            asking: Asking::ByTurn,
+            asking: QuestionAttribution::ByTurn,
         },
     );
     link.notify("notifications/initialized", None);

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::access::{Defaults, Principal, Table};
-use mgp_engine::catalog::{Catalog, Paging, Tool, View};
-use mgp_engine::cursor::CursorKey;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::roster::Roster;
-use mgp_engine::seal::SealKey;
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, CatalogTool, CatalogView, Paging};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::Snapshot;
@@ -144,7 +144,7 @@ impl Scene {
                 routes: routes.clone(),
                 bodies: Bodies::new(128 << 20, 8 << 20),
                 stateless: Arc::new(stateless),
-                rostered: Rostered::new(Roster::default()),
+                rostered: Rostered::new(AgentRegistry::default()),
                 directory,
             },
             routes,
@@ -154,13 +154,13 @@ impl Scene {
     }
 }
 
-fn open_to_all(folder: &TempDir) -> Arc<Snapshot<Table>> {
+fn open_to_all(folder: &TempDir) -> Arc<Snapshot<GrantTable>> {
     let open = Defaults {
         kernel: DefaultPolicy::OptOut,
         servers: HashMap::new(),
     };
     let books = Books::open(&folder.path().join("grants"), NodeKey::new(&[7; 32])).unwrap();
-    let table = Table::build(books.grants(), books.authority(), open, 0, 1);
+    let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     Arc::new(Snapshot::new(table))
 }
 
@@ -210,7 +210,7 @@ impl Routes for Slow {
 
     fn note(&self, _caller: &Arc<Caller>, _method: &str, _params: Option<&str>) {}
 
-    fn tool(&self, _view: &View, _name: &str, _who: &Principal) -> Option<Arc<Tool>> {
+    fn tool(&self, _view: &CatalogView, _name: &str, _who: &Principal) -> Option<Arc<CatalogTool>> {
         None
     }
 
@@ -219,7 +219,7 @@ impl Routes for Slow {
         Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))))
     }
 
-    fn knows(&self, _view: &View, _who: &Principal) -> bool {
+    fn knows(&self, _view: &CatalogView, _who: &Principal) -> bool {
         true
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp;
@@ -21,7 +21,7 @@ const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitat
 async fn opened(sessions: &Arc<Sessions>) -> Arc<Session> {
     let (agent, streams) = sessions.agent(AgentId::new("agent.local"));
     let hello: mcp::Initialize<'_> = mcp::read(Some(HELLO)).unwrap();
-    let caller = agent.hello(View::All, &hello).unwrap();
+    let caller = agent.hello(CatalogView::All, &hello).unwrap();
     agent.set_ready();
     sessions.open(caller, agent, streams).await.unwrap()
 }

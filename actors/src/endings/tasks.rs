@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::tasks::Maker;
+use mgp_engine::callers::tasks::Maker;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
@@ -26,10 +26,10 @@ use crate::trace::Trace;
 
 fn caller(agent: &AgentId) -> Arc<Caller> {
     Arc::new(Caller {
-        connection: agent::shared_connection(agent, &View::All),
+        connection: agent::shared_connection(agent, &CatalogView::All),
         agent: agent.clone(),
         operator: false,
-        view: View::All,
+        view: CatalogView::All,
         version: Version::MODERN,
         capabilities: ClientCapabilities::default(),
         mgp: PLAIN,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::index::{Memo, Shelf, Text, Vector};
+use mgp_engine::tools::index::{Memo, ServerIndex, Text, Vector};
 use mgp_protocol::ids::ServerId;
 use tokio::sync::oneshot;
 
@@ -180,7 +180,7 @@ impl Desk {
 
     /// The texts of a shelf whose vectors are not known, each once, those of tools that are called most
     /// first.
-    pub(super) fn missing(&self, shelf: &Shelf) -> Wanted {
+    pub(super) fn missing(&self, shelf: &ServerIndex) -> Wanted {
         let mut seen = std::collections::HashSet::new();
         let mut tools = lock(&self.tools);
         let uses = self.uses.get(shelf.server());
@@ -195,7 +195,7 @@ impl Desk {
     }
 
     /// The shelf with all that is known.
-    pub(super) fn fill(&self, shelf: &Shelf) -> Shelf {
+    pub(super) fn fill(&self, shelf: &ServerIndex) -> ServerIndex {
         let mut tools = lock(&self.tools);
         shelf.with_vectors(&mut |text| tools.get(text))
     }

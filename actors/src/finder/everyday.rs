@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mgp_embedding::Embedder;
-use mgp_engine::index::{
-    Draft, Filter, Found, Hit, Index, Request, Search, Shelf, Strategy, Text, Vector,
+use mgp_engine::tools::index::{
+    Draft, Filter, Index, IndexSearch, SearchHit, SearchRequest, SearchResults, ServerIndex,
+    Strategy, Text, Vector,
 };
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::RiskLevel;
@@ -52,7 +53,7 @@ impl Scene {
             let server = ServerId::new(id);
             let about = tools[0]["server_description"].as_str().unwrap();
             let drafts = tools.iter().map(|tool| draft(&server, tool)).collect();
-            let shelf = Shelf::new(&server, about, drafts);
+            let shelf = ServerIndex::new(&server, about, drafts);
             let shelf = shelf.with_vectors(&mut |text: &Text| Some(scene.vector(&text.text)));
             scene.index = scene.index.with(Arc::new(shelf));
         }
@@ -65,11 +66,11 @@ impl Scene {
         known.clone()
     }
 
-    fn search(&mut self, text: &str) -> Found<'_> {
-        let request = Request::read(text);
+    fn search(&mut self, text: &str) -> SearchResults<'_> {
+        let request = SearchRequest::read(text);
         let meanings = request.meanings().iter();
         let meanings: Vec<Vector> = meanings.map(|text| self.vector(text)).collect();
-        self.index.search(&Search {
+        self.index.search(&IndexSearch {
             request: &request,
             meanings: &meanings,
             strategy: Strategy::Hybrid,
@@ -95,7 +96,7 @@ fn plain_words_find_the_right_tool_first() {
     for asked in &all {
         let found = scene.search(&asked.request);
         let fits = found.hits.iter().any(|hit| hit.fits);
-        let name = |hit: &Hit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
+        let name = |hit: &SearchHit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
         let right = asked.tools.contains(&name(&found.hits[0]));
         first += usize::from(right);
         refused += usize::from(right && !fits);

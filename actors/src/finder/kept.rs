@@ -8,7 +8,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::index::{DIMENSIONS_MAX, Vector};
+use mgp_engine::tools::index::{DIMENSIONS_MAX, Vector};
 
 use super::desk::REMEMBERED;
 

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mgp_engine::access::{Audience, Principal};
-use mgp_engine::catalog::View;
-use mgp_engine::exposure;
-use mgp_engine::index::{Entry, Index};
+use mgp_engine::policy::access::{Audience, Principal};
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::exposure;
+use mgp_engine::tools::index::{Index, IndexedTool};
 
 use super::FinderHandle;
 use crate::time::unix_ms;
@@ -25,13 +25,13 @@ pub(super) struct Kinds(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     index: Arc<Index>,
-    counts: HashMap<(View, Audience), Arc<Counts>>,
+    counts: HashMap<(CatalogView, Audience), Arc<Counts>>,
 }
 
 impl FinderHandle {
     /// How many tools of each kind this caller may call.
     #[must_use]
-    pub fn kinds(&self, who: &Principal, view: &View) -> Arc<Counts> {
+    pub fn kinds(&self, who: &Principal, view: &CatalogView) -> Arc<Counts> {
         let (index, table) = (self.parts.index.load(), self.parts.table.load());
         let place = (view.clone(), table.audience(who));
         {
@@ -46,14 +46,14 @@ impl FinderHandle {
             }
         }
         let now = unix_ms();
-        let open = |entry: &&Entry| {
+        let open = |entry: &&IndexedTool| {
             let seen = match view {
-                View::One(server) => *server == entry.server,
-                View::All => true,
+                CatalogView::One(server) => *server == entry.server,
+                CatalogView::All => true,
             };
             seen && table.admits(who, &entry.server, Some(&entry.name), now)
         };
-        let entries = index.shelves().flat_map(|shelf| shelf.entries());
+        let entries = index.servers().flat_map(|shelf| shelf.entries());
         let counts = Arc::new(exposure::categories(entries.filter(open)));
         let mut kept = self
             .parts

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use mgp_embedding::{DIMENSION, NAME};
-use mgp_engine::index::Vector;
+use mgp_engine::tools::index::Vector;
 use mgp_transports::http::client::Client;
 use tokio::runtime::Handle;
 

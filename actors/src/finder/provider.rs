@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use mgp_engine::index::Vector;
+use mgp_engine::tools::index::Vector;
 use mgp_transports::http::client::{self, Client};
 use mgp_transports::http::tls::Tls;
 use serde::Deserialize;

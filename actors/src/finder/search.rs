@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mgp_engine::access::{Audience, Principal};
-use mgp_engine::catalog::View;
-use mgp_engine::index::{Entry, Filter, REQUEST_MAX, Request, Search, Strategy};
-use mgp_engine::lifecycle::State;
+use mgp_engine::policy::access::{Audience, Principal};
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::index::{
+    Filter, IndexSearch, IndexedTool, REQUEST_MAX, SearchRequest, Strategy,
+};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
@@ -27,7 +29,7 @@ pub enum Status {
     /// Any in which its tools are still offered: while it is started again, for instance.
     Offered,
     /// This one.
-    Only(State),
+    Only(LifecycleState),
 }
 
 impl Status {
@@ -36,13 +38,13 @@ impl Status {
     pub fn of(word: discovery::Status) -> Self {
         match word {
             discovery::Status::All => Self::Offered,
-            discovery::Status::Registered => Self::Only(State::Registered),
-            discovery::Status::Connecting => Self::Only(State::Connecting),
+            discovery::Status::Registered => Self::Only(LifecycleState::Registered),
+            discovery::Status::Connecting => Self::Only(LifecycleState::Connecting),
             discovery::Status::Connected => Self::Connected,
-            discovery::Status::Draining => Self::Only(State::Draining),
-            discovery::Status::Disconnected => Self::Only(State::Disconnected),
-            discovery::Status::Error => Self::Only(State::Error),
-            discovery::Status::Restarting => Self::Only(State::Restarting),
+            discovery::Status::Draining => Self::Only(LifecycleState::Draining),
+            discovery::Status::Disconnected => Self::Only(LifecycleState::Disconnected),
+            discovery::Status::Error => Self::Only(LifecycleState::Error),
+            discovery::Status::Restarting => Self::Only(LifecycleState::Restarting),
         }
     }
 }
@@ -59,7 +61,7 @@ pub struct Wanted {
     /// Of servers in which state.
     pub status: Status,
     /// Of one server, or of all.
-    pub view: View,
+    pub view: CatalogView,
     /// How many.
     pub most: usize,
 }
@@ -68,7 +70,7 @@ pub struct Wanted {
 #[derive(Clone, Debug)]
 pub struct Hit {
     /// The tool.
-    pub entry: Entry,
+    pub entry: IndexedTool,
     /// How well it fits, from 0 to 1.
     pub score: f32,
     /// Whether it does what is looked for at all, as far as that can be told.
@@ -141,7 +143,7 @@ impl FinderHandle {
                 "`query` is empty: say in words what the tool should do, or name a category";
             return Err(Refusal::BadParams(words.into()));
         }
-        let request = Request::read(&wanted.query);
+        let request = SearchRequest::read(&wanted.query);
         let meanings = match wanted.strategy {
             Strategy::Semantic | Strategy::Hybrid => {
                 let texts = request.meanings();
@@ -158,11 +160,11 @@ impl FinderHandle {
             let closed = closed(&parts.servers.load(), &index, &wanted);
             let (table, now) = (parts.table.load(), unix_ms());
             let all = table.audience(&who) == Audience::All;
-            let visible = |entry: &Entry| {
+            let visible = |entry: &IndexedTool| {
                 (closed.is_empty() || !closed.contains(&entry.server))
                     && (all || table.admits(&who, &entry.server, Some(&entry.name), now))
             };
-            let found = index.search(&Search {
+            let found = index.search(&IndexSearch {
                 request: &request,
                 meanings: meanings.as_deref().unwrap_or_default(),
                 strategy: wanted.strategy,
@@ -170,7 +172,7 @@ impl FinderHandle {
                 most: wanted.most,
                 visible: &visible,
             });
-            let hit = |hit: &mgp_engine::index::Hit<'_>| Hit {
+            let hit = |hit: &mgp_engine::tools::index::SearchHit<'_>| Hit {
                 entry: hit.entry.clone(),
                 score: hit.score,
                 fits: hit.fits,
@@ -194,7 +196,7 @@ impl FinderHandle {
         let index = self.parts.index.load();
         Coverage {
             tools: index.len(),
-            by_meaning: index.shelves().map(|shelf| shelf.embedded()).sum(),
+            by_meaning: index.servers().map(|shelf| shelf.embedded()).sum(),
             waiting: self.parts.desk.waiting(),
             embedded: self.parts.desk.made(),
             running: self.parts.models.running(),
@@ -207,20 +209,20 @@ type Servers = std::collections::BTreeMap<ServerId, std::sync::Arc<crate::server
 /// Servers whose tools are not wanted.
 fn closed(
     servers: &Servers,
-    index: &mgp_engine::index::Index,
+    index: &mgp_engine::tools::index::Index,
     wanted: &Wanted,
 ) -> HashSet<ServerId> {
     let shown = |server: &ServerId| match &wanted.view {
-        View::All => true,
-        View::One(only) => only == server,
+        CatalogView::All => true,
+        CatalogView::One(only) => only == server,
     };
     let state = |server: &ServerId| servers.get(server).map(|handle| handle.state());
     let open = |server: &ServerId| match wanted.status {
-        Status::Connected => state(server) == Some(State::Connected),
+        Status::Connected => state(server) == Some(LifecycleState::Connected),
         Status::Offered => state(server).is_some(),
         Status::Only(wanted) => state(server) == Some(wanted),
     };
-    let indexed = index.shelves().map(|shelf| shelf.server());
+    let indexed = index.servers().map(|shelf| shelf.server());
     let closed = indexed.filter(|server| !(shown(server) && open(server)));
     closed.cloned().collect()
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use mgp_engine::audit::record::Record;
+use mgp_engine::store::audit::record::AuditRecord;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Target;
 use serde::Deserialize;
@@ -54,7 +54,7 @@ fn end(path: &Path, most: u64) -> Option<String> {
 }
 
 fn count(line: &str, uses: &mut Uses) {
-    let Some(record) = Record::parse(line.as_bytes()) else {
+    let Some(record) = AuditRecord::parse(line.as_bytes()) else {
         return;
     };
     let Ok(event) = serde_json::from_str::<Event>(record.event) else {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::index::{Text, Vector};
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::tools::index::{Text, Vector};
 use mgp_protocol::ids::ServerId;
 
 use super::FinderMsg;
@@ -43,7 +43,7 @@ struct Worker {
     finder: Mailbox<FinderMsg>,
     /// What was made and is not published.
     unpublished: Option<ServerId>,
-    published: Moment,
+    published: MonotonicTime,
     pause: Duration,
     /// How often a process ended over a text; of those texts that it did.
     losses: HashMap<[u8; 32], u32>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use mgp_engine::journal::{JOURNAL_MAX, Link, PAYLOAD_MAX, Writer};
+use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOAD_MAX};
 
 use super::{NotWritten, Order, TOGETHER, Told};
 use crate::atomic_file::sync_folder;
@@ -38,7 +38,7 @@ pub(super) struct Keeper {
     pub(super) path: PathBuf,
     pub(super) kind: &'static str,
     pub(super) file: File,
-    pub(super) writer: Writer,
+    pub(super) writer: JournalWriter,
     /// How much of the file is whole, in bytes.
     pub(super) size: u64,
     /// There may be something behind `size`, which is cut off before more is written.
@@ -115,7 +115,7 @@ impl Keeper {
     fn take(
         &self,
         payload: &[u8],
-        writer: &mut Writer,
+        writer: &mut JournalWriter,
         bytes: &mut Vec<u8>,
     ) -> Result<(), NotWritten> {
         let room = JOURNAL_MAX.saturating_sub(self.size + bytes.len() as u64);
@@ -165,7 +165,7 @@ impl Keeper {
     }
 
     fn replace(&mut self, entries: &[Vec<u8>]) -> Result<(), NotWritten> {
-        let mut writer = Writer::after(Link::start(self.kind));
+        let mut writer = JournalWriter::after(JournalLink::start(self.kind));
         let mut bytes = Vec::new();
         for entry in entries {
             writer.write(entry, &mut bytes)?;

@@ -1,7 +1,7 @@
 use std::fs;
 use std::io::Write;
 
-use mgp_engine::journal::PAYLOAD_MAX;
+use mgp_engine::store::journal::PAYLOAD_MAX;
 
 use super::*;
 
@@ -96,14 +96,14 @@ async fn after_a_failure_it_goes_on_when_it_can() {
     with(&path, &["one"]).await;
     let before = fs::read(&path).unwrap();
     let full = File::options().append(true).open("/dev/full").unwrap();
-    let mut reader = Reader::new("test", &before);
+    let mut reader = JournalReader::new("test", &before);
     reader.by_ref().for_each(drop);
     let trouble = Trouble::default();
     let mut keeper = Keeper {
         path: path.clone(),
         kind: "test",
         file: full,
-        writer: Writer::after(reader.head()),
+        writer: JournalWriter::after(reader.head()),
         size: before.len() as u64,
         torn: false,
         trouble: trouble.clone(),

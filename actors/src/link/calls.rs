@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::attribution::Party;
-use mgp_engine::moment::Moment;
-use mgp_engine::request_ids::WireId;
+use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::attribution::Party;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
@@ -219,7 +219,7 @@ impl Link {
         &self,
         call: &Call<'_>,
         answer: oneshot::Sender<Outcome>,
-        arrived: Moment,
+        arrived: MonotonicTime,
     ) -> Result<u64, Refusal> {
         self.insert(InFlight {
             answer,
@@ -252,7 +252,7 @@ impl Link {
     /// Resolves when the call has been silent for too long, or has taken too long in all, its wait for its
     /// turn included. Time that its client spends on a question does not count as silence, nor that of a
     /// question whose call is not known.
-    async fn overdue(&self, id: u64, era: Era, started: Moment) -> Duration {
+    async fn overdue(&self, id: u64, era: Era, started: MonotonicTime) -> Duration {
         let silence = self.limits.call_timeout;
         // A handshake has the time of the whole start.
         if silence.is_zero() || self.peer_in(era).is_none() {

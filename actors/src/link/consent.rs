@@ -1,7 +1,7 @@
 //! Questions of a server that the operator has switched off, or wants to see first (CMCP-084, CMCP-085).
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::consent::Consent;
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::servers::consent::Consent;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::elicitation::Create;
 use mgp_protocol::mcp::{Method as _, tasks};
@@ -50,7 +50,7 @@ impl Link {
         params: Option<&str>,
     ) -> Result<(), String> {
         let patience = u64::try_from(ANSWER_DEADLINE.as_millis()).unwrap_or(u64::MAX);
-        let question = Question {
+        let question = ApprovalQuestion {
             subject: Subject::Callback,
             asker: Asker::Server(self.server.clone()),
             server: Some(self.server.clone()),
@@ -195,8 +195,8 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use mgp_engine::consent::Consents;
-    use mgp_engine::spec::ServerLimits;
+    use mgp_engine::servers::consent::Consents;
+    use mgp_engine::servers::spec::ServerLimits;
     use mgp_protocol::dialect::Version;
     use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mgp_engine::spec::Asking;
+use mgp_engine::servers::spec::QuestionAttribution;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::Belonging;
 use mgp_protocol::refusal::Refusal;
@@ -68,7 +68,7 @@ impl Link {
             return Ok(Source::Named(said));
         }
         let roots = method == "roots/list";
-        let by_call = self.ways.asking == Asking::ByCall;
+        let by_call = self.ways.asking == QuestionAttribution::ByCall;
         if roots && (by_call || self.roots_told.swap(false, Ordering::Relaxed)) {
             return Ok(Source::Outside);
         }
@@ -299,7 +299,7 @@ mod tests {
     /// `questions = "by-call"`: a question that names no call, or one that is over, is refused at once.
     #[tokio::test(start_paused = true)]
     async fn where_each_question_names_its_call_none_is_guessed() {
-        let mut it = Scripted::asking(Asking::ByCall);
+        let mut it = Scripted::asking(QuestionAttribution::ByCall);
         it.meets(Version::LATEST_LEGACY, "{}");
         let (exchange, calling) = it.call(1);
         let request = it.next().await;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::attribution::{Party, Whom, whom};
-use mgp_engine::levels::Level;
+use mgp_engine::servers::attribution::{Party, Whom, whom};
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::framing::KEPT;
@@ -317,7 +317,7 @@ impl Link {
         let Ok(message) = mcp::read::<mcp::Message<'_>>(Some(params)) else {
             return;
         };
-        let level = message.level.parse().unwrap_or(Level::Info);
+        let level = message.level.parse().unwrap_or(LogLevel::Info);
         match self.origin(via) {
             Origin::Call(caller, exchange) | Origin::Likely(caller, exchange, _) => {
                 if exchange

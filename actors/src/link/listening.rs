@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use mgp_engine::request_ids::RequestIds;
+use mgp_engine::callers::request_ids::RequestIds;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use mgp_engine::approvals::{NotTaken, Question};
-use mgp_engine::catalog::View;
-use mgp_engine::request_ids::WireId;
-use mgp_engine::spec::{Asking, ServerLimits};
+use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
+use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};
@@ -57,7 +57,7 @@ impl Upward for Heard {
             expires_at: None,
         }))
     }
-    fn consented(&self, _question: Question) -> Answering<Result<Option<bool>, NotTaken>> {
+    fn consented(&self, _question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>> {
         Box::pin(std::future::ready(Ok(None)))
     }
     fn replayed(&self, _asked: Replay) -> Answering<Result<Replayed, Refusal>> {
@@ -76,20 +76,20 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new() -> Self {
-        Self::of(ServerLimits::default(), Asking::ByTurn)
+        Self::of(ServerLimits::default(), QuestionAttribution::ByTurn)
     }
 
     /// The same with other bounds.
     pub(crate) fn bounded(bounds: ServerLimits) -> Self {
-        Self::of(bounds, Asking::ByTurn)
+        Self::of(bounds, QuestionAttribution::ByTurn)
     }
 
     /// The same with a server whose questions are told apart in this way.
-    pub(crate) fn asking(asking: Asking) -> Self {
+    pub(crate) fn asking(asking: QuestionAttribution) -> Self {
         Self::of(ServerLimits::default(), asking)
     }
 
-    fn of(bounds: ServerLimits, asking: Asking) -> Self {
+    fn of(bounds: ServerLimits, asking: QuestionAttribution) -> Self {
         let limits = QueueLimits {
             frames: 100,
             bytes: 1 << 20,
@@ -172,7 +172,7 @@ impl Scripted {
             connection: ConnectionId(client),
             agent: AgentId::new("agent.test"),
             operator: false,
-            view: View::All,
+            view: CatalogView::All,
             version: Version::MODERN,
             capabilities,
             mgp: PLAIN,

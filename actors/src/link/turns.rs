@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::attribution::{Enter, Party, Ticket, Turns};
+use mgp_engine::servers::attribution::{CallTurns, Enter, Party, Ticket};
 use mgp_protocol::refusal::Refusal;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ pub(super) struct TurnQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    turns: Turns,
+    turns: CallTurns,
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
-use mgp_engine::bearer::Keys;
+use mgp_engine::doors::bearer::Keys;
 use mgp_transports::http::client::{self, Client};
 use serde::Deserialize;
 

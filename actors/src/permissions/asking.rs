@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mgp_engine::approvals::Question;
-use mgp_engine::permissions::Effect;
+use mgp_engine::policy::approvals::ApprovalQuestion;
+use mgp_engine::policy::permissions::PermissionEffect;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::{Ask, PermissionType, Verdict};
 
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     pub(super) ask: Ask,
     /// In the server's own spelling.
     pub(super) words: Vec<String>,
-    pub(super) question: Question,
+    pub(super) question: ApprovalQuestion,
 }
 
 impl Waiting {
@@ -82,7 +82,11 @@ impl Waiting {
     }
 
     /// Into the log first, then into the gate.
-    async fn decide(&self, shared: &Arc<Shared>, answer: &Answer) -> Result<Vec<Effect>, String> {
+    async fn decide(
+        &self,
+        shared: &Arc<Shared>,
+        answer: &Answer,
+    ) -> Result<Vec<PermissionEffect>, String> {
         let parts = answer.parts.iter();
         let verdicts: BTreeMap<PermissionType, Verdict> = parts
             .flat_map(|part| PermissionType::read(part))

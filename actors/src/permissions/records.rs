@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_engine::access::Principal;
-use mgp_engine::grants::Change;
-use mgp_engine::permissions::{self, Recorded};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::grants::GrantChange;
+use mgp_engine::policy::permissions::{self, Recorded};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::{PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
@@ -39,7 +39,7 @@ impl Records {
         verdict: Verdict,
         until_ms: Option<u64>,
         decider: &Decider,
-    ) -> Result<Vec<Change>, Refusal> {
+    ) -> Result<Vec<GrantChange>, Refusal> {
         let (server, permission) = (server.clone(), permission.clone());
         let by = Principal::Operator(Arc::from(decider.by.as_str()));
         let trace = decider.trace.clone();

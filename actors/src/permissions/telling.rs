@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::permissions::Effect;
+use mgp_engine::policy::permissions::PermissionEffect;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
@@ -23,15 +23,22 @@ const HEARING: Duration = Duration::from_secs(5);
 impl Shared {
     /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
     /// with the decision itself.
-    pub(super) fn told(&self, server: &ServerId, effects: Vec<Effect>, trace: Option<&TraceId>) {
+    pub(super) fn told(
+        &self,
+        server: &ServerId,
+        effects: Vec<PermissionEffect>,
+        trace: Option<&TraceId>,
+    ) {
         for effect in effects {
             let (event_type, permission, by, until_ms, result) = match effect {
                 // What waits is in the operator's list.
-                Effect::Ask(_) | Effect::Withdraw(_) => continue,
-                Effect::Granted { by, .. } | Effect::Denied { by, .. } if is_person(&by) => {
+                PermissionEffect::Ask(_) | PermissionEffect::Withdraw(_) => continue,
+                PermissionEffect::Granted { by, .. } | PermissionEffect::Denied { by, .. }
+                    if is_person(&by) =>
+                {
                     continue;
                 }
-                Effect::Granted {
+                PermissionEffect::Granted {
                     permission,
                     by,
                     until_ms,
@@ -39,11 +46,11 @@ impl Shared {
                     let granted = EventType::PermissionGranted;
                     (granted, permission, Some(by), until_ms, Outcome::Success)
                 }
-                Effect::Denied { permission, by } => {
+                PermissionEffect::Denied { permission, by } => {
                     let denied = EventType::PermissionDenied;
                     (denied, permission, Some(by), None, Outcome::Denied)
                 }
-                Effect::Revoked { permission, by } => {
+                PermissionEffect::Revoked { permission, by } => {
                     let revoked = EventType::PermissionRevoked;
                     (revoked, permission, by, None, Outcome::Success)
                 }

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::catalog::Tool;
-use mgp_engine::pins::{NotApproved, Pin, PinMode, Pins, Seen};
+use mgp_engine::policy::pins::{NotApproved, Pin, PinCheck, PinMode, Pins};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl Book {
     pub(super) fn see(
         &mut self,
         server: &ServerId,
-        tools: &[Arc<Tool>],
+        tools: &[Arc<CatalogTool>],
         mode: PinMode,
     ) -> (Vec<Change>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
@@ -90,13 +90,13 @@ impl Book {
                 continue;
             };
             match self.pins.see(server, &tool.own_name, pin, mode) {
-                Seen::Unwatched | Seen::First | Seen::Same => {}
-                Seen::TooMany { blocked } => {
+                PinCheck::Unwatched | PinCheck::First | PinCheck::Same => {}
+                PinCheck::TooMany { blocked } => {
                     if blocked {
                         unknown.insert(tool.own_name.to_string());
                     }
                 }
-                Seen::Changed {
+                PinCheck::Changed {
                     changed,
                     news,
                     blocked,
@@ -147,7 +147,7 @@ impl Book {
 
     /// Brings the file up to date, with the definitions of those of `tools` that count as approved.
     /// On disk when this returns; nothing is written when nothing changed.
-    pub(super) fn keep(&mut self, tools: &[Arc<Tool>]) -> io::Result<()> {
+    pub(super) fn keep(&mut self, tools: &[Arc<CatalogTool>]) -> io::Result<()> {
         if self.pins == self.kept {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::kernel;
@@ -26,13 +26,18 @@ pub struct Visitors {
 #[derive(Debug)]
 struct Visitor {
     agent: AgentId,
-    view: View,
+    view: CatalogView,
     presence: Arc<Presence>,
 }
 
 impl Visitors {
     /// The client behind a request: `client` is the JSON text of its `clientInfo`.
-    pub fn presence(&self, agent: &AgentId, view: &View, client: Option<&str>) -> Arc<Presence> {
+    pub fn presence(
+        &self,
+        agent: &AgentId,
+        view: &CatalogView,
+        client: Option<&str>,
+    ) -> Arc<Presence> {
         let key = self.hasher.hash_one((agent, view, client));
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(visitor) = seen.get(&key) {
@@ -92,7 +97,7 @@ mod tests {
         let (visitors, agent) = (Visitors::default(), AgentId::new("agent.a"));
         let of = |name: &str| {
             let client = format!(r#"{{"name":"{name}","version":"1"}}"#);
-            visitors.presence(&agent, &View::All, Some(&client))
+            visitors.presence(&agent, &CatalogView::All, Some(&client))
         };
         assert!(Arc::ptr_eq(&of("one"), &of("one")));
         assert!(!Arc::ptr_eq(&of("one"), &of("two")));

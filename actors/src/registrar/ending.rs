@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::access::{self, Principal};
+use mgp_engine::policy::access::{self, Principal};
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered};

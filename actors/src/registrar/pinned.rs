@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use mgp_engine::sandbox::Pinned;
+use mgp_engine::servers::sandbox::PinnedProgram;
 use mgp_transports::child::{self, ChildSpec};
 
 /// Bytes of a file that are hashed; of a longer one its length counts beside them. Programs are shorter.
@@ -15,7 +15,7 @@ const HASHED: u64 = 1 << 30;
 
 /// The program of this process, and the files its arguments name by their whole paths, as they are
 /// now. Blocks.
-pub(crate) fn pinned(spec: &ChildSpec) -> Vec<Pinned> {
+pub(crate) fn pinned(spec: &ChildSpec) -> Vec<PinnedProgram> {
     // Its own folder may not be there yet, and nothing in it is what a person looked at.
     let spec = ChildSpec {
         cwd: Some("/".into()),
@@ -27,13 +27,13 @@ pub(crate) fn pinned(spec: &ChildSpec) -> Vec<Pinned> {
     let files = program.into_iter().chain(named);
     let pin = |path: PathBuf| {
         let hash = hash(&path).unwrap_or_else(|error| error.kind().to_string());
-        Pinned { path, hash }
+        PinnedProgram { path, hash }
     };
     files.map(pin).collect()
 }
 
 /// What is not as it was: a path, or what is missing.
-pub(crate) fn changed(before: &[Pinned], now: &[Pinned]) -> Option<String> {
+pub(crate) fn changed(before: &[PinnedProgram], now: &[PinnedProgram]) -> Option<String> {
     let other = before.iter().find(|pinned| !now.contains(pinned));
     let new = now.iter().find(|pinned| !before.contains(pinned));
     let path = &other.or(new)?.path;

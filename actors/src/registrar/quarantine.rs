@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mgp_engine::access::Principal;
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::sandbox::Pinned;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::servers::sandbox::PinnedProgram;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::Verdict;
@@ -96,7 +96,7 @@ impl Registrar {
     async fn ask_again(
         self: Arc<Self>,
         mut record: Record,
-        now: Vec<Pinned>,
+        now: Vec<PinnedProgram>,
         answer: Answer,
         path: &str,
     ) {
@@ -138,7 +138,7 @@ impl Registrar {
     }
 
     /// What it would be run from now.
-    pub(super) async fn pinned_now(&self, record: &Record) -> Vec<Pinned> {
+    pub(super) async fn pinned_now(&self, record: &Record) -> Vec<PinnedProgram> {
         let Way::Stdio { command, args, env } = &record.way else {
             return Vec::new();
         };
@@ -180,7 +180,7 @@ impl Registrar {
     }
 }
 
-fn question(record: &Record, why: &str) -> Question {
+fn question(record: &Record, why: &str) -> ApprovalQuestion {
     let way = match &record.way {
         Way::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
         Way::Http { url } => url.clone(),
@@ -189,7 +189,7 @@ fn question(record: &Record, why: &str) -> Question {
     let files = record.pinned.iter();
     let files = files.map(|file| format!("{} ({:.16})", file.path.display(), file.hash));
     let files: Vec<String> = files.collect();
-    Question {
+    ApprovalQuestion {
         subject: Subject::Registration,
         asker: Asker::Agent(AgentId::new(record.created_by.clone())),
         server: Some(record.server()),

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mgp_engine::duties::ToolRules;
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::registration::Accepted;
-use mgp_engine::sandbox::{self, Pinned, Program};
-use mgp_engine::spec::{
-    Asking, Instances, MgpDeclaration, Reach, RestartRules, ServerLimits, ServerSpec, TrustLevel,
+use mgp_engine::policy::permissions::PermissionRules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
+use mgp_engine::servers::spec::{
+    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+    ServerSpec,
 };
+use mgp_engine::tools::registration::Accepted;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
@@ -27,9 +29,9 @@ pub struct Background {
     /// `[validation]` and `[confirmation]`.
     pub tools: ToolRules,
     /// `[permissions]`.
-    pub permissions: Rules,
+    pub permissions: PermissionRules,
     /// `[sandbox]`, and what `[discovery.registered]` opens.
-    pub sandbox: sandbox::Rules,
+    pub sandbox: sandbox::SandboxRules,
     /// What their programs are started with.
     pub interpreters: Interpreters,
 }
@@ -45,7 +47,7 @@ pub struct Record {
     /// Its trust, by the word.
     pub trust: String,
     /// Its program, where that could be read before.
-    pub program: Option<Program>,
+    pub program: Option<SandboxProgram>,
     /// What it is said to speak.
     pub extensions: Vec<String>,
     /// What it needs.
@@ -62,7 +64,7 @@ pub struct Record {
     pub quarantine: Option<String>,
     /// What it is run from, as it was when the person was asked.
     #[serde(default)]
-    pub pinned: Vec<Pinned>,
+    pub pinned: Vec<PinnedProgram>,
     /// The session it ends with; such a server is not kept.
     #[serde(skip)]
     pub session: Option<ConnectionId>,
@@ -93,7 +95,7 @@ impl Record {
     #[must_use]
     pub fn of(
         accepted: &Accepted,
-        program: Option<Program>,
+        program: Option<SandboxProgram>,
         justification: Option<String>,
     ) -> Self {
         let way = match &accepted.reach {
@@ -192,8 +194,8 @@ impl Record {
             restart: RestartRules::default(),
             limits: background.limits.clone(),
             default_policy: None,
-            asking: Asking::default(),
-            instances: Instances::default(),
+            asking: QuestionAttribution::default(),
+            instances: ServerInstances::default(),
             mgp: MgpDeclaration {
                 suppressed: false,
                 extensions: self.extensions.clone(),
@@ -203,7 +205,7 @@ impl Record {
             tools: Arc::new(background.tools.clone()),
             permissions,
             pin: PinMode::Block,
-            sandbox: sandbox::Rules {
+            sandbox: sandbox::SandboxRules {
                 vouched: false,
                 chosen,
                 program: self.program.clone(),

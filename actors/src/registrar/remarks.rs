@@ -1,7 +1,7 @@
 //! What the one who registered a server is told of how it goes: an agent reads no logs, and mends its
 //! code by these words.
 
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_transports::log::{Author, LogLine};
 
 use crate::server::ServerHandle;
@@ -20,14 +20,14 @@ const NOISE: &str = "not a message on stdout";
 pub fn remarks(handle: &ServerHandle) -> Vec<String> {
     let now = handle.status();
     let why = match now.state {
-        State::Connected => return Vec::new(),
-        State::Connecting if now.waiting => return vec![now.reason],
-        State::Connecting => "it has not answered what it speaks yet".to_owned(),
-        State::Registered
-        | State::Draining
-        | State::Disconnected
-        | State::Error
-        | State::Restarting => now.reason,
+        LifecycleState::Connected => return Vec::new(),
+        LifecycleState::Connecting if now.waiting => return vec![now.reason],
+        LifecycleState::Connecting => "it has not answered what it speaks yet".to_owned(),
+        LifecycleState::Registered
+        | LifecycleState::Draining
+        | LifecycleState::Disconnected
+        | LifecycleState::Error
+        | LifecycleState::Restarting => now.reason,
     };
     let mut all: Vec<String> = Some(why)
         .into_iter()

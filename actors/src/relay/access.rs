@@ -5,11 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::access::{Audience, Decision, Pass, Principal, Table, Told, told};
-use mgp_engine::catalog::{Form, Kind, Sifted, Tool, View};
-use mgp_engine::cursor::BadCursor;
-use mgp_engine::exposure::Exposure;
 use mgp_engine::names::canonical;
+use mgp_engine::policy::access::{
+    AccessDecision, AccessLease, Audience, DenialAnswer, GrantTable, Principal, told,
+};
+use mgp_engine::tools::catalog::cursor::BadCursor;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView, Form, ListKind, Sifted};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, prompts, resources, tools};
 use mgp_protocol::mgp::negotiation::Features;
@@ -36,7 +38,7 @@ pub(super) struct Admitted<'a> {
     server: &'a ServerId,
     /// The server's own name of a tool.
     tool: Option<&'a str>,
-    pass: Pass,
+    pass: AccessLease,
     /// What the caller reads when leave is taken back meanwhile.
     unknown: Refusal,
 }
@@ -95,14 +97,14 @@ impl Relay {
         let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
         // A caller that does not speak MGP reads the same of both.
         match told(agreed, shown, self.access.reveals()) {
-            Told::Unknown => Refusal::UnknownTool(tool.clone()),
-            Told::Denied => Refusal::Denied(denial),
+            DenialAnswer::Unknown => Refusal::UnknownTool(tool.clone()),
+            DenialAnswer::Denied => Refusal::Denied(denial),
         }
     }
 
     /// Whether this caller may call the tool, as far as access control goes.
     #[must_use]
-    pub fn may_call(&self, who: &Principal, tool: &Tool) -> bool {
+    pub fn may_call(&self, who: &Principal, tool: &CatalogTool) -> bool {
         let table = self.access.table();
         table.admits(who, &tool.server, Some(&tool.own_name), unix_ms())
     }
@@ -162,7 +164,7 @@ impl Relay {
         &self,
         shown: &Shown,
         caller: &Caller,
-        kind: Kind,
+        kind: ListKind,
         cursor: Option<&str>,
     ) -> Result<Bytes, BadCursor> {
         let view = &caller.view;
@@ -215,7 +217,7 @@ impl Relay {
         &self,
         shown: &Shown,
         place: &Place,
-        table: &Table,
+        table: &GrantTable,
         principal: &Principal,
         held: &Names,
     ) -> Option<Sifted> {
@@ -250,7 +252,7 @@ pub(super) fn not_granted(name: &str) -> Refusal {
 }
 
 /// The refusal of what is closed, with the rule that closes it.
-fn closed(mut refusal: Refusal, decision: &Decision<'_>) -> Refusal {
+fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
     if let Refusal::Denied(denial) = &mut refusal
         && let Denial::NotGranted { rule, .. } = &mut **denial
     {
@@ -263,8 +265,8 @@ fn closed(mut refusal: Refusal, decision: &Decision<'_>) -> Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     catalog: u64,
-    view: View,
-    kind: Kind,
+    view: CatalogView,
+    kind: ListKind,
     form: Form,
     audience: Audience,
     exposure: Exposure,

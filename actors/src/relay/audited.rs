@@ -4,17 +4,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytestring::ByteString;
-use mgp_engine::audit::commit::Refused;
-use mgp_engine::audit::redact::Kept;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::catalog::Tool;
-use mgp_engine::moment::Moment;
-use mgp_engine::validators::Validator;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::commit::CommitRefusal;
+use mgp_engine::store::audit::redact::KeptArguments;
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::member;
+use mgp_screening::validators::Validator;
 use serde_json::{Map, Value};
 
 use super::Relay;
@@ -25,7 +25,7 @@ use crate::time::{moment, unix_ms};
 /// What a call turned out to be of: filled in on its way.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    tool: OnceLock<Arc<Tool>>,
+    tool: OnceLock<Arc<CatalogTool>>,
     asked: OnceLock<Box<str>>,
     arguments: OnceLock<ByteString>,
     task: OnceLock<TraceId>,
@@ -47,7 +47,7 @@ impl Seen {
     }
 
     /// It is a call of this tool, whether the caller may see it or not.
-    pub(super) fn is_of(&self, tool: &Arc<Tool>) {
+    pub(super) fn is_of(&self, tool: &Arc<CatalogTool>) {
         let _ = self.tool.set(tool.clone());
     }
 }
@@ -105,10 +105,10 @@ impl Relay {
 
 fn refused(NotWritten(why): NotWritten) -> Refusal {
     match why {
-        Refused::Full => Refusal::Overloaded {
+        CommitRefusal::Full => Refusal::Overloaded {
             what: "the audit log".into(),
         },
-        Refused::Broken | Refused::Late => Refusal::Broken(NotWritten(why).to_string()),
+        CommitRefusal::Broken | CommitRefusal::Late => Refusal::Broken(NotWritten(why).to_string()),
     }
 }
 
@@ -118,7 +118,7 @@ struct UnderWay<'a> {
     audit: &'a AuditHandle,
     seen: Arc<Seen>,
     place: Option<Place>,
-    began: Moment,
+    began: MonotonicTime,
     /// Its caller was refused too often: it is counted with others of it, whatever they were of.
     too_often: bool,
 }
@@ -188,7 +188,7 @@ struct CallNote {
     trace: TraceId,
     caller: Arc<Caller>,
     seen: Arc<Seen>,
-    kept: Option<Kept>,
+    kept: Option<KeptArguments>,
     lasted: Duration,
     ending: Ending,
     failure: Option<Failure>,
@@ -226,13 +226,13 @@ impl CallNote {
             add("failure", failure.to_string().into());
         }
         if let Some(tool) = self.seen.tool.get() {
-            add("risk_level", tool.duties.risk.level.as_str().into());
-            let validators = tool.duties.validators.chosen().iter();
+            add("risk_level", tool.requirements.risk.level.as_str().into());
+            let validators = tool.requirements.validators.chosen().iter();
             let names: Vec<&str> = validators.map(|v| v.name()).collect();
             if !names.is_empty() {
                 add("validator_applied", names.join(",").into());
             }
-            let unknown = tool.duties.validators.unknown();
+            let unknown = tool.requirements.validators.unknown();
             if !unknown.is_empty() {
                 add("validator_unknown", unknown.join(",").into());
             }
@@ -242,7 +242,7 @@ impl CallNote {
 }
 
 impl Note for CallNote {
-    fn event(self: Box<Self>) -> (Event, Option<Kept>) {
+    fn event(self: Box<Self>) -> (Event, Option<KeptArguments>) {
         let event_type = match self.ending {
             Ending::Blocked | Ending::Denied => EventType::ToolBlocked,
             Ending::Success | Ending::Failure | Ending::Timeout | Ending::Cancelled => {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::{Kind, Named, Prompt, Tool, View};
-use mgp_engine::uris::WRAPPED;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool, CatalogView, ListKind, NamedItem};
+use mgp_engine::tools::uris::WRAPPED;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, completion, prompts, resources, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
@@ -104,7 +104,7 @@ impl Relay {
         let leave = match self.admit(&request.caller, &route.server, tool, unknown) {
             Ok(leave) => leave,
             Err(unknown) => {
-                let named = named(request, Kind::Tools, &name);
+                let named = named(request, ListKind::Tools, &name);
                 return Err(Box::pin(self.unseen(request, named, unknown)).await);
             }
         };
@@ -137,16 +137,16 @@ impl Relay {
     }
 
     /// The tool of that name, when a server comes that has it.
-    async fn arriving(&self, request: &Request, name: &str) -> Result<Arc<Tool>, Refusal> {
+    async fn arriving(&self, request: &Request, name: &str) -> Result<Arc<CatalogTool>, Refusal> {
         let look = || self.tool(&request.caller.view, name);
-        let named = named(request, Kind::Tools, name);
+        let named = named(request, ListKind::Tools, name);
         let found = self.arrived(request, named, look).await?;
         found.ok_or_else(|| self.absent(&request.caller, name.to_owned()))
     }
 
     /// What is there and closed to the caller: it is told so when it would be told of a thing that is
     /// nobody's.
-    async fn unseen(&self, request: &Request, named: Named<'_>, unknown: Refusal) -> Refusal {
+    async fn unseen(&self, request: &Request, named: NamedItem<'_>, unknown: Refusal) -> Refusal {
         match self.arrived(request, named, || None::<()>).await {
             Ok(_) => unknown,
             Err(stop) => stop,
@@ -263,7 +263,7 @@ impl Relay {
     }
 
     /// The prompt of that name, of a server that is open to the caller.
-    async fn prompt(&self, request: &Request, name: &str) -> Result<Arc<Prompt>, Refusal> {
+    async fn prompt(&self, request: &Request, name: &str) -> Result<Arc<CatalogPrompt>, Refusal> {
         let caller = &request.caller;
         let look = || {
             let prompt = self
@@ -277,7 +277,7 @@ impl Relay {
         if let Some(prompt) = look() {
             return Ok(prompt);
         }
-        let named = named(request, Kind::Prompts, name);
+        let named = named(request, ListKind::Prompts, name);
         let found = self.arrived(request, named, look).await?;
         found.ok_or_else(|| {
             let away = self.standing(caller, named);
@@ -293,14 +293,14 @@ impl Relay {
         uri: &str,
     ) -> Result<(ServerId, String), Refusal> {
         let look = || self.listed_owner(&request.caller, uri);
-        self.owner_by(request, named(request, Kind::Resources, uri), look)
+        self.owner_by(request, named(request, ListKind::Resources, uri), look)
             .await
     }
 
     async fn owner_by(
         &self,
         request: &Request,
-        named: Named<'_>,
+        named: NamedItem<'_>,
         look: impl Fn() -> Option<(ServerId, String)>,
     ) -> Result<(ServerId, String), Refusal> {
         if let Some(owner) = look() {
@@ -322,9 +322,9 @@ impl Relay {
         caller: &Caller,
         uri: &str,
     ) -> Result<(ServerId, String), Refusal> {
-        let named = Named {
+        let named = NamedItem {
             view: &caller.view,
-            kind: Kind::Resources,
+            kind: ListKind::Resources,
             name: uri,
         };
         let listed = self.listed_owner(caller, uri);
@@ -345,7 +345,7 @@ impl Relay {
     fn unlisted_owner(&self, caller: &Caller, uri: &str) -> Result<(ServerId, String), Refusal> {
         let shown = self.shown.load();
         // A wrapped one names its server: no other one answers for it.
-        if caller.view == View::All && uri.starts_with(WRAPPED) {
+        if caller.view == CatalogView::All && uri.starts_with(WRAPPED) {
             return Err(Refusal::UnknownResource(uri.to_owned()));
         }
         let mut can = shown.peers.iter().filter(|(id, peer)| {
@@ -397,13 +397,13 @@ impl Relay {
             Some((open.server.clone(), open.uri.to_string()))
         };
         let look = || template().or_else(|| self.listed_owner(caller, uri));
-        self.owner_by(request, named(request, Kind::Templates, uri), look)
+        self.owner_by(request, named(request, ListKind::Templates, uri), look)
             .await
     }
 }
 
-fn named<'a>(request: &'a Request, kind: Kind, name: &'a str) -> Named<'a> {
-    Named {
+fn named<'a>(request: &'a Request, kind: ListKind, name: &'a str) -> NamedItem<'a> {
+    NamedItem {
         view: &request.caller.view,
         kind,
         name,
@@ -432,10 +432,10 @@ fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
 impl Relay {
     /// True when this view shows something that exists, as far as this caller may know.
     #[must_use]
-    pub fn knows(&self, view: &View, who: &Principal) -> bool {
+    pub fn knows(&self, view: &CatalogView, who: &Principal) -> bool {
         match view {
-            View::All => true,
-            View::One(id) => {
+            CatalogView::All => true,
+            CatalogView::One(id) => {
                 let table = self.access.table();
                 self.servers.load().contains_key(id) && table.sees(who, id, unix_ms())
             }

@@ -1,7 +1,7 @@
 //! What goes to a tool and what comes from it is held against the tool's own schemas.
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Prompt, Tool};
+use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;
@@ -14,7 +14,7 @@ use crate::request::Outcome;
 /// CMCP-009: arguments are checked before anything leaves the kernel. No arguments are `{}`.
 pub(super) fn arguments(
     tool: &str,
-    route: &Tool,
+    route: &CatalogTool,
     arguments: Option<&RawValue>,
 ) -> Result<(), Refusal> {
     route
@@ -31,7 +31,7 @@ pub(super) fn arguments(
 /// MCP-045, CMCP-043: a prompt gets what it cannot do without. Of the rest its server judges.
 pub(super) fn prompt_arguments(
     name: &str,
-    route: &Prompt,
+    route: &CatalogPrompt,
     arguments: Option<&RawValue>,
 ) -> Result<(), Refusal> {
     if route.required.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn prompt_arguments(
 
 /// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for
 /// clients that do not read it.
-pub(super) fn result(tool: &str, route: &Tool, result: Bytes) -> Outcome {
+pub(super) fn result(tool: &str, route: &CatalogTool, result: Bytes) -> Outcome {
     let structured = may_mention(&result, "\"structuredContent\"");
     // Where there is a schema, what others would take for structured content counts too.
     if !structured && route.output.is_none() {

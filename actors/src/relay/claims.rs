@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use mgp_engine::access::{Principal, Table};
-use mgp_engine::catalog::{Catalog, Claim, Kind, Named, Prospect, View};
 use mgp_engine::names;
+use mgp_engine::policy::access::{GrantTable, Principal};
+use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, NameClaim, NamedItem, Prospect};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 
@@ -36,7 +36,7 @@ impl Relay {
     pub(super) async fn arrived<T>(
         &self,
         request: &Request,
-        named: Named<'_>,
+        named: NamedItem<'_>,
         look: impl Fn() -> Option<T>,
     ) -> Result<Option<T>, Refusal> {
         let mut claimants = self.claimants(&request.caller, named);
@@ -60,7 +60,7 @@ impl Relay {
     }
 
     /// How the server stands that is meant, where the caller may know: it is away.
-    pub(super) fn standing(&self, caller: &Caller, named: Named<'_>) -> Option<Refusal> {
+    pub(super) fn standing(&self, caller: &Caller, named: NamedItem<'_>) -> Option<Refusal> {
         let told = self.claimants(caller, named);
         let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
         Some(told.handle.not_ready())
@@ -71,7 +71,7 @@ impl Relay {
     pub(super) fn absent_owner(
         &self,
         caller: &Caller,
-        named: Named<'_>,
+        named: NamedItem<'_>,
     ) -> Option<(ServerId, String)> {
         let told = self.claimants(caller, named);
         let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
@@ -79,7 +79,7 @@ impl Relay {
     }
 
     /// All servers without a published list that may be meant.
-    fn claimants(&self, caller: &Caller, named: Named<'_>) -> Vec<Claimant> {
+    fn claimants(&self, caller: &Caller, named: NamedItem<'_>) -> Vec<Claimant> {
         let (servers, shown) = (self.servers.load(), self.shown.load());
         let (table, who) = (self.access.table(), caller.identity());
         let (mut found, mut formed) = (Vec::new(), false);
@@ -107,11 +107,11 @@ impl Relay {
     }
 
     /// How many of the servers that are there have something of this bare name for the caller.
-    fn others(&self, catalog: &Catalog, caller: &Caller, named: Named<'_>) -> usize {
+    fn others(&self, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>) -> usize {
         let (table, who, now) = (self.access.table(), caller.identity(), unix_ms());
-        let tool = (named.kind == Kind::Tools).then_some(named.name);
+        let tool = (named.kind == ListKind::Tools).then_some(named.name);
         let has = catalog.offers().filter(|offer| {
-            *named.view == View::All
+            *named.view == CatalogView::All
                 && table.admits(&who, offer.server(), tool, now)
                 && offer.has(named.kind, named.name)
         });
@@ -121,10 +121,10 @@ impl Relay {
 
 /// What a server that publishes nothing can claim of the name.
 fn claimant(
-    table: &Table,
+    table: &GrantTable,
     who: &Principal,
     handle: &Arc<ServerHandle>,
-    named: Named<'_>,
+    named: NamedItem<'_>,
 ) -> Option<Claimant> {
     let (id, now) = (&handle.id, unix_ms());
     let outlook = handle.outlook();
@@ -134,13 +134,13 @@ fn claimant(
     let offered = claim.offered == Some(true);
     let open = table.opens(who, id, now);
     let own = match named.kind {
-        Kind::Tools => own_name(table, who, id, &claim, named.name),
-        Kind::Prompts | Kind::Resources | Kind::Templates => claim.own.clone(),
+        ListKind::Tools => own_name(table, who, id, &claim, named.name),
+        ListKind::Prompts | ListKind::Resources | ListKind::Templates => claim.own.clone(),
     };
     let may = match (named.kind, &own) {
-        (Kind::Tools, Some(own)) => table.admits(who, id, Some(own), now),
-        (Kind::Tools, None) => false,
-        (Kind::Prompts | Kind::Resources | Kind::Templates, _) => open,
+        (ListKind::Tools, Some(own)) => table.admits(who, id, Some(own), now),
+        (ListKind::Tools, None) => false,
+        (ListKind::Prompts | ListKind::Resources | ListKind::Templates, _) => open,
     };
     Some(Claimant {
         handle: handle.clone(),
@@ -154,10 +154,10 @@ fn claimant(
 /// The server's own name for a tool. A name that is closed with a hash is found among those that
 /// somebody has said something of, where the server itself has not.
 fn own_name<'a>(
-    table: &'a Table,
+    table: &'a GrantTable,
     who: &Principal,
     server: &ServerId,
-    claim: &Claim<'a>,
+    claim: &NameClaim<'a>,
     name: &str,
 ) -> Option<Cow<'a, str>> {
     let granted = || {

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use mgp_engine::approvals::{Asker, Question};
-use mgp_engine::catalog::Tool;
-use mgp_engine::risk::{
-    Answer, Asking, CallDigest, Caution, Confirming, Next, Reach, Settled, Way, needs_yes,
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_engine::policy::risk::{
+    CallDigest, Caution, ConfirmationAnswer, ConfirmationChannel, ConfirmationReason,
+    ConfirmationStep, Confirming, OpenChannels, Settled, needs_yes,
 };
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::{member, quoted};
@@ -33,7 +34,7 @@ pub struct Confirmation {
 /// A call that wants a yes.
 struct Wanted<'a> {
     request: &'a Request,
-    tool: &'a Tool,
+    tool: &'a CatalogTool,
     digest: CallDigest,
     /// What is asked, in one sentence.
     text: String,
@@ -51,7 +52,7 @@ impl Relay {
         &self,
         request: &Request,
         name: &str,
-        tool: &Tool,
+        tool: &CatalogTool,
         arguments: &str,
     ) -> Result<(), Refusal> {
         let Some(asking) = self.asks(request, tool) else {
@@ -67,8 +68,8 @@ impl Relay {
         };
         let why = match self.settle(&wanted).await? {
             Settled::Yes(_) => return Ok(()),
-            Settled::No(Way::Queue) => "the operator said no".to_owned(),
-            Settled::No(Way::Callback | Way::Elicitation) => {
+            Settled::No(ConfirmationChannel::Queue) => "the operator said no".to_owned(),
+            Settled::No(ConfirmationChannel::Callback | ConfirmationChannel::Elicitation) => {
                 "the person who was asked did not say yes".to_owned()
             }
             Settled::TooLate => format!(
@@ -83,16 +84,16 @@ impl Relay {
     }
 
     /// Why a person must be asked; `None` for nearly every call.
-    fn asks(&self, request: &Request, tool: &Tool) -> Option<Asking> {
-        let (duties, caution) = (&tool.duties, self.confirmation.caution);
-        if !duties.confirms {
+    fn asks(&self, request: &Request, tool: &CatalogTool) -> Option<ConfirmationReason> {
+        let (requirements, caution) = (&tool.requirements, self.confirmation.caution);
+        if !requirements.confirms {
             return None;
         }
-        needs_yes(&duties.risk, caution, false)?;
+        needs_yes(&requirements.risk, caution, false)?;
         let table = self.access.table();
         let principal = request.caller.identity();
         let decision = table.decide(&principal, &tool.server, Some(&tool.own_name), unix_ms());
-        needs_yes(&duties.risk, caution, decision.is_explicit_allow())
+        needs_yes(&requirements.risk, caution, decision.is_explicit_allow())
     }
 
     async fn settle(&self, wanted: &Wanted<'_>) -> Result<Settled, Refusal> {
@@ -102,7 +103,7 @@ impl Relay {
         let can = exchange
             .attempts()
             .map_or(caller.capabilities, Attempts::capabilities);
-        let reach = Reach {
+        let reach = OpenChannels {
             // No door takes the answer to a callback of the kernel's own.
             callback: false,
             elicitation: can.elicitation_form,
@@ -113,9 +114,9 @@ impl Relay {
             Confirming::begin(wanted.digest, reach, moment(), patience);
         loop {
             next = match next {
-                Next::Settled(settled) => return Ok(settled),
-                Next::Ignored => confirming.tick(confirming.until()),
-                Next::Ask(way) => {
+                ConfirmationStep::Settled(settled) => return Ok(settled),
+                ConfirmationStep::Ignored => confirming.tick(confirming.until()),
+                ConfirmationStep::Ask(way) => {
                     let left = confirming.until().since(moment());
                     tokio::select! {
                         answer = self.ask(way, wanted, left) => {
@@ -129,21 +130,26 @@ impl Relay {
         }
     }
 
-    async fn ask(&self, way: Way, wanted: &Wanted<'_>, left: Duration) -> Answer {
+    async fn ask(
+        &self,
+        way: ConfirmationChannel,
+        wanted: &Wanted<'_>,
+        left: Duration,
+    ) -> ConfirmationAnswer {
         match way {
-            Way::Callback => Answer::NoWay,
-            Way::Elicitation => elicit(wanted).await,
-            Way::Queue => self.ask_operator(wanted, left).await,
+            ConfirmationChannel::Callback => ConfirmationAnswer::NoWay,
+            ConfirmationChannel::Elicitation => elicit(wanted).await,
+            ConfirmationChannel::Queue => self.ask_operator(wanted, left).await,
         }
     }
 
-    async fn ask_operator(&self, wanted: &Wanted<'_>, left: Duration) -> Answer {
+    async fn ask_operator(&self, wanted: &Wanted<'_>, left: Duration) -> ConfirmationAnswer {
         let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let causes = wanted.tool.duties.risk.causes.iter();
+        let causes = wanted.tool.requirements.risk.causes.iter();
         let mut details: Vec<String> = causes.map(|cause| cause.why.clone()).collect();
         details.push(format!("arguments: {}", wanted.arguments));
         let agent = &wanted.request.caller.agent;
-        let question = Question {
+        let question = ApprovalQuestion {
             subject: Subject::Confirmation,
             asker: Asker::Agent(agent.clone()),
             server: Some(wanted.tool.server.clone()),
@@ -153,16 +159,16 @@ impl Relay {
             until_ms: Some(unix_ms().saturating_add(left)),
         };
         match self.approvals.yes_or_no(question).await {
-            Ok(Some(true)) => Answer::Accepted,
-            Ok(Some(false)) => Answer::Declined,
+            Ok(Some(true)) => ConfirmationAnswer::Accepted,
+            Ok(Some(false)) => ConfirmationAnswer::Declined,
             // Its time is over, which is for the clock to say.
             Ok(None) => std::future::pending().await,
-            Err(_) => Answer::NoWay,
+            Err(_) => ConfirmationAnswer::NoWay,
         }
     }
 }
 
-async fn elicit(wanted: &Wanted<'_>) -> Answer {
+async fn elicit(wanted: &Wanted<'_>) -> ConfirmationAnswer {
     let message = format!("{}\nArguments: {}", wanted.text, wanted.arguments);
     let params = format!(
         r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,
@@ -175,20 +181,20 @@ async fn elicit(wanted: &Wanted<'_>) -> Answer {
         Ok(Ok(result)) => {
             let action = std::str::from_utf8(&result).ok();
             match action.and_then(|result| member(result, "action")) {
-                Some(r#""accept""#) => Answer::Accepted,
-                Some(_) | None => Answer::Declined,
+                Some(r#""accept""#) => ConfirmationAnswer::Accepted,
+                Some(_) | None => ConfirmationAnswer::Declined,
             }
         }
         // An error, or no way to it any more.
-        Ok(Err(_)) | Err(_) => Answer::NoWay,
+        Ok(Err(_)) | Err(_) => ConfirmationAnswer::NoWay,
     }
 }
 
-fn question_about(tool: &Tool, asking: Asking) -> String {
+fn question_about(tool: &CatalogTool, asking: ConfirmationReason) -> String {
     let why = match asking {
-        Asking::EachTime => "it wants a yes before each call",
-        Asking::Dangerous => "it is dangerous",
-        Asking::Moderate => "it has effects",
+        ConfirmationReason::EachTime => "it wants a yes before each call",
+        ConfirmationReason::Dangerous => "it is dangerous",
+        ConfirmationReason::Moderate => "it has effects",
     };
     format!("Call {}? {why}.", tool.canonical)
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::access::Audience;
-use mgp_engine::catalog::{Kind, View};
-use mgp_engine::exposure::{self, Exposure, Standing};
 use mgp_engine::names::{canonical, shown};
+use mgp_engine::policy::access::Audience;
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_engine::tools::exposure::{self, Exposure, ExposureTerms};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::tools::Budget;
@@ -66,18 +66,18 @@ impl Exposing {
     pub(super) fn set(&self, caller: &Caller) -> Option<Exposure> {
         match &caller.view {
             _ if caller.operator => Some(Exposure::All),
-            View::All => self.of(&caller.agent).exposure,
-            View::One(server) => *self.doors.get(server).unwrap_or(&Some(Exposure::All)),
+            CatalogView::All => self.of(&caller.agent).exposure,
+            CatalogView::One(server) => *self.doors.get(server).unwrap_or(&Some(Exposure::All)),
         }
     }
 }
 
 /// How many tools there are for those who see the same.
 #[derive(Debug, Default)]
-pub struct Counted(Mutex<HashMap<(u64, View, Audience), usize>>);
+pub struct Counted(Mutex<HashMap<(u64, CatalogView, Audience), usize>>);
 
 impl Counted {
-    fn of(&self, place: (u64, View, Audience), count: impl FnOnce() -> usize) -> usize {
+    fn of(&self, place: (u64, CatalogView, Audience), count: impl FnOnce() -> usize) -> usize {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&place) {
             return *known;
@@ -95,12 +95,12 @@ impl Counted {
 
 impl Relay {
     /// How a list is cut for this caller.
-    pub(super) fn exposure(&self, shown: &Shown, caller: &Caller, kind: Kind) -> Exposure {
-        if kind != Kind::Tools {
+    pub(super) fn exposure(&self, shown: &Shown, caller: &Caller, kind: ListKind) -> Exposure {
+        if kind != ListKind::Tools {
             return Exposure::All;
         }
         let set = self.exposing.set(caller);
-        exposure::choose(Standing {
+        exposure::choose(ExposureTerms {
             set,
             negotiated: caller.mgp.features().contains(Features::TOOL_DISCOVERY),
             tools: set.map_or_else(|| self.callable(shown, caller), |_| 0),

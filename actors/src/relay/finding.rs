@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::index::{Entry, Filter, RESULTS_MAX, Strategy};
+use mgp_engine::callers::tokens;
+use mgp_engine::callers::tool_cache;
 use mgp_engine::names::canonical;
-use mgp_engine::{tokens, tool_cache};
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::security::with_effective;
@@ -161,7 +162,7 @@ pub(super) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refus
     })
 }
 
-fn wanted(view: &View, asked: Discover) -> Wanted {
+fn wanted(view: &CatalogView, asked: Discover) -> Wanted {
     let filter = asked.filter;
     Wanted {
         query: asked.query,
@@ -195,8 +196,8 @@ fn word(strategy: Strategy) -> tools::Strategy {
 }
 
 /// Under the name by which it is called through this view, with all it takes to call it.
-pub(super) fn told(view: &View, hit: &Hit) -> Found {
-    let Entry {
+pub(super) fn told(view: &CatalogView, hit: &Hit) -> Found {
+    let IndexedTool {
         server,
         name,
         raw,

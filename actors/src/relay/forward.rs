@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mgp_engine::catalog::Tool;
-use mgp_engine::request_ids::WireId;
+use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
@@ -29,7 +29,7 @@ pub(super) struct Outgoing<'a> {
     /// Leave of its caller, asked again right before it goes.
     pub(super) leave: Option<&'a dyn Leave>,
     /// The tool that is called, when one is.
-    pub(super) tool: Option<&'a Tool>,
+    pub(super) tool: Option<&'a CatalogTool>,
     pub(super) method: &'a str,
     pub(super) params: &'a str,
     /// They may hold what MGP puts beside the members that MCP knows.

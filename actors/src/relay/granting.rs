@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use mgp_engine::access::{self, Asked, Principal, Refused, hidden};
-use mgp_engine::catalog::View;
-use mgp_engine::grants::Change;
-use mgp_engine::known::{Meant, Place};
+use mgp_engine::doors::known::{Meant, ServerOrTool};
+use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
+use mgp_engine::policy::grants::GrantChange;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method, tools};
 use mgp_protocol::mgp::access::{
@@ -88,7 +88,7 @@ impl Relay {
             return self.query(&request.caller, &who, mcp::read(params)?);
         }
         // Before anything is read: what is asked wrongly is not told to who may not ask at all.
-        access::may(&who, Asked::Administer).map_err(refused)?;
+        access::may(&who, GrantRequest::Administer).map_err(refused)?;
         match method {
             Grant::METHOD => self.grant(request, who, mcp::read(params)?).await,
             Revoke::METHOD => self.revoke(request, who, mcp::read(params)?).await,
@@ -103,7 +103,7 @@ impl Relay {
         if caller.operator {
             query.agent_id = agent_id(&self.naming, &query.agent_id)?;
         }
-        access::may(who, Asked::Query(&query.agent_id)).map_err(refused)?;
+        access::may(who, GrantRequest::Query(&query.agent_id)).map_err(refused)?;
         let server = ServerId::new(query.server_id);
         let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
         let table = self.access.table();
@@ -118,7 +118,7 @@ impl Relay {
     }
 
     fn is_there(&self, server: &ServerId, tool: Option<&str>) -> bool {
-        let view = View::One(server.clone());
+        let view = CatalogView::One(server.clone());
         let known = self.servers.load().contains_key(server);
         let has = |tool| self.shown.load().catalog.tool(&view, tool).is_some();
         known && tool.is_none_or(has)
@@ -142,7 +142,7 @@ impl Relay {
             made.map(|change| vec![change]).map_err(refused)
         });
         let changes = decided.await?;
-        let Some(Change::Grant(granted)) = changes.first() else {
+        let Some(GrantChange::Grant(granted)) = changes.first() else {
             return Err(Refusal::Broken("a grant that is none".into()));
         };
         json(&Granted {
@@ -160,7 +160,7 @@ impl Relay {
             access::revoke(&revoke, &who, ledger.grants, ledger.authority).map_err(refused)
         });
         let changes = decided.await?;
-        let revoked = changes.iter().flat_map(Change::revoked);
+        let revoked = changes.iter().flat_map(GrantChange::revoked);
         json(&Revoked {
             revoked: revoked.map(ToString::to_string).collect(),
         })
@@ -217,7 +217,7 @@ impl Relay {
 /// Whom and what a request is about.
 struct About {
     agent: AgentId,
-    place: Place,
+    place: ServerOrTool,
     /// What of it is not there.
     notes: Vec<String>,
 }
@@ -251,14 +251,16 @@ fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
 }
 
 /// §14: 1000 for who may not ask, invalid params for what is not asked right.
-fn refused(refused: Refused) -> Refusal {
+fn refused(refused: GrantRefusal) -> Refusal {
     let words = refused.to_string();
     match refused {
-        Refused::NotOperator { .. } | Refused::NotOneself { .. } => Refusal::Forbidden(words),
-        Refused::Target(_)
-        | Refused::NoTime(_)
-        | Refused::Past(_)
-        | Refused::Form(_)
-        | Refused::TooMany => Refusal::BadParams(words),
+        GrantRefusal::NotOperator { .. } | GrantRefusal::NotOneself { .. } => {
+            Refusal::Forbidden(words)
+        }
+        GrantRefusal::Target(_)
+        | GrantRefusal::NoTime(_)
+        | GrantRefusal::Past(_)
+        | GrantRefusal::Form(_)
+        | GrantRefusal::TooMany => Refusal::BadParams(words),
     }
 }

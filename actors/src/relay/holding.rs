@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mgp_engine::catalog::{Tool, View};
-use mgp_engine::exposure::Exposure;
-use mgp_engine::tool_cache::ToolCache;
+use mgp_engine::callers::tool_cache::ToolCache;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::mgp::tools::Held;
 use mgp_protocol::mgp::tools::session::{Evict, Evicted};
 use mgp_protocol::refusal::Refusal;
@@ -21,7 +21,7 @@ pub(super) const ALONE: &str =
 
 impl Relay {
     /// A tool answered a call: the session holds it. Where everything is listed nothing is held.
-    pub(super) fn used(&self, caller: &Caller, tool: &Arc<Tool>) {
+    pub(super) fn used(&self, caller: &Caller, tool: &Arc<CatalogTool>) {
         if self.exposing.set(caller) == Some(Exposure::All) {
             return;
         }
@@ -60,15 +60,15 @@ impl Relay {
             .pinned
             .iter()
             .filter_map(|name| {
-                let tool = shown.catalog.tool(&View::All, name)?;
+                let tool = shown.catalog.tool(&CatalogView::All, name)?;
                 let own = Some(&*tool.own_name);
                 let open = table.admits(&who, &tool.server, own, unix_ms());
                 (open && sees(&caller.view, tool)).then(|| priced(tool))
             });
         let pinned = pinned.collect();
         let there = move |name: &str| {
-            let tool = shown.catalog.tool(&View::All, name);
-            let open = |tool: &Arc<Tool>| {
+            let tool = shown.catalog.tool(&CatalogView::All, name);
+            let open = |tool: &Arc<CatalogTool>| {
                 table.admits(&who, &tool.server, Some(&tool.own_name), unix_ms())
             };
             tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
@@ -141,8 +141,8 @@ impl Relay {
     fn called<'a>(&self, caller: &Caller, tools: impl Iterator<Item = &'a str>) -> Vec<String> {
         let shown = self.shown.load();
         let name = |canonical: &str| {
-            let tool = shown.catalog.tool(&View::All, canonical);
-            let name = |tool: &Arc<Tool>| caller.view.name_of(&tool.server, &tool.own_name);
+            let tool = shown.catalog.tool(&CatalogView::All, canonical);
+            let name = |tool: &Arc<CatalogTool>| caller.view.name_of(&tool.server, &tool.own_name);
             tool.map_or_else(|| canonical.to_owned(), name)
         };
         tools.map(name).collect()
@@ -152,9 +152,9 @@ impl Relay {
 /// More names than any session holds.
 const TOOLS_MAX: usize = 512;
 
-fn sees(view: &View, tool: &Tool) -> bool {
+fn sees(view: &CatalogView, tool: &CatalogTool) -> bool {
     match view {
-        View::One(server) => *server == tool.server,
-        View::All => true,
+        CatalogView::One(server) => *server == tool.server,
+        CatalogView::All => true,
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
-use mgp_engine::tasks::{Maker, Named};
+use mgp_engine::callers::tasks::{Maker, NamedTask};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
@@ -86,7 +86,7 @@ impl Relay {
     }
 
     /// The tasks that are wanted; of names this client was not given it will not hear.
-    fn named(&self, request: &Request, wanted: &mut Filter) -> Vec<(Named, String)> {
+    fn named(&self, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask, String)> {
         let named = std::mem::take(&mut wanted.task_ids);
         let tasks: Vec<_> = named
             .into_iter()
@@ -97,7 +97,7 @@ impl Relay {
     }
 
     /// Wants to hear of tasks that servers made.
-    fn follow_tasks(&self, caller: &Caller, tasks: &[(Named, String)]) -> Followed {
+    fn follow_tasks(&self, caller: &Caller, tasks: &[(NamedTask, String)]) -> Followed {
         let servers = self.servers.load();
         let tasks = tasks.iter().map(|(named, _)| &named.task);
         let of_servers = tasks.filter_map(|task| match &task.maker {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::catalog::Kind;
-use mgp_engine::freshness::{Freshness, Scope};
+use mgp_engine::tools::catalog::ListKind;
+use mgp_engine::tools::catalog::freshness::{Freshness, Scope};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
@@ -30,7 +30,7 @@ impl Relay {
     ///
     /// # Errors
     /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
-    pub fn list(&self, request: &Request, kind: Kind) -> Outcome {
+    pub fn list(&self, request: &Request, kind: ListKind) -> Outcome {
         let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
         let version = request.caller.version;
         let shown = self.shown.load();
@@ -40,12 +40,12 @@ impl Relay {
             .map_err(|_| Refusal::BadCursor)?;
         let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
         let page = match kind {
-            Kind::Tools if listing.cursor.is_none() => {
+            ListKind::Tools if listing.cursor.is_none() => {
                 let security = request.caller.mgp.features();
                 let security = security.contains(Features::TOOL_SECURITY);
                 before(page, &self.registering_tools(&request.caller, security))
             }
-            Kind::Tools | Kind::Prompts | Kind::Resources | Kind::Templates => page,
+            ListKind::Tools | ListKind::Prompts | ListKind::Resources | ListKind::Templates => page,
         };
         match version.era() {
             Era::Legacy => Ok(page),
@@ -71,7 +71,7 @@ impl Relay {
     /// on, for the kernel would know better; what another promised holds from when it was fetched,
     /// and is fetched again when that is over. A list that lacks a server that is still starting is stale
     /// at once.
-    fn freshness(&self, shown: &Shown, caller: &Caller, kind: Kind) -> Freshness {
+    fn freshness(&self, shown: &Shown, caller: &Caller, kind: ListKind) -> Freshness {
         let view = &caller.view;
         let mut freshness = shown.catalog.freshness(view, kind);
         if !self.access.table().is_uniform() {
@@ -101,11 +101,11 @@ impl Relay {
         freshness
     }
 
-    fn refetch(&self, server: &ServerId, kind: Kind) {
+    fn refetch(&self, server: &ServerId, kind: ListKind) {
         let list = match kind {
-            Kind::Tools => List::Tools,
-            Kind::Prompts => List::Prompts,
-            Kind::Resources | Kind::Templates => List::Resources,
+            ListKind::Tools => List::Tools,
+            ListKind::Prompts => List::Prompts,
+            ListKind::Resources | ListKind::Templates => List::Resources,
         };
         if let Some(handle) = self.servers.load().get(server) {
             handle.refresh(list);
@@ -113,10 +113,10 @@ impl Relay {
     }
 }
 
-fn tells(can: &ServerCapabilities, kind: Kind) -> bool {
+fn tells(can: &ServerCapabilities, kind: ListKind) -> bool {
     match kind {
-        Kind::Tools => can.tools_list_changed,
-        Kind::Prompts => can.prompts_list_changed,
-        Kind::Resources | Kind::Templates => can.resources_list_changed,
+        ListKind::Tools => can.tools_list_changed,
+        ListKind::Prompts => can.prompts_list_changed,
+        ListKind::Resources | ListKind::Templates => can.resources_list_changed,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_engine::catalog::{Kind, Outlook, View};
+use mgp_engine::tools::catalog::{CatalogView, ListKind, Outlook};
 use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
@@ -15,7 +15,7 @@ impl Relay {
     ///
     /// # Errors
     /// As of [`Relay::list`], and [`Refusal::Cancelled`].
-    pub async fn list_with_newcomers(&self, request: &Request, kind: Kind) -> Outcome {
+    pub async fn list_with_newcomers(&self, request: &Request, kind: ListKind) -> Outcome {
         let newcomers = self.newcomers(&request.caller);
         let arriving = async {
             // Each has its own deadline, whoever is waited for first.
@@ -44,8 +44,8 @@ impl Relay {
     fn newcomers(&self, caller: &Caller) -> Vec<Arc<ServerHandle>> {
         let servers = self.servers.load();
         let mut all: Vec<_> = match &caller.view {
-            View::All => servers.values().cloned().collect(),
-            View::One(only) => servers.get(only).cloned().into_iter().collect(),
+            CatalogView::All => servers.values().cloned().collect(),
+            CatalogView::One(only) => servers.get(only).cloned().into_iter().collect(),
         };
         all.retain(|server| server.is_new() && self.sees(caller, &server.id));
         all
@@ -56,8 +56,8 @@ impl Relay {
         let servers = self.servers.load();
         let is = |server: &Arc<ServerHandle>| is(server) && self.sees(caller, &server.id);
         match &caller.view {
-            View::All => servers.values().any(is),
-            View::One(only) => servers.get(only).is_some_and(is),
+            CatalogView::All => servers.values().any(is),
+            CatalogView::One(only) => servers.get(only).is_some_and(is),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Methods of a capability that is not offered (CMCP-096).
 
-use mgp_engine::catalog::{Kind, View};
-use mgp_engine::exposure::Exposure;
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_engine::tools::exposure::Exposure;
 
 use super::Relay;
 use crate::request::Caller;
@@ -11,7 +11,7 @@ impl Relay {
     /// everything is offered all that the kernel relays; so is who looks at a server that is away.
     #[must_use]
     pub fn offers(&self, caller: &Caller, method: &str) -> bool {
-        let View::One(server) = &caller.view else {
+        let CatalogView::One(server) = &caller.view else {
             return true;
         };
         let shown = self.shown.load();
@@ -29,7 +29,7 @@ impl Relay {
             "tools/list" | "tools/call" => {
                 can.tools
                     || caller.mgp.is_active()
-                    || self.exposure(&shown, caller, Kind::Tools) != Exposure::All
+                    || self.exposure(&shown, caller, ListKind::Tools) != Exposure::All
             }
             _ => true,
         }

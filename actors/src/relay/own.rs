@@ -1,7 +1,7 @@
 //! Resources of the kernel itself: only the operator's connections know them.
 
 use bytes::Bytes;
-use mgp_engine::catalog::{Kind, View};
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::splice::quoted;
 
@@ -31,14 +31,15 @@ impl Relay {
 }
 
 fn shows_own(caller: &Caller) -> bool {
-    caller.operator && caller.view == View::All
+    caller.operator && caller.view == CatalogView::All
 }
 
 /// The first page of a list, with the kernel's own entries before the servers'.
-pub(super) fn with_own(page: Bytes, caller: &Caller, kind: Kind, first: bool) -> Bytes {
+pub(super) fn with_own(page: Bytes, caller: &Caller, kind: ListKind, first: bool) -> Bytes {
     const OPEN: &[u8] = br#"{"resources":["#;
     let servers = page.strip_prefix(OPEN);
-    let (true, true, Kind::Resources, Some(servers)) = (first, shows_own(caller), kind, servers)
+    let (true, true, ListKind::Resources, Some(servers)) =
+        (first, shows_own(caller), kind, servers)
     else {
         return page;
     };

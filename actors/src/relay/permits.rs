@@ -1,7 +1,7 @@
 //! What the server of a tool may do, and whether the tool is the one that was approved (MGP §3, §4.3).
 
-use mgp_engine::catalog::{Kind, Named, Tool};
-use mgp_engine::permissions::Lacking;
+use mgp_engine::policy::permissions::Lacking;
+use mgp_engine::tools::catalog::{CatalogTool, ListKind, NamedItem};
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::Relay;
@@ -16,21 +16,24 @@ pub(super) struct Permitted<'a> {
     relay: &'a Relay,
     caller: &'a Caller,
     name: &'a str,
-    tool: &'a Tool,
+    tool: &'a CatalogTool,
 }
 
 impl Permitted<'_> {
     fn may(&self) -> Result<(), Refusal> {
-        let Tool {
+        let CatalogTool {
             server,
             own_name,
-            duties,
+            requirements,
             ..
         } = self.tool;
         if self.relay.pins.blocks(server, own_name) {
             return Err(self.relay.absent(self.caller, self.name.to_owned()));
         }
-        let judged = self.relay.permissions.may(server, &duties.permissions);
+        let judged = self
+            .relay
+            .permissions
+            .may(server, &requirements.permissions);
         judged.map_err(|lacking| lacks(self.name, &lacking))
     }
 }
@@ -53,7 +56,7 @@ impl Relay {
         caller: &'a Caller,
         admitted: Admitted<'a>,
         name: &'a str,
-        tool: &'a Tool,
+        tool: &'a CatalogTool,
     ) -> Result<Permitted<'a>, Refusal> {
         let permitted = Permitted {
             admitted,
@@ -69,9 +72,9 @@ impl Relay {
     /// A tool that is not there: it changed, or its server is away (MGP-193), as far as the caller may
     /// know.
     pub(super) fn absent(&self, caller: &Caller, name: String) -> Refusal {
-        let named = Named {
+        let named = NamedItem {
             view: &caller.view,
-            kind: Kind::Tools,
+            kind: ListKind::Tools,
             name: &name,
         };
         let why = self.changed(caller, &name);

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::rates::{AGENTS_MAX, RateRules, Refusals};
+use mgp_engine::calls::rates::{AGENTS_MAX, RateRules, Refusals};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::{Denial, Refusal};
 
@@ -12,7 +12,7 @@ use crate::time::moment;
 #[derive(Debug)]
 pub struct Rates {
     rules: RateRules,
-    counted: Mutex<mgp_engine::rates::Rates>,
+    counted: Mutex<mgp_engine::calls::rates::Rates>,
     refused: Mutex<Refusals>,
 }
 
@@ -22,7 +22,7 @@ impl Rates {
     pub fn new(rules: RateRules) -> Self {
         Self {
             rules,
-            counted: Mutex::new(mgp_engine::rates::Rates::new(rules)),
+            counted: Mutex::new(mgp_engine::calls::rates::Rates::new(rules)),
             refused: Mutex::new(Refusals::new(rules.refusals)),
         }
     }

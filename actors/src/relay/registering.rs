@@ -1,7 +1,7 @@
 //! `mgp/discovery/*` (MGP §15): as methods, and as tools of the kernel. For the operator, for agents
 //! that agreed to `discovery`, and for those that may register.
 
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::discovery::{Deregister, DiscoveryTool, List, Register, Server, Servers};
@@ -106,7 +106,7 @@ impl Relay {
 
     /// What a server that runs was not permitted, in words.
     fn does_without(&self, server: &str, state: &str, needs: &[String]) -> Option<String> {
-        if state != State::Connected.as_str() {
+        if state != LifecycleState::Connected.as_str() {
             return None;
         }
         let lacking = self.permissions.lacks(&ServerId::new(server), needs);

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_engine::catalog::{Tool, View};
-use mgp_engine::index::{Filter, Strategy};
 use mgp_engine::names::canonical;
-use mgp_engine::tool_requests::{
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_engine::tools::index::{Filter, Strategy};
+use mgp_engine::tools::tool_requests::{
     CANDIDATES, Candidate, Creating, Query, Readiness, Sought, decide, queries,
 };
 use mgp_protocol::mgp::audit::TraceId;
@@ -23,7 +23,7 @@ use crate::holding::Loaded;
 use crate::request::{Caller, Outcome};
 
 /// What was found, by `server:tool`.
-type Shelf = HashMap<String, (Arc<Tool>, Hit)>;
+type Shelf = HashMap<String, (Arc<CatalogTool>, Hit)>;
 
 impl Relay {
     /// `mgp/tools/request`. Its trace is that of the task, when the agent says one.
@@ -45,7 +45,8 @@ impl Relay {
             sought.push(self.sought(caller, query, &mut by, &mut shelf).await?);
         }
         let outcome = decide(&sought, needs.preferred_risk_level, self.creating(caller));
-        let load: Vec<&(Arc<Tool>, Hit)> = outcome.load.iter().map(|name| &shelf[name]).collect();
+        let load: Vec<&(Arc<CatalogTool>, Hit)> =
+            outcome.load.iter().map(|name| &shelf[name]).collect();
         let tools_loaded: Vec<Found> = load
             .iter()
             .map(|(_, hit)| told(&caller.view, hit))
@@ -83,7 +84,7 @@ impl Relay {
     async fn load(
         &self,
         caller: &Caller,
-        tools: Vec<Arc<Tool>>,
+        tools: Vec<Arc<CatalogTool>>,
     ) -> Result<(Loaded, Option<&'static str>), Refusal> {
         let outside = self.outside(caller);
         if let Some(holding) = self.holding(caller) {
@@ -113,13 +114,13 @@ impl Relay {
         let mut candidates = Vec::new();
         for hit in best {
             let name = canonical(&hit.entry.server, &hit.entry.name);
-            let Some(tool) = self.tool(&View::All, &name) else {
+            let Some(tool) = self.tool(&CatalogView::All, &name) else {
                 continue;
             };
             candidates.push(Candidate {
                 score: hit.score,
                 fits: hit.fits,
-                risk: tool.duties.risk.level,
+                risk: tool.requirements.risk.level,
                 readiness: self.readiness(&tool),
                 tool: name.clone(),
             });
@@ -149,8 +150,8 @@ impl Relay {
         Ok((found.strategy, found.hits))
     }
 
-    fn readiness(&self, tool: &Tool) -> Readiness {
-        let (server, words) = (&tool.server, &tool.duties.permissions);
+    fn readiness(&self, tool: &CatalogTool) -> Readiness {
+        let (server, words) = (&tool.server, &tool.requirements.permissions);
         match self.permissions.lacks(server, words) {
             None => Readiness::Ready,
             Some(lacking) if lacking.denied => Readiness::Lacks,
@@ -159,8 +160,10 @@ impl Relay {
     }
 
     /// What waits for a person; one who has let it lapse is asked again.
-    fn pending(&self, caller: &Caller, tool: &Tool) -> Pending {
-        let lacking = self.permissions.may(&tool.server, &tool.duties.permissions);
+    fn pending(&self, caller: &Caller, tool: &CatalogTool) -> Pending {
+        let lacking = self
+            .permissions
+            .may(&tool.server, &tool.requirements.permissions);
         let missing = lacking.err().map(|lacking| lacking.permissions);
         let missing = missing.unwrap_or_default();
         Pending {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::catalog::View;
-use mgp_engine::retries::{Attempt, Decision, Retries};
+use mgp_engine::calls::retries::{CallAttempt, Retries, RetryDecision};
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
@@ -36,8 +36,8 @@ impl Relay {
             // Spreads the waits of many callers.
             let [chance] = randomness::bytes();
             match tries.failed(&told, chance, moment()) {
-                Decision::GiveUp(_) => return outcome,
-                Decision::Retry(attempt) => {
+                RetryDecision::GiveUp(_) => return outcome,
+                RetryDecision::Retry(attempt) => {
                     self.tell_of(request, &outgoing, &attempt);
                     tokio::select! {
                         () = tokio::time::sleep(attempt.at.since(moment())) => {}
@@ -45,7 +45,7 @@ impl Relay {
                         () = self.closing.cancelled() => return outcome,
                     }
                 }
-                Decision::Fallback(own) => {
+                RetryDecision::Fallback(own) => {
                     return self
                         .fall_back(request, &outgoing, &own)
                         .await
@@ -79,7 +79,7 @@ impl Relay {
     }
 
     /// MGP-212: one event for each try after the first.
-    fn tell_of(&self, request: &Request, outgoing: &Outgoing<'_>, attempt: &Attempt) {
+    fn tell_of(&self, request: &Request, outgoing: &Outgoing<'_>, attempt: &CallAttempt) {
         let caller = &request.caller;
         let actor = match caller.operator {
             true => by_operator(),
@@ -107,8 +107,8 @@ impl Relay {
     fn fallback(&self, request: &Request, outgoing: &Outgoing<'_>, own: &str) -> Option<Request> {
         let view = &request.caller.view;
         let name = match view {
-            View::All => format!("{}:{own}", outgoing.server),
-            View::One(_) => own.to_owned(),
+            CatalogView::All => format!("{}:{own}", outgoing.server),
+            CatalogView::One(_) => own.to_owned(),
         };
         let tool = self.tool(view, &name)?;
         // What the kernel itself would do under that name is no server's to ask for.

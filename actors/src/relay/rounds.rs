@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mgp_engine::levels::Level;
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
@@ -113,7 +113,7 @@ impl Relay {
         let stamp = Stamp {
             client_info: &self.info(),
             capabilities: &negotiation::declared(&capabilities, Era::Modern, mgp),
-            log_level: level.map(Level::as_str),
+            log_level: level.map(LogLevel::as_str),
         };
         era::to_modern_params(Some(params), &stamp)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::levels::Level;
+use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, logging, resources};
 use mgp_protocol::refusal::Refusal;
@@ -112,7 +112,7 @@ impl Relay {
     /// A level outside the eight of RFC 5424.
     pub async fn set_level(&self, request: &Request) -> Outcome {
         let wanted: logging::SetLevel<'_> = mcp::read(request.params.as_deref())?;
-        let level: Level = wanted.level.parse().map_err(|_| {
+        let level: LogLevel = wanted.level.parse().map_err(|_| {
             Refusal::BadParams(format!(
                 "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency, not {:?}",
                 wanted.level

@@ -4,8 +4,8 @@
 mod bridged;
 mod legacy;
 
-use mgp_engine::catalog::Tool;
-use mgp_engine::tasks::{Maker, Named, TaskRef};
+use mgp_engine::callers::tasks::{Maker, NamedTask, TaskRef};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::mention::may_mention;
@@ -92,14 +92,14 @@ impl Relay {
     }
 
     /// Which task a stateless client means.
-    fn meant(&self, request: &Request, id: &RawValue) -> Result<Named, Refusal> {
+    fn meant(&self, request: &Request, id: &RawValue) -> Result<NamedTask, Refusal> {
         knows_tasks(request)?;
         self.task(&request.caller, &text(id, "taskId")?)
             .ok_or_else(|| unknown(id))
     }
 
     /// The task a client was given under this name; none of a tool that is closed to it by now.
-    pub(super) fn task(&self, caller: &Caller, id: &str) -> Option<Named> {
+    pub(super) fn task(&self, caller: &Caller, id: &str) -> Option<NamedTask> {
         let known = self.tasks.find(caller, id);
         known.filter(|named| self.about(caller, named, Refusal::Cancelled).is_ok())
     }
@@ -108,7 +108,7 @@ impl Relay {
     fn about<'a>(
         &'a self,
         caller: &Caller,
-        named: &'a Named,
+        named: &'a NamedTask,
         unknown: Refusal,
     ) -> Result<Admitted<'a>, Refusal> {
         self.admit(caller, &named.task.server, Some(&named.tool), unknown)
@@ -116,14 +116,14 @@ impl Relay {
 
     /// Asks the server that made a task, under its own name for it; over its next connection, when
     /// this one is just being given up.
-    async fn pass_task(&self, request: &Request, named: &Named, id: &RawValue) -> Outcome {
+    async fn pass_task(&self, request: &Request, named: &NamedTask, id: &RawValue) -> Outcome {
         match self.pass_task_once(request, named, id).await {
             Err(refusal) if is_untaken(&refusal) => self.pass_task_once(request, named, id).await,
             outcome => outcome,
         }
     }
 
-    async fn pass_task_once(&self, request: &Request, named: &Named, id: &RawValue) -> Outcome {
+    async fn pass_task_once(&self, request: &Request, named: &NamedTask, id: &RawValue) -> Outcome {
         let leave = self.about(&request.caller, named, unknown(id))?;
         let task = &named.task;
         let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
@@ -165,7 +165,7 @@ impl Relay {
     pub(super) fn announced(
         &self,
         request: &Request,
-        tool: &Tool,
+        tool: &CatalogTool,
         result: &[u8],
     ) -> Result<Option<bytes::Bytes>, Refusal> {
         if !may_mention(result, "\"taskId\"") {
@@ -193,7 +193,7 @@ impl Relay {
 
     /// A tool call may become a task of the kernel where its client knows tasks and its server makes
     /// none.
-    pub(super) fn may_take_long(&self, request: &Request, link: &Link, tool: Option<&Tool>) {
+    pub(super) fn may_take_long(&self, request: &Request, link: &Link, tool: Option<&CatalogTool>) {
         let (Some(attempts), Some(tool)) = (request.exchange.attempts(), tool) else {
             return;
         };
@@ -240,8 +240,8 @@ fn own_id(result: &str) -> Option<(&str, &str)> {
 }
 
 /// A task that a server made of a call of a tool.
-fn named(tool: &Tool, maker: Maker) -> Named {
-    Named {
+fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
+    NamedTask {
         task: TaskRef {
             server: tool.server.clone(),
             maker,

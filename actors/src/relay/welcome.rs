@@ -1,6 +1,6 @@
 //! The result of `initialize`: what an agent is told the kernel can do.
 
-use mgp_engine::catalog::View;
+use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
@@ -31,8 +31,8 @@ impl Relay {
     /// None at present; the type is that of every answer.
     pub fn welcome(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
-            View::All => self.everything(caller),
-            View::One(id) => self.one(id),
+            CatalogView::All => self.everything(caller),
+            CatalogView::One(id) => self.one(id),
         };
         let capabilities = self.with_experiment(&capabilities, caller);
         let capabilities = self.with_mgp(capabilities, caller);
@@ -52,8 +52,8 @@ impl Relay {
     /// None at present; the type is that of every answer.
     pub fn discover(&self, caller: &Caller) -> Outcome {
         let (capabilities, info, instructions) = match &caller.view {
-            View::All => self.everything(caller),
-            View::One(id) => self.one(id),
+            CatalogView::All => self.everything(caller),
+            CatalogView::One(id) => self.one(id),
         };
         let capabilities = with_tasks(&capabilities, self.offers_tasks(caller));
         let capabilities = self.with_mgp(capabilities, caller);
@@ -72,8 +72,8 @@ impl Relay {
     /// sees, when it sees one.
     fn with_mgp(&self, capabilities: String, caller: &Caller) -> String {
         let server = match &caller.view {
-            View::All => None,
-            View::One(id) => self.servers.load().get(id).cloned(),
+            CatalogView::All => None,
+            CatalogView::One(id) => self.servers.load().get(id).cloned(),
         };
         let trust = server.as_deref().map(ServerHandle::trust);
         let of = server.as_deref().zip(trust);

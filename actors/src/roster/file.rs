@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::roster::{Kept, Refused, Roster};
+use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, RegistryRefusal};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file;
@@ -49,7 +49,7 @@ struct Sheet {
 ///
 /// # Errors
 /// [`Damaged`].
-pub fn load(path: &Path) -> Result<Roster, Damaged> {
+pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
     let disk = |why| Damaged::Disk {
         path: path.to_owned(),
         why,
@@ -59,7 +59,9 @@ pub fn load(path: &Path) -> Result<Roster, Damaged> {
         why,
     };
     match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Roster::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(AgentRegistry::default());
+        }
         Err(error) => return Err(disk(error)),
         Ok(found) if found.len() > LONGEST => {
             return Err(content(format!(
@@ -74,9 +76,9 @@ pub fn load(path: &Path) -> Result<Roster, Damaged> {
     if checksum(sheet.agents.get()) != sheet.checksum {
         return Err(content("its checksum is another".into()));
     }
-    let kept: Vec<Kept> =
+    let kept: Vec<AgentRecord> =
         serde_json::from_str(sheet.agents.get()).map_err(|e| content(e.to_string()))?;
-    Roster::of(kept).map_err(|twice: Refused| content(twice.to_string()))
+    AgentRegistry::of(kept).map_err(|twice: RegistryRefusal| content(twice.to_string()))
 }
 
 /// Writes a roster without agents.
@@ -88,7 +90,7 @@ pub fn begin(path: &Path) -> io::Result<()> {
 }
 
 /// Writes it for good: after this it survives the end of the machine, whole or as it was before.
-pub(super) fn write(path: &Path, kept: &[Kept]) -> io::Result<()> {
+pub(super) fn write(path: &Path, kept: &[AgentRecord]) -> io::Result<()> {
     let agents = serde_json::to_string(kept)?;
     let sheet = Sheet {
         checksum: checksum(&agents),
@@ -105,16 +107,16 @@ fn checksum(text: &str) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use mgp_engine::roster::{Change, Digest};
+    use mgp_engine::doors::agent_registry::{AgentChange, TokenDigest};
     use mgp_protocol::ids::AgentId;
 
     use super::*;
 
-    fn roster() -> Roster {
-        let mut roster = Roster::default();
-        let added = Change::Added {
+    fn roster() -> AgentRegistry {
+        let mut roster = AgentRegistry::default();
+        let added = AgentChange::Added {
             agent: AgentId::new("agent.a"),
-            digest: Digest::of("mgp_secret"),
+            digest: TokenDigest::of("mgp_secret"),
             at_ms: 1,
             not_after_ms: Some(2),
         };
@@ -126,7 +128,7 @@ mod tests {
     fn the_roster_is_read_as_it_was_written_and_holds_no_token() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
-        assert_eq!(load(&path).unwrap(), Roster::default());
+        assert_eq!(load(&path).unwrap(), AgentRegistry::default());
         write(&path, &roster().kept()).unwrap();
         write(&path, &roster().kept()).unwrap();
         assert_eq!(load(&path).unwrap(), roster());

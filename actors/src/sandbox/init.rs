@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -19,7 +19,7 @@ const EVERYBODY: Pid = Pid::from_raw(-1);
 
 /// Lives as long as the leader, whose pipe is its stdin; a byte from there asks everybody to go, and
 /// then it goes with the last of them.
-pub(super) fn run(policy: &Policy) -> Result<u8, String> {
+pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
     let words = |e: Errno| e.to_string();
     let all = SigSet::all();
     all.thread_block().map_err(words)?;

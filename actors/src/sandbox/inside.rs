@@ -14,7 +14,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, access, setsid};
@@ -34,7 +34,7 @@ const OURS: u64 = 2;
 /// Comes back only when it did not become the server; in words, why. Without a program nothing is
 /// started, and the process ends well.
 pub(super) fn become_server(
-    policy: &Policy,
+    policy: &SandboxPolicy,
     program: &OsStr,
     name: &OsStr,
     args: &[OsString],
@@ -54,7 +54,7 @@ pub(super) fn become_server(
 }
 
 /// All of it, or an error: what was reported to hold does hold.
-fn confine(policy: &Policy) -> Result<(), String> {
+fn confine(policy: &SandboxPolicy) -> Result<(), String> {
     let words = |e: nix::Error| e.to_string();
     SigSet::all().thread_unblock().map_err(words)?;
     // A session of its own: its members join no group of another one, the kernel's least of all.
@@ -87,14 +87,14 @@ fn confine(policy: &Policy) -> Result<(), String> {
 }
 
 /// Shared memory, semaphores and messages are in nobody's limits but these.
-fn bound_ipc(policy: &Policy) -> std::io::Result<()> {
+fn bound_ipc(policy: &SandboxPolicy) -> std::io::Result<()> {
     let pages = (policy.limits.memory / PAGE).to_string();
     fs::write("/proc/sys/kernel/shmall", pages)?;
     fs::write("/proc/sys/kernel/sem", SEMAPHORES)?;
     fs::write("/proc/sys/kernel/msgmni", MESSAGE_QUEUES)
 }
 
-fn bound(policy: &Policy, processes: u64) -> Result<(), String> {
+fn bound(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
     let limits = &policy.limits;
     let all = [
         (Resource::RLIMIT_CORE, 0),
@@ -114,7 +114,7 @@ fn bound(policy: &Policy, processes: u64) -> Result<(), String> {
 
 /// The limit of processes and threads. The system counts all of a user's, whoever started them; in a
 /// user namespace only those within, since Linux 5.14.
-fn processes(policy: &Policy) -> u64 {
+fn processes(policy: &SandboxPolicy) -> u64 {
     let namespaces = policy.machine.namespaces;
     let used = match namespaces && policy.user.is_none() && counts_within() {
         true => OURS + 1,
@@ -150,7 +150,7 @@ fn in_use(table: &Path, user: u32) -> u64 {
 }
 
 /// A server that was root's may be one that only root can start.
-fn reachable(policy: &Policy, program: &Path) -> Result<(), String> {
+fn reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String> {
     let Some(user) = policy.user else {
         return Ok(());
     };
@@ -165,7 +165,7 @@ fn reachable(policy: &Policy, program: &Path) -> Result<(), String> {
 }
 
 /// Files, TCP and signals, as far as the machine was found to do it; less is an error.
-fn shut_files(policy: &Policy) -> Result<(), String> {
+fn shut_files(policy: &SandboxPolicy) -> Result<(), String> {
     if policy.machine.landlock == 0 {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::SandboxPolicy;
 use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
 
 use super::{LAUNCH, POLICY, init, inside, leader};
@@ -57,7 +57,8 @@ impl Step {
 pub fn launch(command: &[OsString]) -> Result<u8, String> {
     let policy = env::var(POLICY).map_err(|_| "it has no policy".to_owned());
     let policy = policy.and_then(|text| {
-        serde_json::from_str::<Policy>(&text).map_err(|e| format!("its policy cannot be read: {e}"))
+        serde_json::from_str::<SandboxPolicy>(&text)
+            .map_err(|e| format!("its policy cannot be read: {e}"))
     });
     let done = policy.and_then(|policy| match (Step::of_this_process(), command) {
         (Step::Init, _) => init::run(&policy),

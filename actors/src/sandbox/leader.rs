@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::SandboxPolicy;
 use mgp_transports::child::MARK_VARIABLE;
 use mgp_transports::child::descendants::below;
 use nix::errno::Errno;
@@ -44,7 +44,7 @@ const ROUNDS: usize = 50;
 /// Signals by which the kernel, the guard and terminals ask for the end.
 const ASKING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-pub(super) fn run(policy: &Policy, command: &[OsString]) -> Result<u8, String> {
+pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, String> {
     let kernel = kernel()?;
     let signals = signals().map_err(|e| format!("signals: {e}"))?;
     if geteuid().is_root() && policy.user.is_none() {
@@ -110,7 +110,7 @@ fn signals() -> nix::Result<SignalFd> {
 }
 
 /// Without root's rights they come with a user namespace, in which this user is itself and no other.
-fn enter_namespaces(policy: &Policy) -> Result<(), String> {
+fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
     let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
     let (user, group) = (geteuid(), getegid());
     let mut wanted = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use landlock::{ABI, Access, AccessFs, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated};
-use mgp_engine::sandbox::{Machine, Place, Policy, Rules};
+use mgp_engine::servers::sandbox::{Machine, ProgramPaths, SandboxPolicy, SandboxRules};
 use tokio::process::Command;
 
 use super::roads::Roads;
@@ -49,10 +49,10 @@ fn namespaces(root: bool) -> bool {
         namespaces: true,
         ..Machine::default()
     };
-    let mut policy = Policy::of(
+    let mut policy = SandboxPolicy::of(
         &BTreeSet::new(),
-        &Rules::default(),
-        &Place::default(),
+        &SandboxRules::default(),
+        &ProgramPaths::default(),
         machine,
     );
     // No server writes anything yet.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use mgp_engine::sandbox::{Place, Policy, is_systems};
+use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_systems};
 
 /// Links followed in one path: as many as the system follows.
 const LINKS: usize = 40;
@@ -32,7 +32,7 @@ pub(super) struct Roads {
 
 impl Roads {
     /// With the folders that were ever opened for writing, as they are named.
-    pub(super) fn around(named: &BTreeSet<PathBuf>, place: &Place, owns: &Path) -> Self {
+    pub(super) fn around(named: &BTreeSet<PathBuf>, place: &ProgramPaths, owns: &Path) -> Self {
         let mut roads = Self {
             written: named.clone(),
             owns: owns.to_owned(),
@@ -116,7 +116,7 @@ impl Roads {
     }
 
     /// Leaves in the policy only paths without links, which nobody follows again; says what it took out.
-    pub(super) fn settle(mut self, policy: &mut Policy) -> BTreeSet<String> {
+    pub(super) fn settle(mut self, policy: &mut SandboxPolicy) -> BTreeSet<String> {
         let mut notes = BTreeSet::new();
         for (paths, to) in [
             (&mut policy.read, For::Reading),
@@ -171,7 +171,7 @@ mod tests {
         symlink(at("owns/of-b"), at("owns/of-a/other")).unwrap();
         // Named through a link of the operator's, and through one that a server made.
         let named = BTreeSet::from([at("named"), at("data/planted")]);
-        let place = Place::default();
+        let place = ProgramPaths::default();
         let mut roads = Roads::around(&named, &place, &at("owns"));
         assert!(!roads.written.contains(&at("keys")), "{roads:?}");
         assert_eq!(

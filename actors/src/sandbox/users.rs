@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// Numbers that systems keep free for users that come and go.
@@ -105,7 +105,7 @@ pub(super) fn lend(folder: &Path, user: u32) -> io::Result<()> {
 }
 
 /// What is opened to a server and still closed to its user, in words.
-pub(super) fn shut(policy: &Policy) -> Vec<String> {
+pub(super) fn shut(policy: &SandboxPolicy) -> Vec<String> {
     let user = policy.user.unwrap_or_default();
     let opened = [
         (&policy.read, 0o4, "read"),

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::sandbox::Policy;
+use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::pivot_root;
@@ -43,7 +43,7 @@ pub(super) struct View {
 
 impl View {
     /// What this policy opens.
-    pub(super) fn of(policy: &Policy) -> Self {
+    pub(super) fn of(policy: &SandboxPolicy) -> Self {
         let mut view = Self {
             opened: BTreeMap::new(),
             links: policy.links.clone(),
@@ -257,10 +257,10 @@ mod tests {
         std::os::unix::fs::symlink("python3.12", at("real/bin/python")).unwrap();
         std::os::unix::fs::symlink(at("real"), at("venv")).unwrap();
         std::os::unix::fs::symlink("loop", at("loop")).unwrap();
-        let mut policy = Policy {
+        let mut policy = SandboxPolicy {
             read: vec![at("loop"), at("absent"), at("venv/bin/python")],
             write: vec![at("real/bin")],
-            ..Policy::default()
+            ..SandboxPolicy::default()
         };
         Roads::default().settle(&mut policy);
         let view = View::of(&policy);

@@ -1,6 +1,6 @@
 //! A server's coming and going, written down (MGP §6.4).
 
-use mgp_engine::restart::{Exit, Verdict};
+use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use serde_json::{Map, Value};
@@ -27,9 +27,14 @@ impl ServerActor {
     }
 
     /// It takes no calls any more, or never will: `how` it ended, and what comes of it.
-    pub(super) fn tell_disconnected(&self, exit: &Exit, how: &str, verdict: Option<&Verdict>) {
+    pub(super) fn tell_disconnected(
+        &self,
+        exit: &ServerExit,
+        how: &str,
+        verdict: Option<&RestartVerdict>,
+    ) {
         let mut details = Map::new();
-        let parked = matches!(verdict, Some(Verdict::Park { .. }));
+        let parked = matches!(verdict, Some(RestartVerdict::Park { .. }));
         if parked {
             details.insert("reason".into(), "restart_limit_exceeded".into());
             details.insert("restart_limit_exceeded".into(), true.into());
@@ -37,13 +42,13 @@ impl ServerActor {
         } else {
             details.insert("reason".into(), how.into());
         }
-        if let Some(Verdict::Restart { after, .. }) = verdict {
+        if let Some(RestartVerdict::Restart { after, .. }) = verdict {
             let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
             details.insert("restart_after_ms".into(), after.into());
         }
         let result = match exit {
-            Exit::Clean => Outcome::Success,
-            Exit::Failed(_) | Exit::Rejected(_) => Outcome::Failure,
+            ServerExit::Clean => Outcome::Success,
+            ServerExit::Failed(_) | ServerExit::Rejected(_) => Outcome::Failure,
         };
         let said = self.of_server(EventType::ServerDisconnected, result, details);
         self.audit.tell(said);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use mgp_engine::health::HealthRules;
+use mgp_engine::servers::health::HealthRules;
 use mgp_transports::http::client::Client;
 
 use super::Starts;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::health::DEADLINE;
-use mgp_engine::lifecycle::Why;
+use mgp_engine::servers::health::DEADLINE;
+use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
@@ -21,7 +21,7 @@ const HURRIED: Duration = Duration::from_millis(300);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StopOrder {
     /// Why.
-    pub(super) why: Why,
+    pub(super) why: TransitionReason,
     /// How long what is under way may take, where somebody said so.
     pub(super) within: Option<Duration>,
 }
@@ -30,15 +30,15 @@ impl StopOrder {
     /// How long each step of the end of its process may take: no longer than `HURRIED` for one that
     /// does not answer its calls while the whole kernel ends.
     pub(super) fn grace(self, configured: Duration, drained: bool) -> Duration {
-        match self.why == Why::KernelShutdown && !drained {
+        match self.why == TransitionReason::KernelShutdown && !drained {
             true => configured.min(HURRIED),
             false => configured,
         }
     }
 }
 
-impl From<Why> for StopOrder {
-    fn from(why: Why) -> Self {
+impl From<TransitionReason> for StopOrder {
+    fn from(why: TransitionReason) -> Self {
         Self { why, within: None }
     }
 }
@@ -66,7 +66,12 @@ impl Life {
         drained
     }
 
-    async fn tell(&self, link: &Arc<Link>, why: Why, time: Duration) -> Option<Accepted> {
+    async fn tell(
+        &self,
+        link: &Arc<Link>,
+        why: TransitionReason,
+        time: Duration,
+    ) -> Option<Accepted> {
         let shutdown = Shutdown {
             server_id: None,
             reason: why.told()?,

@@ -1,6 +1,6 @@
 //! Lists that a connected server says have changed, fetched again one at a time.
 
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::servers::spec::ServerSpec;
 
 use super::lists::{Fresh, Lists, Watch};
 use super::{ServerActor, ServerMsg, ServerState};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_engine::catalog::Kind;
+use mgp_engine::tools::catalog::ListKind;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ServerMsg, ServerState};
@@ -20,7 +20,7 @@ pub(super) struct Gaps(Vec<Missing>);
 /// A list that could not be had to its end.
 #[derive(Debug)]
 struct Missing {
-    kind: Kind,
+    kind: ListKind,
     why: String,
     failures: u32,
     /// The clock of the next try; it ends with the life of the server.
@@ -56,7 +56,7 @@ impl ServerState {
     }
 
     /// Lists were asked for: what of them is missing is asked for again.
-    pub(super) fn learn_gaps(&mut self, asked: Vec<(Kind, Option<String>)>) {
+    pub(super) fn learn_gaps(&mut self, asked: Vec<(ListKind, Option<String>)>) {
         for (kind, why) in asked {
             let place = self.gaps.0.iter().position(|missing| missing.kind == kind);
             let before = place.map(|place| self.gaps.0.swap_remove(place));
@@ -82,11 +82,11 @@ fn delay(failures: u32) -> Duration {
     FIRST.saturating_mul(doubled).min(LONGEST)
 }
 
-fn list(kind: Kind) -> List {
+fn list(kind: ListKind) -> List {
     match kind {
-        Kind::Tools => List::Tools,
-        Kind::Prompts => List::Prompts,
-        Kind::Resources | Kind::Templates => List::Resources,
+        ListKind::Tools => List::Tools,
+        ListKind::Prompts => List::Prompts,
+        ListKind::Resources | ListKind::Templates => List::Resources,
     }
 }
 

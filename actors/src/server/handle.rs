@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_engine::catalog::{Counts, Offer};
-use mgp_engine::lifecycle::State;
-use mgp_engine::moment::Moment;
-use mgp_engine::risk;
-use mgp_engine::spec::{MgpDeclaration, ServerLimits, TrustLevel};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::policy::risk;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
+use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
@@ -52,7 +53,7 @@ pub struct ServerHandle {
     /// Its own names of the tools it last offered.
     tools: Mutex<Arc<[Arc<str>]>>,
     /// All that it last offered, in any of its lives under the same entry.
-    last: Mutex<Option<Offer>>,
+    last: Mutex<Option<ServerOffer>>,
     /// Calls that wait until it is connected.
     waiters: AtomicUsize,
     life: Arc<tokio::sync::Mutex<()>>,
@@ -73,13 +74,13 @@ pub struct ServerHandle {
 #[derive(Debug, Clone)]
 pub struct Status {
     /// MGP state.
-    pub state: State,
+    pub state: LifecycleState,
     /// Why.
     pub reason: String,
     /// Since when.
-    pub since: Moment,
+    pub since: MonotonicTime,
     /// When the next try is.
-    pub next_try: Option<Moment>,
+    pub next_try: Option<MonotonicTime>,
     /// Restarts within the window.
     pub restarts: u32,
     /// Process id of the child, 0 while there is none.
@@ -131,7 +132,7 @@ impl ServerHandle {
         life: Arc<tokio::sync::Mutex<()>>,
     ) -> Self {
         let status = Status {
-            state: State::Registered,
+            state: LifecycleState::Registered,
             reason: String::new(),
             since: moment(),
             next_try: None,
@@ -190,7 +191,7 @@ impl ServerHandle {
     pub fn broken(id: ServerId, log: ServerLog, why: &str) -> Arc<Self> {
         let handle = Self::new(id, log);
         handle.publish(Status {
-            state: State::Error,
+            state: LifecycleState::Error,
             reason: why.to_owned(),
             ..handle.status()
         });
@@ -219,7 +220,7 @@ impl ServerHandle {
 
     /// MGP state.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LifecycleState {
         self.status.borrow().state
     }
 
@@ -289,7 +290,7 @@ impl ServerHandle {
         tools.clone()
     }
 
-    pub(super) fn offers(&self, offer: &Offer) {
+    pub(super) fn offers(&self, offer: &ServerOffer) {
         let tools = offer.tools().iter();
         let tools = tools.map(|tool| tool.own_name.clone()).collect();
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
@@ -301,13 +302,13 @@ impl ServerHandle {
         self.set_last(None);
     }
 
-    fn set_last(&self, offer: Option<Offer>) {
+    fn set_last(&self, offer: Option<ServerOffer>) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = offer;
     }
 
     /// What it last offered, whether it is connected or not; `None` while it has offered nothing yet.
     #[must_use]
-    pub fn last(&self) -> Option<Offer> {
+    pub fn last(&self) -> Option<ServerOffer> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()
     }
@@ -343,7 +344,7 @@ impl ServerHandle {
 
     /// The server as shown to the operator.
     #[must_use]
-    pub fn report(&self, counts: Counts) -> Server {
+    pub fn report(&self, counts: OfferCounts) -> Server {
         let status = self.status();
         let (reason, said) = status.told(&self.log);
         let link = self.link();

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::consent::Consents;
+use mgp_engine::servers::consent::Consents;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::server::{Discover, Discovered};

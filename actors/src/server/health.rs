@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::health::{Answer, Checkups, DEADLINE, Verdict};
+use mgp_engine::servers::health::{Checkups, DEADLINE, HealthVerdict, PingAnswer};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::health::{Health, Ping, Pong};
@@ -41,7 +41,7 @@ impl Life {
                 }
             };
             match checkups.heard(answer) {
-                Verdict::Lives(health) => {
+                HealthVerdict::Lives(health) => {
                     self.handle.is_well(health);
                     if health != before {
                         self.handle.log.note(&format!("it is {}", health.as_str()));
@@ -49,7 +49,7 @@ impl Life {
                     }
                     before = health;
                 }
-                Verdict::Failed(why) => return End::Failed(why),
+                HealthVerdict::Failed(why) => return End::Failed(why),
             }
         }
         std::future::pending().await
@@ -66,7 +66,7 @@ fn mcp_question(link: &Link) -> Option<Question> {
 }
 
 /// What came of a question; `None` when the server does not know its word.
-async fn ask(link: &Arc<Link>, question: Question) -> Option<Answer> {
+async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
     let params;
     let (era, method, params) = match question {
         Question::Mgp(era) => {
@@ -81,16 +81,16 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<Answer> {
     };
     let asked = link.ask_unhurried(era, method, params);
     match tokio::time::timeout(DEADLINE, asked).await {
-        Ok(Ok(result)) => Some(Answer::Came(said(question, &result))),
+        Ok(Ok(result)) => Some(PingAnswer::Came(said(question, &result))),
         Ok(Err(Refusal::Peer(error))) => match (question, code(error.get())) {
             (Question::Mgp(_), Some(code)) if means_unsupported(code) => None,
-            (Question::Mgp(_), _) => Some(Answer::Came(Health::Unhealthy)),
-            (Question::Mcp, _) => Some(Answer::Came(Health::Healthy)),
+            (Question::Mgp(_), _) => Some(PingAnswer::Came(Health::Unhealthy)),
+            (Question::Mcp, _) => Some(PingAnswer::Came(Health::Healthy)),
         },
         // It was not asked: it has all the calls it may have, or its end has begun.
-        Ok(Err(_)) => Some(Answer::Busy),
-        Err(_silent) if question == Question::Mcp && link.in_flight() > 0 => Some(Answer::Busy),
-        Err(_silent) => Some(Answer::Missing),
+        Ok(Err(_)) => Some(PingAnswer::Busy),
+        Err(_silent) if question == Question::Mcp && link.in_flight() > 0 => Some(PingAnswer::Busy),
+        Err(_silent) => Some(PingAnswer::Missing),
     }
 }
 

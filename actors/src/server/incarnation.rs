@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::catalog::Offer;
-use mgp_engine::duties::Terms;
-use mgp_engine::restart::Exit;
-use mgp_engine::risk;
-use mgp_engine::spec::{Reach, ServerSpec};
+use mgp_engine::policy::requirements::RequirementTerms;
+use mgp_engine::policy::risk;
+use mgp_engine::servers::restart::ServerExit;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
@@ -69,7 +69,7 @@ impl Incarnation {
         actor: &ServerActor,
         attempt: u64,
         spec: ServerSpec,
-        before: Offer,
+        before: ServerOffer,
         me: Mailbox<ServerMsg>,
     ) -> Self {
         let orders = Arc::new(Orders::default());
@@ -140,7 +140,7 @@ pub(super) struct Life {
     attempt: u64,
     pub(super) spec: ServerSpec,
     /// What the server offered in its last life.
-    before: Offer,
+    before: ServerOffer,
     orders: Arc<Orders>,
     pub(super) connector: Arc<Connector>,
     guard: GuardHandle,
@@ -459,10 +459,10 @@ impl Life {
     }
 
     /// What its tools are judged by.
-    fn terms(&self, link: &Link) -> Terms {
+    fn terms(&self, link: &Link) -> RequirementTerms {
         let said = link.mgp().active();
         let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
-        Terms {
+        RequirementTerms {
             trust: risk::trust(self.spec.mgp.trust_level, claimed),
             rules: self.spec.tools.clone(),
         }
@@ -532,18 +532,18 @@ impl End {
     }
 
     /// For the restart rules, and in words.
-    fn exit(self) -> (Exit, String) {
+    fn exit(self) -> (ServerExit, String) {
         match self {
-            Self::Stopped => (Exit::Clean, "stopped".into()),
-            Self::Failed(why) => (Exit::Failed(why.clone()), why),
-            Self::Rejected(why) => (Exit::Rejected(why.clone()), why),
-            Self::ByItself => (Exit::Clean, "its process ended".into()),
+            Self::Stopped => (ServerExit::Clean, "stopped".into()),
+            Self::Failed(why) => (ServerExit::Failed(why.clone()), why),
+            Self::Rejected(why) => (ServerExit::Rejected(why.clone()), why),
+            Self::ByItself => (ServerExit::Clean, "its process ended".into()),
             Self::Again => {
                 let why = "it cannot be spoken to";
-                (Exit::Failed(why.into()), why.into())
+                (ServerExit::Failed(why.into()), why.into())
             }
-            Self::Exited(exit) if exit.code == Some(0) => (Exit::Clean, exit.to_string()),
-            Self::Exited(exit) => (Exit::Failed(exit.to_string()), exit.to_string()),
+            Self::Exited(exit) if exit.code == Some(0) => (ServerExit::Clean, exit.to_string()),
+            Self::Exited(exit) => (ServerExit::Failed(exit.to_string()), exit.to_string()),
         }
     }
 }

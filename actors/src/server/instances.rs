@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::lifecycle::{State, Why};
-use mgp_engine::spec::{Instances as Rule, PerAgent, ServerSpec};
+use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
+use mgp_engine::servers::spec::{PerAgent, ServerInstances as Rule, ServerSpec};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorCell, ActorId, SpawnErr};
@@ -57,10 +57,10 @@ impl ServerActor {
             return Err(self.handle.not_ready());
         }
         if let Some(one) = state.instances.all.get(&agent) {
-            if one.handle.state() != State::Disconnected {
+            if one.handle.state() != LifecycleState::Disconnected {
                 return Ok(one.handle.clone());
             }
-            self.retire(state, &agent, Why::IdleTimeout);
+            self.retire(state, &agent, TransitionReason::IdleTimeout);
         }
         self.make_room(state, bounds)?;
         let handle = self.handle.of_agent(&agent);
@@ -98,11 +98,11 @@ impl ServerActor {
                 ),
             });
         };
-        self.retire(state, &agent, Why::ResourceLimit);
+        self.retire(state, &agent, TransitionReason::ResourceLimit);
         Ok(())
     }
 
-    fn retire(&self, state: &mut ServerState, agent: &AgentId, why: Why) {
+    fn retire(&self, state: &mut ServerState, agent: &AgentId, why: TransitionReason) {
         if let Some(one) = state.instances.all.remove(agent) {
             drop(one.end(why.into()));
             self.show_instances(state);
@@ -130,7 +130,7 @@ impl ServerActor {
             }
         }
         for agent in over {
-            self.retire(state, &agent, Why::IdleTimeout);
+            self.retire(state, &agent, TransitionReason::IdleTimeout);
         }
         state.instances.clock = None;
         if !state.instances.all.is_empty() {

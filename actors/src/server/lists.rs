@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use futures_util::future::join_all;
-use mgp_engine::catalog::{Kind, Offer};
-use mgp_engine::freshness::Freshness;
-use mgp_engine::pins::PinMode;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::tools::catalog::freshness::Freshness;
+use mgp_engine::tools::catalog::{ListKind, ServerOffer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ServerCapabilities;
@@ -30,17 +30,17 @@ const MAX_ITEMS: usize = 10_000;
 /// Freshly fetched lists, read and compiled.
 #[derive(Debug)]
 pub struct Fresh {
-    offer: Offer,
-    kinds: Vec<Kind>,
+    offer: ServerOffer,
+    kinds: Vec<ListKind>,
     /// What was odd about them.
     pub notes: Vec<String>,
     /// Of each list that was asked for, why it could not be had to its end, if so.
-    pub(super) asked: Vec<(Kind, Option<String>)>,
+    pub(super) asked: Vec<(ListKind, Option<String>)>,
 }
 
 impl Fresh {
     /// None.
-    pub(super) fn none(before: Offer) -> Self {
+    pub(super) fn none(before: ServerOffer) -> Self {
         Self {
             offer: before,
             kinds: Vec::new(),
@@ -50,13 +50,13 @@ impl Fresh {
     }
 
     /// Which lists were fetched.
-    pub(super) fn kinds(&self) -> &[Kind] {
+    pub(super) fn kinds(&self) -> &[ListKind] {
         &self.kinds
     }
 
     /// The offer with these lists in the place of its old ones.
     #[must_use]
-    pub fn over(&self, offer: Offer) -> Offer {
+    pub fn over(&self, offer: ServerOffer) -> ServerOffer {
         let kinds = self.kinds.iter();
         kinds.fold(offer, |offer, kind| offer.taking(*kind, &self.offer))
     }
@@ -72,7 +72,7 @@ pub(super) struct Watch {
 /// One list, all its pages together.
 #[derive(Debug)]
 struct Whole {
-    kind: Kind,
+    kind: ListKind,
     definitions: Vec<ByteString>,
     /// How long it may be kept, where the server's era says so.
     freshness: Option<Freshness>,
@@ -101,7 +101,7 @@ impl Lists {
     /// In words, why there is not one list of those it says it has.
     pub(super) async fn fetch(
         link: &Arc<Link>,
-        before: Offer,
+        before: ServerOffer,
         watch: &Watch,
     ) -> Result<Fresh, String> {
         let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
@@ -127,7 +127,7 @@ impl Lists {
             }
         });
         let mut all = join_all(asked).await;
-        let mut main = all.iter().filter(|whole| whole.kind != Kind::Templates);
+        let mut main = all.iter().filter(|whole| whole.kind != ListKind::Templates);
         if let Some(gap) = main.clone().find_map(|whole| whole.gap.as_ref())
             && main.all(|whole| whole.gap.is_some())
         {
@@ -142,7 +142,7 @@ impl Lists {
     pub(super) async fn fetch_one(
         link: &Arc<Link>,
         list: List,
-        before: Offer,
+        before: ServerOffer,
         watch: &Watch,
     ) -> Fresh {
         let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
@@ -164,19 +164,19 @@ impl Lists {
 
     /// Schemas take their time to compile, and pins lie on the disk, so this is no work for the
     /// threads that carry calls.
-    async fn read(self, before: Offer, watch: &Watch) -> Result<Fresh, String> {
+    async fn read(self, before: ServerOffer, watch: &Watch) -> Result<Fresh, String> {
         let (mut asked, mut notes) = (Vec::new(), Vec::new());
         let mut lists = Vec::new();
         for mut whole in self.0 {
             notes.append(&mut whole.notes);
             let why = whole.gap.as_ref().map(|gap| gap.why.clone());
             // Many servers offer resources and know no templates.
-            let usual = whole.kind == Kind::Templates && whole.is_unknown();
+            let usual = whole.kind == ListKind::Templates && whole.is_unknown();
             asked.push((whole.kind, why.filter(|_| !usual)));
             lists.extend(whole.counts_after(&before).then_some(whole));
         }
-        let kinds: Vec<Kind> = lists.iter().map(|list| list.kind).collect();
-        let (watch, tools) = (watch.clone(), kinds.contains(&Kind::Tools));
+        let kinds: Vec<ListKind> = lists.iter().map(|list| list.kind).collect();
+        let (watch, tools) = (watch.clone(), kinds.contains(&ListKind::Tools));
         let reading = tokio::task::spawn_blocking(move || {
             let offer = lists.iter().fold(before, |offer, list| {
                 let offer = offer.with(list.kind, &list.definitions);
@@ -190,7 +190,8 @@ impl Lists {
             }
             Ok(offer)
         });
-        let offer: Result<Offer, String> = reading.await.expect("reading lists does not panic");
+        let offer: Result<ServerOffer, String> =
+            reading.await.expect("reading lists does not panic");
         Ok(Fresh {
             offer: offer?,
             kinds,
@@ -228,7 +229,7 @@ impl Gap {
 }
 
 impl Whole {
-    fn none(kind: Kind) -> Self {
+    fn none(kind: ListKind) -> Self {
         Self {
             kind,
             definitions: Vec::new(),
@@ -238,7 +239,7 @@ impl Whole {
         }
     }
 
-    fn without(kind: Kind, gap: Gap) -> Self {
+    fn without(kind: ListKind, gap: Gap) -> Self {
         Self {
             gap: Some(gap),
             ..Self::none(kind)
@@ -251,12 +252,12 @@ impl Whole {
 
     /// Whether it takes the place of the list before it: one with a gap only where there was none, or
     /// where there is to be none any more.
-    fn counts_after(&self, before: &Offer) -> bool {
+    fn counts_after(&self, before: &ServerOffer) -> bool {
         self.gap.is_none() || self.is_unknown() || before.count(self.kind) == 0
     }
 
     /// All pages, as far as they come.
-    async fn fetch(link: &Arc<Link>, kind: Kind, method: &str) -> Self {
+    async fn fetch(link: &Arc<Link>, kind: ListKind, method: &str) -> Self {
         let mut whole = Self::none(kind);
         whole.gap = whole.pages(link, method).await.err();
         whole
@@ -313,13 +314,13 @@ impl Whole {
     }
 }
 
-fn kinds(list: List) -> &'static [(Kind, &'static str)] {
+fn kinds(list: List) -> &'static [(ListKind, &'static str)] {
     match list {
-        List::Tools => &[(Kind::Tools, "tools/list")],
-        List::Prompts => &[(Kind::Prompts, "prompts/list")],
+        List::Tools => &[(ListKind::Tools, "tools/list")],
+        List::Prompts => &[(ListKind::Prompts, "prompts/list")],
         List::Resources => &[
-            (Kind::Resources, "resources/list"),
-            (Kind::Templates, "resources/templates/list"),
+            (ListKind::Resources, "resources/list"),
+            (ListKind::Templates, "resources/templates/list"),
         ],
     }
 }
@@ -335,14 +336,14 @@ fn offered(can: ServerCapabilities, list: List) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use mgp_engine::freshness::Scope;
+    use mgp_engine::tools::catalog::freshness::Scope;
 
     use super::*;
 
     /// SEP-2549: the pages of a list may be kept as long as the one that may be kept the shortest.
     #[test]
     fn a_list_is_as_fresh_as_its_least_fresh_page() {
-        let mut whole = Whole::none(Kind::Tools);
+        let mut whole = Whole::none(ListKind::Tools);
         let pages = [
             r#"{"tools":[{"name":"a"}],"ttlMs":9000,"cacheScope":"public","nextCursor":""}"#,
             r#"{"tools":[{"name":"b"}],"ttlMs":4000,"cacheScope":"private"}"#,

@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
-use mgp_engine::lifecycle::{Event, State};
-use mgp_engine::moment::Moment;
-use mgp_engine::restart::{Turns, Verdict};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::lifecycle::{LifecycleEvent, LifecycleState};
+use mgp_engine::servers::restart::{RestartTurns, RestartVerdict};
 use mgp_transports::child::{self, Child, ChildSpec};
 use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
@@ -24,7 +24,7 @@ const THREADS: usize = 4;
 pub struct Starts {
     /// One start for each server waits at most. The threads end with it.
     desk: OnceLock<mpsc::Sender<Start>>,
-    turns: Mutex<Turns>,
+    turns: Mutex<RestartTurns>,
 }
 
 /// Whether the next start of a server waits for its turn.
@@ -40,7 +40,7 @@ pub(super) enum Turn {
 
 impl Turn {
     /// What the end of a life makes of it.
-    pub(super) fn after(verdict: &Verdict) -> Self {
+    pub(super) fn after(verdict: &RestartVerdict) -> Self {
         match verdict.keeps_failing() {
             true => Self::Wanted,
             false => Self::Free,
@@ -75,7 +75,7 @@ impl Starts {
     }
 
     /// When a server that keeps failing may be started again.
-    pub(super) fn turn(&self, now: Moment) -> Moment {
+    pub(super) fn turn(&self, now: MonotonicTime) -> MonotonicTime {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.take(now)
     }
@@ -120,7 +120,7 @@ fn work(waiting: &Mutex<mpsc::Receiver<Start>>) {
 }
 
 impl ServerActor {
-    pub(super) fn try_later(&self, state: &mut ServerState, at: Moment) {
+    pub(super) fn try_later(&self, state: &mut ServerState, at: MonotonicTime) {
         let mut status = self.handle.status();
         status.next_try = Some(at);
         self.handle.publish(status);
@@ -144,8 +144,8 @@ impl ServerActor {
                 return self.try_later(state, turn);
             }
         }
-        if state.lifecycle.state() == State::Error {
-            self.step(state, Event::TryAgain, None);
+        if state.lifecycle.state() == LifecycleState::Error {
+            self.step(state, LifecycleEvent::TryAgain, None);
         }
         self.attempt(state);
     }

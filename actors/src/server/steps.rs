@@ -1,7 +1,7 @@
 //! The steps of a server through its states: heard from the server itself, told to agents (MGP §11.4).
 
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::lifecycle::{self, Event, Transition, Why};
+use mgp_engine::servers::lifecycle::{self, LifecycleEvent, Transition, TransitionReason};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp;
 
 use super::{ServerActor, ServerState};
@@ -19,9 +19,9 @@ impl ServerActor {
         let stands = state.lifecycle.state();
         let said = lifecycle::said(stands, &step.previous_state, &step.new_state, &step.reason);
         match said {
-            Ok(Event::Failed(why)) => current.fail(why),
+            Ok(LifecycleEvent::Failed(why)) => current.fail(why),
             Ok(event) => {
-                current.stop(Why::ServerRequest);
+                current.stop(TransitionReason::ServerRequest);
                 self.handle.vacate();
                 self.step(state, event, None);
             }

@@ -10,9 +10,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-use mgp_engine::risk;
-use mgp_engine::sandbox::{Program, widening};
-use mgp_engine::spec::{Reach, TrustLevel};
+use mgp_engine::policy::risk;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::sandbox::{SandboxProgram, widening};
+use mgp_engine::servers::spec::Reach;
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;
@@ -115,7 +116,7 @@ impl Life {
 
 /// Makes a folder that holds this program and nothing else. The group may read both, whatever the
 /// kernel's umask says: it is the server's where that runs as a user of its own.
-fn write_anew(folder: &Path, program: &Program) -> io::Result<()> {
+fn write_anew(folder: &Path, program: &SandboxProgram) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::lifecycle::State;
-use mgp_engine::moment::Moment;
-use mgp_engine::spec::{Reach, ServerSpec};
-use mgp_engine::starts::{busy, shown, telling};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::starts::{busy, shown, telling};
 use mgp_transports::log::{Author, LogLine, ServerLog};
 
 use super::Status;
@@ -21,7 +21,7 @@ const RECENT: Duration = Duration::from_secs(10);
 /// A life from its first moment on.
 #[derive(Debug, Clone)]
 pub struct Start {
-    since: Moment,
+    since: MonotonicTime,
     /// The number of the last line in the log that is not of this life.
     after: u64,
     busy: Arc<str>,
@@ -81,7 +81,10 @@ impl Start {
 impl Status {
     /// Why a server is where it is, and which of its own words belong to that.
     pub(super) fn told(&self, log: &ServerLog) -> (String, Option<String>) {
-        let starts = matches!(self.state, State::Connecting | State::Restarting) && !self.waiting;
+        let starts = matches!(
+            self.state,
+            LifecycleState::Connecting | LifecycleState::Restarting
+        ) && !self.waiting;
         match self.start.as_ref().filter(|_| starts) {
             Some(start) => (start.told(), start.newest(log)),
             None => (

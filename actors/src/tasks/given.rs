@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mgp_engine::tasks::{Named, TaskRef};
+use mgp_engine::callers::tasks::{NamedTask, TaskRef};
 
 /// Tasks remembered; of more the oldest leave their client's list.
 const MAX_GIVEN: usize = 10_000;
@@ -15,14 +15,14 @@ pub struct Given(Mutex<VecDeque<Entry>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
-    task: Named,
+    task: NamedTask,
     principal: String,
     id: String,
 }
 
 impl Given {
     /// A client was given a task under this name.
-    pub fn note(&self, task: Named, principal: String, id: String) {
+    pub fn note(&self, task: NamedTask, principal: String, id: String) {
         let entry = Entry {
             task,
             principal,
@@ -39,7 +39,7 @@ impl Given {
 
     /// A task as this client was given it, and what it calls it; `None` when it was not given it.
     #[must_use]
-    pub fn name(&self, task: &TaskRef, principal: &str) -> Option<(Named, String)> {
+    pub fn name(&self, task: &TaskRef, principal: &str) -> Option<(NamedTask, String)> {
         let given = self.entries();
         let found = given
             .iter()

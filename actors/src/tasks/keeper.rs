@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tasks::Step;
+use mgp_engine::callers::tasks::TaskStep;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::refusal::{Refusal, Rendered};
 
@@ -68,10 +68,12 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
 }
 
 /// What the outcome of a call means to its task.
-fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> Step {
+fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> TaskStep {
     let refusal = match (outcome, errand.exchange.lacking()) {
-        (Ok(result), _) => return Step::Complete(String::from_utf8_lossy(&result).into_owned()),
-        (Err(Refusal::Cancelled), None) => return Step::Cancel,
+        (Ok(result), _) => {
+            return TaskStep::Complete(String::from_utf8_lossy(&result).into_owned());
+        }
+        (Err(Refusal::Cancelled), None) => return TaskStep::Cancel,
         (Err(Refusal::Cancelled), Some(missing)) => Refusal::MissingCapability {
             required: missing.to_owned(),
         },
@@ -81,15 +83,15 @@ fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> Step {
 }
 
 /// The end of a task whose call was refused, in the words of who called.
-pub(super) fn failed(refusal: &Refusal, dialect: Dialect) -> Step {
+pub(super) fn failed(refusal: &Refusal, dialect: Dialect) -> TaskStep {
     match refusal.render_in(dialect) {
-        Rendered::Error(error) => Step::Fail(error),
-        Rendered::Result(result) => Step::Complete(result),
+        Rendered::Error(error) => TaskStep::Fail(error),
+        Rendered::Result(result) => TaskStep::Complete(result),
     }
 }
 
 /// The end of a task whose result is more than can be kept.
-pub(super) fn too_large(bytes: usize) -> Step {
+pub(super) fn too_large(bytes: usize) -> TaskStep {
     let words = format!(
         "the call is done, but its result of {bytes} bytes finds no room: the results of all tasks together take {MAX_BYTES} bytes at most"
     );

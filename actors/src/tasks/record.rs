@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use mgp_engine::tasks::{Status, Step, Task};
+use mgp_engine::callers::tasks::{Task, TaskStatus, TaskStep};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
@@ -56,7 +56,7 @@ impl Record {
         let json = |text: &str| RawValue::from_string(text.to_owned()).ok();
         let status = match task.status() {
             ended if ended.is_final() => ended,
-            _ => Status::Working,
+            _ => TaskStatus::Working,
         };
         Self {
             boot,
@@ -76,11 +76,11 @@ impl Record {
     /// The task of an earlier life: as it ended, or failed because its kernel ended before.
     pub(super) fn task(&self) -> Task {
         let text = |json: &Option<Box<RawValue>>| json.as_ref().map(|json| json.get().to_owned());
-        let end = match Status::parse(&self.status) {
-            Some(Status::Completed) => text(&self.result).map(Step::Complete),
-            Some(Status::Failed) => text(&self.error).map(Step::Fail),
-            Some(Status::Cancelled) => Some(Step::Cancel),
-            Some(Status::Working | Status::InputRequired) | None => None,
+        let end = match TaskStatus::parse(&self.status) {
+            Some(TaskStatus::Completed) => text(&self.result).map(TaskStep::Complete),
+            Some(TaskStatus::Failed) => text(&self.error).map(TaskStep::Fail),
+            Some(TaskStatus::Cancelled) => Some(TaskStep::Cancel),
+            Some(TaskStatus::Working | TaskStatus::InputRequired) | None => None,
         };
         let end = end.unwrap_or_else(|| {
             let lost = Refusal::Lost {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         let result = found[0].result.as_ref().unwrap();
         assert_eq!(result.get(), r#"{"n":12345678901234567890123}"#);
-        assert_eq!(found[0].task().status(), Status::Completed);
+        assert_eq!(found[0].task().status(), TaskStatus::Completed);
         assert!(!folder.join("half.new").exists());
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder), 0o700);

@@ -1,6 +1,6 @@
 //! `mgp grant|revoke|grants|explain`: who may call what, decided and shown.
 
-use mgp_engine::calendar::{parse_rfc3339, rfc3339_ms};
+use mgp_engine::timestamps::{parse_rfc3339, rfc3339_ms};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::access::{
     Entry, Explain, Explanation, Grant, Granted, List, Listed, Permission, Revoke, Revoked,
@@ -102,7 +102,7 @@ impl Rule {
 /// Reads an end: a time from now, or a moment.
 pub(super) fn end(typed: &str) -> Result<u64, String> {
     let from_now = super::approvals::duration(typed);
-    let from_now = from_now.map(|ms| mgp_actors::time::unix_ms().saturating_add(ms));
+    let from_now = from_now.map(|ms| mgp_runtime::time::unix_ms().saturating_add(ms));
     from_now.or_else(|_| {
         parse_rfc3339(typed).ok_or_else(|| {
             format!("`{typed}` is no time; write 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z")

@@ -1,6 +1,6 @@
 //! `mgp pending|approve|deny`: what waits for a person, and the answers.
 
-use mgp_engine::calendar::parse_rfc3339;
+use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
@@ -26,7 +26,7 @@ pub(super) fn pending(context: &Context) -> Result<(), Failure> {
     if context.json {
         return say(answer.get());
     }
-    let now = mgp_actors::time::unix_ms();
+    let now = mgp_runtime::time::unix_ms();
     match read::<Pending>(&answer)?.pending.as_slice() {
         [] => say("nothing waits for you"),
         entries => {

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use mgp_actors::audit::{Examined, Folder, examine};
-use mgp_engine::audit::chain::Head;
-use mgp_engine::audit::record::Digest;
-use mgp_engine::audit::verify::Fault;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::record::RecordDigest;
+use mgp_engine::store::audit::verify::LogFault;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
+use mgp_store::audit::{Examined, Folder, examine};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -135,8 +135,8 @@ pub(super) fn verify(context: &Context) -> Result<(), Failure> {
             "whole": found.is_whole(),
             "records": report.records,
             "last": report.head.sequence,
-            "faults": report.faults.iter().map(Fault::to_json).collect::<Vec<_>>(),
-            "acknowledged": report.accepted.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "faults": report.faults.iter().map(LogFault::to_json).collect::<Vec<_>>(),
+            "acknowledged": report.accepted.iter().map(LogFault::to_json).collect::<Vec<_>>(),
             "damage": report.damage,
             "head": found.beside.first(),
             "beside": found.beside,
@@ -193,7 +193,7 @@ fn running(context: &Context, data_dir: &Path) -> Result<Option<Head>, Failure> 
             return Ok(None);
         }
         let last: LastRecord = read(&client.request(Last::METHOD, &json!({}), &mut ()).await?)?;
-        let hash = Digest::parse(&last.hash);
+        let hash = RecordDigest::parse(&last.hash);
         Ok(hash.map(|hash| Head {
             sequence: last.sequence,
             hash,

@@ -9,10 +9,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mgp_actors::time::unix_ms;
-use mgp_actors::trouble::explained;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Status, Stop};
+use mgp_runtime::time::unix_ms;
+use mgp_store::trouble::explained;
 use nix::sys::statvfs::statvfs;
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use mgp_actors::time::unix_ms;
+use mgp_runtime::time::unix_ms;
 
 use super::output::report;
 use super::words::time;

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::names;
 use super::output::say;
 use super::words::plain;
-use mgp_engine::calendar::rfc3339;
+use mgp_engine::timestamps::rfc3339;
 
 pub(super) fn show(context: &Context, logs: command::Logs) -> Result<(), Failure> {
     let params = Logs {

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use mgp_actors::atomic_file;
+use mgp_store::atomic_file;
 
 use super::command::Add;
 use super::failure::Failure;

@@ -5,11 +5,11 @@ mod plan;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use mgp_actors::time::unix_ms;
 use mgp_discovery::config::PROJECT_FILE;
-use mgp_engine::calendar::rfc3339_ms;
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
+use mgp_runtime::time::unix_ms;
 use serde_json::{Value, json};
 
 use super::client::{Opening, read};

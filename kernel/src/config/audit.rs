@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mgp_engine::audit::commit::{Calls, WINDOW};
-use mgp_engine::audit::redact::Arguments;
-use mgp_engine::audit::segments::Retention;
+use mgp_engine::store::audit::commit::{CallAuditing, WINDOW};
+use mgp_engine::store::audit::redact::ArgumentsKept;
+use mgp_engine::store::audit::segments::Retention;
 
 use super::section::Section;
 
@@ -18,7 +18,7 @@ pub struct Audit {
     /// The window of `calls = "window"`.
     pub window: Duration,
     /// What is kept of a call's arguments.
-    pub arguments: Arguments,
+    pub arguments: ArgumentsKept,
     /// How much is kept.
     pub retention: Retention,
     /// Bytes one agent may fill in a day, 0 for any number; `None` for its share of what is kept.
@@ -46,7 +46,7 @@ impl Default for Audit {
             enabled: true,
             calls: CallsWord::Window,
             window: WINDOW,
-            arguments: Arguments::default(),
+            arguments: ArgumentsKept::default(),
             retention: Retention::default(),
             agent_bytes: None,
         }
@@ -56,10 +56,10 @@ impl Default for Audit {
 impl Audit {
     /// When the records of calls are on disk.
     #[must_use]
-    pub fn schedule(&self) -> Calls {
+    pub fn schedule(&self) -> CallAuditing {
         match self.calls {
-            CallsWord::Window => Calls::Window(self.window),
-            CallsWord::BeforeReply => Calls::BeforeReply,
+            CallsWord::Window => CallAuditing::Window(self.window),
+            CallsWord::BeforeReply => CallAuditing::BeforeReply,
         }
     }
 
@@ -78,7 +78,10 @@ impl Audit {
         ];
         section.choice("calls", &calls, &mut self.calls);
         section.millis("window_ms", 1..=10_000, &mut self.window);
-        let arguments = [("digest", Arguments::Digest), ("whole", Arguments::Whole)];
+        let arguments = [
+            ("digest", ArgumentsKept::Digest),
+            ("whole", ArgumentsKept::Whole),
+        ];
         section.choice("arguments", &arguments, &mut self.arguments);
         let Retention {
             max_age,

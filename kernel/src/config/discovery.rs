@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_actors::finder::{Embedding, Key, Provider};
-use mgp_actors::oauth::is_safe;
-use mgp_actors::registrar::{Interpreters, Licence};
-use mgp_actors::relay::Showing;
+use mgp_calls::relay::Showing;
+use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_engine::env::resolve_secret;
-use mgp_engine::exposure::Exposure;
 use mgp_engine::names::{canonical, is_qualified};
-use mgp_engine::tool_cache::{self, MAX_TOKENS};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;
+use mgp_tools::finder::{Embedding, Key, Provider};
+use mgp_tools::registrar::{Interpreters, Licence};
+use mgp_transports::http::is_safe;
 
 use super::Env;
 use super::sandbox::paths;

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use comments::keep_comments;
-use mgp_actors::atomic_file;
 use mgp_protocol::ids::{BadServerId, ServerId};
+use mgp_store::atomic_file;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
 
 /// A server to be written down. Values may be references like `${KEY}`; they are not looked into.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

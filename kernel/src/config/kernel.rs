@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_engine::duties::ToolRules;
-use mgp_engine::health::HealthRules;
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::rates::RateRules;
-use mgp_engine::sandbox;
-use mgp_engine::spec::ServerLimits;
+use mgp_engine::calls::rates::RateRules;
+use mgp_engine::policy::permissions::PermissionRules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::servers::health::HealthRules;
+use mgp_engine::servers::sandbox;
+use mgp_engine::servers::spec::ServerLimits;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_transports::http::door_tls::Papers;
@@ -62,11 +62,11 @@ pub struct KernelConfig {
     /// `[confirmation]`: a person's yes to dangerous calls.
     pub confirmation: Confirmation,
     /// `[permissions]`: how permissions of servers are decided.
-    pub permissions: Rules,
+    pub permissions: PermissionRules,
     /// `[pins]`: what a changed tool comes to.
     pub pin: PinMode,
     /// `[sandbox]`: the walls around servers that are trusted least.
-    pub sandbox: sandbox::Rules,
+    pub sandbox: sandbox::SandboxRules,
     /// `[discovery]`: how tools are found.
     pub discovery: Discovery,
 }

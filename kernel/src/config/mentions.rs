@@ -1,8 +1,8 @@
 //! Agents and tools that the configuration names, and that may be misspelt: only a running kernel knows
 //! who and what there is.
 
-use mgp_engine::known::{Known, Meant, NotRead};
-use mgp_engine::spec::ServerSpec;
+use mgp_engine::doors::known::{KnownNames, Meant, NotRead};
+use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
 use super::{Discovery, Loaded};
@@ -26,7 +26,7 @@ impl Mention {
     /// What of it is not there. Of an agent without a near one nothing is said: those of other authorities
     /// are known only once they come in.
     #[must_use]
-    pub fn unknown(&self, known: &Known) -> Option<String> {
+    pub fn unknown(&self, known: &KnownNames) -> Option<String> {
         let why = match &self.what {
             Named::Agent(agent) => missing(known.agent(agent)).filter(NotRead::is_near),
             Named::Typed(typed) => missing(known.typed(typed)),

@@ -1,6 +1,6 @@
 //! Words of the configuration that were probably meant.
 
-pub(super) use mgp_engine::nearest::nearest;
+pub(super) use mgp_engine::doors::nearest::nearest;
 
 /// What other programs' files say, in the words of this one.
 pub(super) fn here_called(key: &str) -> Option<&'static str> {

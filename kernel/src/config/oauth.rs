@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_actors::oauth::is_safe;
-use mgp_engine::bearer::Algorithm;
+use mgp_engine::doors::bearer::Algorithm;
+use mgp_transports::http::is_safe;
 
 use super::section::Section;
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
+use mgp_engine::policy::permissions::PermissionRules;
+use mgp_engine::policy::pins::PinMode;
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
 
 use super::section::Section;
@@ -22,7 +22,7 @@ const MODES: [(&str, PinMode); 3] = [
 ];
 
 /// `[permissions]`: what holds for every server.
-pub(super) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut Rules) {
+pub(super) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut PermissionRules) {
     section.choice("policy", &POLICIES, &mut rules.policy);
     read_set(&mut section, "always_ask", &mut rules.exceptions);
     section.flag("all_or_nothing", &mut rules.all_or_nothing);
@@ -36,7 +36,11 @@ pub(super) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
 }
 
 /// The keys of a server.
-pub(super) fn read_gate(entry: &mut Section<'_, '_, '_>, rules: &mut Rules, pin: &mut PinMode) {
+pub(super) fn read_gate(
+    entry: &mut Section<'_, '_, '_>,
+    rules: &mut PermissionRules,
+    pin: &mut PinMode,
+) {
     entry.choice("permission_policy", &POLICIES, &mut rules.policy);
     read_set(entry, "permissions", &mut rules.configured);
     entry.flag("all_or_nothing", &mut rules.all_or_nothing);

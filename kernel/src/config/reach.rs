@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use mgp_engine::spec::Reach;
+use mgp_engine::servers::spec::Reach;
 use toml::Spanned;
 
 use super::section::Section;

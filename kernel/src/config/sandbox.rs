@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_engine::sandbox::{Limits, Rules};
+use mgp_engine::servers::sandbox::{SandboxLimits, SandboxRules};
 
 use super::section::Section;
 
 /// `[sandbox]`: what holds for every sandboxed server.
-pub(super) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut Rules) {
+pub(super) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxRules) {
     section.flag("required", &mut rules.required);
     read_limits(&mut section, &mut rules.limits);
     section.finish();
 }
 
 /// `[servers.sandbox]`: what its permissions open, and its own bounds.
-pub(super) fn read_own(mut section: Section<'_, '_, '_>, folder: &Path, rules: &mut Rules) {
+pub(super) fn read_own(mut section: Section<'_, '_, '_>, folder: &Path, rules: &mut SandboxRules) {
     rules.vouched = true;
     rules.read = paths(&mut section, "read", folder);
     rules.write = paths(&mut section, "write", folder);
@@ -22,7 +22,7 @@ pub(super) fn read_own(mut section: Section<'_, '_, '_>, folder: &Path, rules: &
     section.finish();
 }
 
-fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Limits) {
+fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
     section.count("memory_bytes", 16 << 20..=1 << 40, &mut limits.memory);
     section.count("processes", 1..=65_536, &mut limits.processes);
     section.count("open_files", 16..=1 << 20, &mut limits.open_files);

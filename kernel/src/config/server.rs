@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::consent::Consent;
-use mgp_engine::duties::ToolRules;
-use mgp_engine::permissions::Rules;
-use mgp_engine::pins::PinMode;
-use mgp_engine::sandbox;
-use mgp_engine::spec::{
-    Asking, Instances, MgpDeclaration, PerAgent, RestartPolicy, RestartRules, ServerLimits,
-    ServerSpec, TrustLevel,
+use mgp_engine::policy::permissions::PermissionRules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::sandbox;
+use mgp_engine::servers::spec::{
+    MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances,
+    ServerLimits, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
@@ -44,11 +45,11 @@ pub(super) struct Background<'b> {
     /// `[validation]`.
     pub(super) tools: &'b ToolRules,
     /// `[permissions]`.
-    pub(super) permissions: &'b Rules,
+    pub(super) permissions: &'b PermissionRules,
     /// `[pins]`.
     pub(super) pin: PinMode,
     /// `[sandbox]`.
-    pub(super) sandbox: &'b sandbox::Rules,
+    pub(super) sandbox: &'b sandbox::SandboxRules,
 }
 
 /// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
@@ -66,8 +67,11 @@ pub(super) fn read_server(
     let mut default_policy = None;
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
-    let mut asking = Asking::default();
-    let known = [("by-turn", Asking::ByTurn), ("by-call", Asking::ByCall)];
+    let mut asking = QuestionAttribution::default();
+    let known = [
+        ("by-turn", QuestionAttribution::ByTurn),
+        ("by-call", QuestionAttribution::ByCall),
+    ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry);
     let mut restart = RestartRules::default();
@@ -101,14 +105,14 @@ pub(super) fn read_server(
 
 /// Whether each agent has an instance of its own, and how many there are. The bounds may stand there without
 /// being in force.
-fn read_instances(entry: &mut Section<'_, '_, '_>) -> Instances {
+fn read_instances(entry: &mut Section<'_, '_, '_>) -> ServerInstances {
     let mut bounds = PerAgent::default();
     entry.count("max_instances", 1..=1000, &mut bounds.max);
     entry.secs("instance_idle_secs", 1..=DAY, &mut bounds.idle);
-    let mut instances = Instances::default();
+    let mut instances = ServerInstances::default();
     let known = [
-        ("shared", Instances::Shared),
-        ("agent", Instances::PerAgent(bounds)),
+        ("shared", ServerInstances::Shared),
+        ("agent", ServerInstances::PerAgent(bounds)),
     ];
     entry.choice("instances", &known, &mut instances);
     instances

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use mgp_engine::code_safety::Level;
-use mgp_engine::duties::{ToolRule, ToolRules};
-use mgp_engine::validators::Validator;
+use mgp_engine::policy::requirements::{ToolRule, ToolRules};
 use mgp_protocol::mgp::security::RiskLevel;
+use mgp_screening::code_safety::Level;
+use mgp_screening::validators::Validator;
 
 use super::kernel::Confirmation;
 use super::nearest::{listed, nearest};

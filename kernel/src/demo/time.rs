@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tools::structured;
-use mgp_engine::calendar::{offset, parse_offset, rfc3339};
+use mgp_engine::timestamps::{offset, parse_offset, rfc3339};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

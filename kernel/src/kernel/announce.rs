@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use mgp_actors::time::unix_ms;
 use mgp_discovery::config::LookUp;
+use mgp_runtime::time::unix_ms;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::hold;

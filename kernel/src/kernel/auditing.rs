@@ -1,7 +1,7 @@
 //! The audit log of this kernel: where it is, what it keeps, what it keeps out.
 
-use mgp_actors::audit::{AuditHandle, Folder, Opening};
-use mgp_engine::audit::redact::Redaction;
+use mgp_engine::store::audit::redact::Redaction;
+use mgp_store::audit::{AuditHandle, Folder, Opening};
 
 use super::hold;
 use crate::cli::UpOptions;

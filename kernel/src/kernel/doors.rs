@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_actors::agents::Reception;
-use mgp_actors::belongings::Belongings;
-use mgp_actors::connection;
-use mgp_actors::door::{Auth, HttpDoor, Manners, Tokens};
-use mgp_actors::oauth::{OAuth, Place, Source};
-use mgp_actors::session::{SessionLimits, Sessions};
-use mgp_engine::bearer::Policy;
+use mgp_doors::belongings::Belongings;
+use mgp_doors::connection;
+use mgp_doors::door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_doors::oauth::{OAuth, Place, Source};
+use mgp_doors::reception::Reception;
+use mgp_doors::session::{SessionLimits, Sessions};
+use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::door_tls::DoorTls;
@@ -245,7 +245,7 @@ fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
         },
         audiences: config.audience.clone(),
     };
-    let policy = Policy {
+    let policy = BearerPolicy {
         issuer: config.issuer.clone(),
         algorithms: config.algorithms.clone(),
         agent_claim: config.agent_claim.clone(),

@@ -5,45 +5,45 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_actors::access::{AccessActor, AccessHandle, Books};
-use mgp_actors::agents::{Agents, AgentsActor, Reception};
-use mgp_actors::approvals::ApprovalsHandle;
-use mgp_actors::audit::AuditHandle;
-use mgp_actors::belongings::Belongings;
-use mgp_actors::bodies::Bodies;
-use mgp_actors::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_actors::directory::Directory;
-use mgp_actors::finder::{FinderHandle, Meanings, Opening, Program};
-use mgp_actors::guard::{GuardActor, GuardHandle};
-use mgp_actors::mailbox::Mailbox;
-use mgp_actors::naming::Naming;
-use mgp_actors::parked::ParkedCalls;
-use mgp_actors::permissions::PermissionsHandle;
-use mgp_actors::pins::PinsHandle;
-use mgp_actors::randomness;
-use mgp_actors::registrar::{Background, Names, Registrar, Waiting};
-use mgp_actors::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
-use mgp_actors::request::Routes;
-use mgp_actors::roster::{RosterActor, RosterHandle, Rostered};
-use mgp_actors::sandbox::Sandboxes;
-use mgp_actors::server::{Connector, ServerTable, Starts};
-use mgp_actors::stateless::Stateless;
-use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
-use mgp_actors::tasks::{Record, Tasks};
-use mgp_actors::time::unix_ms;
-use mgp_actors::trouble::Troubles;
-use mgp_actors::validation::Validation;
+use mgp_callers::agents::{Agents, AgentsActor, Reception};
+use mgp_callers::directory::Directory;
+use mgp_callers::parked::ParkedCalls;
+use mgp_callers::request::Routes;
+use mgp_callers::tasks::{Record, Tasks};
+use mgp_calls::naming::Naming;
+use mgp_calls::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
+use mgp_calls::validation::Validation;
 use mgp_discovery::config::LookUp;
-use mgp_engine::access::{Defaults, Table as AccessTable};
-use mgp_engine::catalog::{Catalog, Paging};
-use mgp_engine::cursor::CursorKey;
-use mgp_engine::health::HealthRules;
-use mgp_engine::risk::Caution;
-use mgp_engine::roster::Roster;
-use mgp_engine::sandbox;
-use mgp_engine::seal::SealKey;
+use mgp_doors::belongings::Belongings;
+use mgp_doors::bodies::Bodies;
+use mgp_doors::roster::{RosterActor, RosterHandle, Rostered};
+use mgp_doors::stateless::Stateless;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::policy::access::{Defaults, GrantTable as AccessTable};
+use mgp_engine::policy::risk::Caution;
+use mgp_engine::servers::health::HealthRules;
+use mgp_engine::servers::sandbox;
+use mgp_engine::tools::catalog::cursor::CursorKey;
+use mgp_engine::tools::catalog::{Catalog, Paging};
+use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::AgentId;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use mgp_servers::guard::{GuardActor, GuardHandle};
+use mgp_servers::sandbox::Sandboxes;
+use mgp_servers::server::{Connector, ServerTable, Starts};
+use mgp_store::audit::AuditHandle;
+use mgp_store::trouble::Troubles;
 use mgp_sync::Snapshot;
+use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_tools::finder::{FinderHandle, Meanings, Opening, Program};
+use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
+use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
 use ractor::{Actor, ActorCell, SpawnErr};
@@ -337,7 +337,7 @@ fn background(kernel: &KernelConfig) -> Background {
         limits: kernel.limits.clone(),
         tools: kernel.tools.clone(),
         permissions: kernel.permissions.clone(),
-        sandbox: sandbox::Rules {
+        sandbox: sandbox::SandboxRules {
             read: kernel.discovery.registered.read.clone(),
             write: kernel.discovery.registered.write.clone(),
             ..kernel.sandbox.clone()
@@ -473,7 +473,7 @@ fn belongings(
 /// Who has a token, and who keeps it.
 async fn roster(
     options: &UpOptions,
-    before: Roster,
+    before: AgentRegistry,
     belongings: &Arc<Belongings>,
     audit: &AuditHandle,
 ) -> Result<(RosterHandle, ActorCell), SpawnErr> {

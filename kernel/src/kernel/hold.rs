@@ -8,17 +8,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fs4::fs_std::FileExt;
-use mgp_actors::access::Books;
-use mgp_actors::atomic_file;
-use mgp_actors::audit::Folder;
-use mgp_actors::randomness;
-use mgp_actors::registrar::Book;
-use mgp_actors::roster;
-use mgp_actors::tasks::{self, Record};
-use mgp_actors::trouble::explained;
+use mgp_callers::tasks::{self, Record};
+use mgp_doors::roster;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::roster::Roster;
-use mgp_engine::seal::SealKey;
+use mgp_policy::access::Books;
+use mgp_runtime::randomness;
+use mgp_store::atomic_file;
+use mgp_store::audit::Folder;
+use mgp_store::trouble::explained;
+use mgp_tools::registrar::Book;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::cli::UpOptions;
@@ -287,7 +287,7 @@ pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// In words, why the file cannot be read or made, or what is wrong with it.
-pub(super) fn roster(data_dir: &Path) -> Result<Roster, String> {
+pub(super) fn roster(data_dir: &Path) -> Result<AgentRegistry, String> {
     let path = roster_file(data_dir);
     let roster = roster::load(&path).map_err(|e| e.to_string())?;
     if !path.exists() {
@@ -332,7 +332,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use mgp_engine::seal::Purpose;
+    use mgp_engine::callers::seal::Purpose;
 
     /// PRJ-009.
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_actors::atomic_file;
+use mgp_store::atomic_file;
 use mgp_transports::guard::{Swept, sweep};
 
 /// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
@@ -191,7 +191,7 @@ mod tests {
         super::super::hold::hex(
             &[
                 [number; 1].as_slice(),
-                &mgp_actors::randomness::bytes::<15>(),
+                &mgp_runtime::randomness::bytes::<15>(),
             ]
             .concat(),
         )

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use mgp_actors::request::{Outcome, Request};
-use mgp_actors::roster::{NewToken, NotChanged};
-use mgp_actors::time::unix_ms;
-use mgp_engine::calendar::rfc3339_ms;
-use mgp_engine::roster::{Entry, Refused};
+use mgp_callers::request::{Outcome, Request};
+use mgp_doors::roster::{NewToken, NotChanged};
+use mgp_engine::doors::agent_registry::{RegisteredAgent, RegistryRefusal};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::agents::{Add, Agent, Made, Remove, Token};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::time::unix_ms;
 
 use super::{Operator, json, read};
 
@@ -68,7 +68,7 @@ impl Operator {
         json(&shown_once(&id, made))
     }
 
-    fn entry(&self, id: &AgentId) -> Result<Entry, Refusal> {
+    fn entry(&self, id: &AgentId) -> Result<RegisteredAgent, Refusal> {
         let found = self
             .roster
             .rostered
@@ -77,7 +77,7 @@ impl Operator {
             .find(|(known, _)| known == id);
         found
             .map(|(_, entry)| entry)
-            .ok_or_else(|| refused(Refused::Unknown(id.clone()).into()))
+            .ok_or_else(|| refused(RegistryRefusal::Unknown(id.clone()).into()))
     }
 }
 
@@ -98,7 +98,7 @@ fn end_of(expires_secs: Option<u64>) -> Result<Option<u64>, Refusal> {
     }
 }
 
-fn shown(id: &AgentId, entry: &Entry) -> Agent {
+fn shown(id: &AgentId, entry: &RegisteredAgent) -> Agent {
     Agent {
         id: id.to_string(),
         added_at: rfc3339_ms(entry.added_ms),

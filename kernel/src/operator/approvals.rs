@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_actors::approvals::Decider;
-use mgp_actors::request::{Outcome, Request};
-use mgp_actors::server::ServerMsg;
-use mgp_actors::time::unix_ms;
-use mgp_engine::calendar::parse_rfc3339;
-use mgp_engine::lifecycle::State;
-use mgp_engine::sandbox::widening;
+use mgp_callers::request::{Outcome, Request};
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::sandbox::widening;
+use mgp_engine::timestamps::parse_rfc3339;
+use mgp_policy::approvals::Decider;
 use mgp_protocol::mgp::approvals::{Approve, Deny, Pending};
 use mgp_protocol::mgp::permission::{Given, Grant, PermissionType, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::time::unix_ms;
+use mgp_servers::server::ServerMsg;
 use serde_json::json;
 
 use super::{Operator, read, tell};
@@ -107,7 +107,7 @@ impl Operator {
             }
         }
         let restarts = handle.sandbox().is_some()
-            && handle.state() == State::Connected
+            && handle.state() == LifecycleState::Connected
             && !widening(&taken).is_empty();
         if restarts {
             // A sandbox cannot be narrowed around a process.

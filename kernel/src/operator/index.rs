@@ -1,15 +1,15 @@
 //! `mgp/index/*`: the index of all tools.
 
-use mgp_actors::finder::{Found, Hit, Status, Wanted};
-use mgp_actors::naming;
-use mgp_actors::request::{Outcome, Request};
-use mgp_engine::access::Principal;
-use mgp_engine::catalog::View;
-use mgp_engine::index::{Filter, RESULTS_MAX, Strategy};
+use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming;
 use mgp_engine::names::canonical;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
+use mgp_tools::finder::{Found, Hit, Status, Wanted};
 use serde_json::value::RawValue;
 
 use super::{Operator, read};
@@ -76,7 +76,7 @@ fn wanted(search: Search) -> Result<Wanted, Refusal> {
             risk_max: search.risk_level_max,
         },
         status: Status::Connected,
-        view: View::All,
+        view: CatalogView::All,
         most: search.max_results.unwrap_or(RESULTS).min(RESULTS_MAX),
     })
 }

@@ -1,8 +1,8 @@
 //! `mgp/names/*`: what people type for agents, servers and tools.
 
-use mgp_actors::naming;
-use mgp_actors::request::{Outcome, Request};
-use mgp_engine::known::{Known, Meant as Read, NotRead, Place, Unknown};
+use mgp_callers::request::{Outcome, Request};
+use mgp_calls::naming;
+use mgp_engine::doors::known::{KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName};
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -61,7 +61,7 @@ impl Operator {
     }
 }
 
-fn tell(meant: &mut Meant, unknown: Option<Unknown>) {
+fn tell(meant: &mut Meant, unknown: Option<UnknownName>) {
     let Some(unknown) = unknown else { return };
     let told = match unknown.is_doubt() {
         true => &mut meant.doubts,
@@ -72,9 +72,9 @@ fn tell(meant: &mut Meant, unknown: Option<Unknown>) {
 
 /// The server or tool that is asked about, where one is.
 fn place(
-    known: &Known,
+    known: &KnownNames,
     asked: &names::Read,
-) -> Result<Option<Result<Read<Place>, NotRead>>, Refusal> {
+) -> Result<Option<Result<Read<ServerOrTool>, NotRead>>, Refusal> {
     Ok(match (&asked.server, &asked.place, &asked.tool) {
         (None, None, None) => None,
         (Some(server), None, None) => Some(known.place(server, None)),

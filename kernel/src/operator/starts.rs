@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use mgp_actors::exchange::Class;
-use mgp_actors::request::{Outcome, Request};
-use mgp_actors::server::{ServerHandle, ServerMsg, Start, Status};
-use mgp_engine::lifecycle::State;
+use mgp_callers::exchange::Class;
+use mgp_callers::request::{Outcome, Request};
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
+use mgp_servers::server::{ServerHandle, ServerMsg, Start, Status};
 use tokio::sync::watch;
 
 use super::{Operator, SETTLE, json, read, tell};
@@ -22,7 +22,7 @@ impl Operator {
     pub async fn start(&self, request: &Request) -> Outcome {
         let start: servers::Start = read(request)?;
         let handle = self.find(&start.id)?;
-        if handle.state() == State::Connected {
+        if handle.state() == LifecycleState::Connected {
             return json(&self.report(&handle));
         }
         let waiting = Waiting::from_now(&handle, start.log);
@@ -121,17 +121,17 @@ async fn walk(request: &Request, mut status: watch::Receiver<Status>) {
 
 /// It takes calls, has failed, or waits: for its next try or for a person.
 fn has_settled(now: &Status) -> bool {
-    let parked = now.state == State::Restarting && now.pid.is_none();
+    let parked = now.state == LifecycleState::Restarting && now.pid.is_none();
     // One that is stopped before it was up passes through `error` on its way to the next start.
-    let failed = now.state == State::Error && !now.due;
-    parked || failed || now.waiting || now.state == State::Connected
+    let failed = now.state == LifecycleState::Error && !now.due;
+    parked || failed || now.waiting || now.state == LifecycleState::Connected
 }
 
 fn progress(request: &Request, step: u64, message: &str) {
     let Some(params) = request.params.as_deref() else {
         return;
     };
-    let Ok(Some(token)) = mgp_actors::relay::progress_token(params) else {
+    let Ok(Some(token)) = mgp_protocol::mcp::meta::progress_token(params) else {
         return;
     };
     let params = format!(

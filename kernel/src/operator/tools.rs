@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bytestring::ByteString;
-use mgp_actors::request::Request;
+use mgp_callers::request::Request;
 use mgp_protocol::jsonrpc::torn;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::audit::Replay;

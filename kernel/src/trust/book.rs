@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mgp_actors::atomic_file;
+use mgp_store::atomic_file;
 use serde::{Deserialize, Serialize};
 
 use crate::paths::open_file;

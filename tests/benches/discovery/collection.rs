@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::index::{Draft, Index, Shelf};
+use mgp_engine::tools::index::{Draft, Index, ServerIndex};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::RiskLevel;
 use serde::Deserialize;
@@ -64,7 +64,7 @@ impl Collection {
         suffix: &str,
         copies: Range<usize>,
         tell: impl Fn(&Tool, usize) -> String,
-    ) -> Vec<Shelf> {
+    ) -> Vec<ServerIndex> {
         let mut servers: BTreeMap<&str, Vec<&Tool>> = BTreeMap::new();
         for tool in &self.tools {
             servers.entry(&tool.server_id).or_default().push(tool);
@@ -75,7 +75,7 @@ impl Collection {
                 let named = tools.iter().map(move |tool| (tool, copy));
                 named.map(|(tool, copy)| draft(&server, tool, copy, tell(tool, copy)))
             });
-            Shelf::new(&server, &tools[0].server_description, copies.collect())
+            ServerIndex::new(&server, &tools[0].server_description, copies.collect())
         };
         servers.into_iter().map(shelf).collect()
     }

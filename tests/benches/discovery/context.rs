@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use mgp_engine::exposure::{Exposure, categories, with_categories};
-use mgp_engine::index::{Entry, Index};
-use mgp_engine::tokens;
+use mgp_engine::callers::tokens;
+use mgp_engine::tools::exposure::{Exposure, categories, with_categories};
+use mgp_engine::tools::index::{Index, IndexedTool};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_tests::load::{Cell, Table};
 
@@ -15,12 +15,12 @@ const OF_THE_TABLE: usize = 300;
 const PINNED: usize = 2;
 
 pub(crate) fn table(index: &Index) -> Table {
-    let all: Vec<&Entry> = index.shelves().flat_map(|shelf| shelf.entries()).collect();
+    let all: Vec<&IndexedTool> = index.servers().flat_map(|shelf| shelf.entries()).collect();
     let mut rows = Vec::new();
     for count in [all.len(), OF_THE_TABLE] {
         // Of all servers alike.
         let some = (0..count).map(|n| all[n * all.len() / count]);
-        let some: Vec<&Entry> = some.collect();
+        let some: Vec<&IndexedTool> = some.collect();
         let whole = cost(Exposure::All, &some, 0);
         for (exposure, pinned) in [
             (Exposure::All, 0),
@@ -55,7 +55,7 @@ pub(crate) fn table(index: &Index) -> Table {
 }
 
 /// How many definitions there are in the list, and what they cost.
-fn cost(exposure: Exposure, tools: &[&Entry], pinned: usize) -> (usize, u64) {
+fn cost(exposure: Exposure, tools: &[&IndexedTool], pinned: usize) -> (usize, u64) {
     let kinds: BTreeMap<String, usize> = categories(tools.iter().copied());
     let own = exposure.meta().iter().map(|tool| match (tool, exposure) {
         (MetaTool::Discover, Exposure::Categories) => {

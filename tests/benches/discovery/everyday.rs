@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use mgp_engine::index::{Evidence, Filter, Index, RESULTS_MAX, Request, Search, Strategy};
+use mgp_engine::tools::index::{
+    Evidence, Filter, Index, IndexSearch, RESULTS_MAX, SearchRequest, Strategy,
+};
 use mgp_tests::load::{Cell, Table};
 use serde::Deserialize;
 
@@ -53,9 +55,9 @@ impl Everyday {
     }
 
     fn came(&self, asked: &Asked, way: Strategy, means: &mut Means<'_>) -> Came {
-        let request = Request::read(&asked.request);
+        let request = SearchRequest::read(&asked.request);
         let meanings = means.of(&asked.request);
-        let found = self.index.search(&Search {
+        let found = self.index.search(&IndexSearch {
             request: &request,
             meanings: &meanings,
             strategy: way,
@@ -63,8 +65,9 @@ impl Everyday {
             most: RESULTS_MAX,
             visible: &|_| true,
         });
-        let name =
-            |hit: &mgp_engine::index::Hit<'_>| format!("{}:{}", hit.entry.server, hit.entry.name);
+        let name = |hit: &mgp_engine::tools::index::SearchHit<'_>| {
+            format!("{}:{}", hit.entry.server, hit.entry.name)
+        };
         let best = found.hits.first();
         Came {
             place: found

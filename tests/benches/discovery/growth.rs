@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_embedding::Embedder;
-use mgp_engine::access::{self, Defaults, Principal};
-use mgp_engine::grants::{Authority, Grants};
-use mgp_engine::index::{Filter, Index, Request, Search, Shelf, Strategy, Vector};
+use mgp_engine::policy::access::{self, Defaults, Principal};
+use mgp_engine::policy::grants::{Authority, Grants};
+use mgp_engine::tools::index::{
+    Filter, Index, IndexSearch, SearchRequest, ServerIndex, Strategy, Vector,
+};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_tests::load::latency::Latencies;
@@ -84,14 +86,14 @@ pub(crate) fn table(
         let index = grown(collection, &vectors, size, from);
         let memory = Usage::own().resident.saturating_sub(before);
         let began = Instant::now();
-        let shelf = Arc::clone(index.shelves().next().expect("a server"));
+        let shelf = Arc::clone(index.servers().next().expect("a server"));
         let next = index.with(shelf);
         let adding = began.elapsed();
         drop(next);
         for (kind, texts) in [("question", &questions), ("step", &steps)] {
             let mut row = vec![
                 Cell::Number(index.len() as f64, 0),
-                Cell::Number(index.shelves().count() as f64, 0),
+                Cell::Number(index.servers().count() as f64, 0),
                 kind.into(),
             ];
             row.extend(timed(&index, model, texts));
@@ -122,13 +124,13 @@ pub(crate) fn table(
 
 /// Rules under which an agent may call everything but the tools of one server: they are asked about
 /// every tool, as for an agent whose access is not the same everywhere.
-fn rules() -> (access::Table, Principal) {
+fn rules() -> (access::GrantTable, Principal) {
     let closed = (ServerId::new("closed"), DefaultPolicy::OptIn);
     let defaults = Defaults {
         kernel: DefaultPolicy::OptOut,
         servers: [closed].into(),
     };
-    let table = access::Table::build(&Grants::default(), &Authority::nobody(), defaults, 0, 1);
+    let table = access::GrantTable::build(&Grants::default(), &Authority::nobody(), defaults, 0, 1);
     (table, Principal::Agent(AgentId::new("agent.ann")))
 }
 
@@ -139,8 +141,8 @@ fn timed(index: &Index, model: &Embedder, texts: &[&str]) -> Vec<Cell> {
         let (began, cpu_began) = (Instant::now(), cpu());
         let vectors = meanings(model, text);
         let cpu_embedded = cpu();
-        let request = Request::read(text);
-        let found = index.search(&Search {
+        let request = SearchRequest::read(text);
+        let found = index.search(&IndexSearch {
             request: &request,
             meanings: &vectors,
             strategy: Strategy::Hybrid,
@@ -178,7 +180,7 @@ fn grown(collection: &Collection, vectors: &[Vector], size: usize, from: From) -
         }
     };
     let copies = size.div_ceil(collection.tools.len());
-    let shelves: Box<dyn Iterator<Item = Shelf>> = match from {
+    let shelves: Box<dyn Iterator<Item = ServerIndex>> = match from {
         From::Larger => Box::new(collection.shelves("", 0..copies, tell).into_iter()),
         From::More => Box::new(
             (0..copies)
@@ -196,7 +198,7 @@ fn halves(one: &str, other: &str) -> String {
     format!("{head} {tail}")
 }
 
-fn filled(shelf: &Shelf, vectors: &[Vector]) -> Shelf {
+fn filled(shelf: &ServerIndex, vectors: &[Vector]) -> ServerIndex {
     shelf.with_vectors(&mut |text| {
         let number =
             |at: usize| usize::from(u16::from_le_bytes([text.hash[at], text.hash[at + 1]]));

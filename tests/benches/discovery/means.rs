@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mgp_embedding::Embedder;
-use mgp_engine::index::{Request, Text, Vector};
+use mgp_engine::tools::index::{SearchRequest, Text, Vector};
 
 pub(crate) struct Means<'a> {
     model: &'a Embedder,
@@ -48,7 +48,7 @@ impl<'a> Means<'a> {
 
 /// The vectors that a search for this text wants.
 pub(crate) fn meanings(model: &Embedder, text: &str) -> Vec<Vector> {
-    let request = Request::read(text);
+    let request = SearchRequest::read(text);
     let texts: Vec<&str> = request.meanings().iter().map(String::as_str).collect();
     let vectors = model.embed_all(&texts).expect("vectors");
     let vectors = vectors

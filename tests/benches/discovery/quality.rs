@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::index::{Filter, Index, RESULTS_MAX, Request, Search, Strategy};
+use mgp_engine::tools::index::{Filter, Index, IndexSearch, RESULTS_MAX, SearchRequest, Strategy};
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
@@ -13,9 +13,9 @@ const WAYS: [Strategy; 3] = [Strategy::Keyword, Strategy::Semantic, Strategy::Hy
 
 /// Names that were found, the best first, each once.
 fn names(index: &Index, means: &mut Means<'_>, text: &str, way: Strategy) -> Vec<String> {
-    let request = Request::read(text);
+    let request = SearchRequest::read(text);
     let meanings = means.of(text);
-    let found = index.search(&Search {
+    let found = index.search(&IndexSearch {
         request: &request,
         meanings: &meanings,
         strategy: way,

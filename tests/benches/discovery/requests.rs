@@ -3,8 +3,10 @@
 //! Whether a tool does what is asked for at all is judged by how like it is, by meaning or by words. The
 //! bounds stand in the engine; here is what they let through, and what others would.
 
-use mgp_engine::index::{Evidence, Filter, Index, Request, Search, Strategy, Vector};
-use mgp_engine::tool_requests::CANDIDATES;
+use mgp_engine::tools::index::{
+    Evidence, Filter, Index, IndexSearch, SearchRequest, Strategy, Vector,
+};
+use mgp_engine::tools::tool_requests::CANDIDATES;
 use mgp_tests::load::{Cell, Table};
 
 use super::collection::Collection;
@@ -253,8 +255,8 @@ fn alike(one: &str, other: &str) -> bool {
 
 /// As the kernel looks for a capability: with these meanings of it, or by words alone.
 fn sought(index: &Index, meanings: &[Vector], capability: &str) -> Vec<Found> {
-    let request = Request::read(capability);
-    let found = index.search(&Search {
+    let request = SearchRequest::read(capability);
+    let found = index.search(&IndexSearch {
         request: &request,
         meanings,
         strategy: Strategy::Hybrid,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mgp_engine::tokens;
+use mgp_engine::callers::tokens;
 use mgp_tests::harness::{Kernel, Program};
 use serde_json::{Value, json};
 

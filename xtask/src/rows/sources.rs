@@ -160,12 +160,15 @@ mod tests {
     fn files_of_tests_are_told_from_what_helps_them() {
         for path in [
             "tests/tests/mgp/health.rs",
-            "kernel/engine/src/access/tests.rs",
-            "kernel/engine/tests/validators.rs",
+            "kernel/engine/src/policy/access/tests.rs",
+            "kernel/screening/tests/validators.rs",
         ] {
             assert!(is_of_tests(Path::new(path)), "{path}");
         }
-        for path in ["tests/src/harness/kernel.rs", "kernel/engine/src/access.rs"] {
+        for path in [
+            "tests/src/harness/kernel.rs",
+            "kernel/engine/src/policy/access.rs",
+        ] {
             assert!(!is_of_tests(Path::new(path)), "{path}");
         }
         let gated = "#[cfg(test)]\npub(crate) mod scripted;\n";

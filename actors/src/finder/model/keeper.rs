@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use mgp_engine::moment::Moment;
+use mgp_engine::clock::MonotonicTime;
 
 use super::Failed;
 use super::frames::{Lane, TEXTS_MAX};
@@ -40,7 +40,7 @@ pub(super) struct Keeper {
 #[derive(Debug, Default)]
 struct Kept {
     process: Weak<Process>,
-    started: Moment,
+    started: MonotonicTime,
     row: Row,
 }
 
@@ -48,12 +48,12 @@ struct Kept {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Row {
     failures: u32,
-    not_before: Moment,
+    not_before: MonotonicTime,
 }
 
 impl Row {
     /// One more, of a process that was started then.
-    fn failed(&mut self, started: Moment, now: Moment) {
+    fn failed(&mut self, started: MonotonicTime, now: MonotonicTime) {
         if now.since(started) >= WELL {
             self.failures = 0;
         }

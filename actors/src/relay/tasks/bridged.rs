@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mgp_engine::catalog::Tool;
-use mgp_engine::tasks::{Maker, Status, to_legacy};
+use mgp_engine::callers::tasks::{Maker, TaskStatus, to_legacy};
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
@@ -109,11 +109,11 @@ impl Relay {
         loop {
             let seen = self.seen(task).await?;
             match task.status(&seen)? {
-                Status::Completed => return task.result(&seen),
-                Status::Failed => return Err(task.failure(&seen)),
-                Status::Cancelled => return Err(failed("the task was cancelled")),
-                Status::InputRequired => self.answer(task, &seen, &mut asked).await?,
-                Status::Working => {}
+                TaskStatus::Completed => return task.result(&seen),
+                TaskStatus::Failed => return Err(task.failure(&seen)),
+                TaskStatus::Cancelled => return Err(failed("the task was cancelled")),
+                TaskStatus::InputRequired => self.answer(task, &seen, &mut asked).await?,
+                TaskStatus::Working => {}
             }
             tokio::select! {
                 () = tokio::time::sleep(interval(&seen)) => {}
@@ -178,7 +178,7 @@ impl Relay {
     pub(super) fn created_here(
         &self,
         caller: &Caller,
-        tool: &Tool,
+        tool: &CatalogTool,
         result: &str,
     ) -> Result<Option<String>, Refusal> {
         let Some((result, own)) = own_id(result) else {
@@ -200,10 +200,10 @@ impl Relay {
 }
 
 impl Bridged<'_> {
-    fn status(&self, seen: &str) -> Result<Status, Refusal> {
+    fn status(&self, seen: &str) -> Result<TaskStatus, Refusal> {
         let word =
             member(seen, "status").and_then(|json| serde_json::from_str::<String>(json).ok());
-        let status = word.and_then(|word| Status::parse(&word));
+        let status = word.and_then(|word| TaskStatus::parse(&word));
         status.ok_or_else(|| self.broken("shows a task without a status"))
     }
 

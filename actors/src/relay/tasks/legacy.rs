@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::catalog::{Tool, View};
-use mgp_engine::tasks::{Maker, TaskRef};
+use mgp_engine::callers::tasks::{Maker, TaskRef};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
 use mgp_protocol::mcp::meta::RELATED_TASK;
@@ -154,7 +154,7 @@ impl Relay {
     pub(super) fn created(
         &self,
         request: &Request,
-        tool: &Tool,
+        tool: &CatalogTool,
         result: &str,
     ) -> Result<Option<String>, Refusal> {
         let caller = &request.caller;
@@ -171,7 +171,7 @@ impl Relay {
     fn created_there(
         &self,
         caller: &Caller,
-        tool: &Tool,
+        tool: &CatalogTool,
         result: &str,
         task: &str,
     ) -> Option<String> {
@@ -192,8 +192,8 @@ impl Relay {
         let links = self.links(caller);
         let mut peers = links.iter().filter_map(experiment);
         let said = match (caller.version, &caller.view, peers.next()) {
-            (Version::V2025_11_25, View::All, Some(_)) => Some(ALL),
-            (Version::V2025_11_25, View::One(_), Some(peer)) => {
+            (Version::V2025_11_25, CatalogView::All, Some(_)) => Some(ALL),
+            (Version::V2025_11_25, CatalogView::One(_), Some(peer)) => {
                 member(&peer.raw_capabilities, "tasks")
             }
             (Version::V2025_11_25, _, None) => {
@@ -303,7 +303,7 @@ fn experiment(link: &Arc<Link>) -> Option<&crate::link::Peer> {
 }
 
 /// True for a tool that a server of 2025-11-25 only takes as a task.
-pub(in crate::relay) fn only_as_task(link: &Arc<Link>, tool: &Tool) -> bool {
+pub(in crate::relay) fn only_as_task(link: &Arc<Link>, tool: &CatalogTool) -> bool {
     let execution = member(&tool.raw, "execution");
     experiment(link).is_some()
         && execution.and_then(|said| member(said, "taskSupport")) == Some("\"required\"")

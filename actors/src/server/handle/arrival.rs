@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_engine::catalog::Outlook;
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::tools::catalog::Outlook;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::watch;
 
@@ -54,13 +54,13 @@ impl ServerHandle {
         match status.state {
             _ if !comes(&status) => Outlook::Gone,
             _ if is_first(&status) && !self.has_offered() => Outlook::First,
-            State::Registered
-            | State::Connecting
-            | State::Connected
-            | State::Draining
-            | State::Disconnected
-            | State::Error
-            | State::Restarting => Outlook::Coming,
+            LifecycleState::Registered
+            | LifecycleState::Connecting
+            | LifecycleState::Connected
+            | LifecycleState::Draining
+            | LifecycleState::Disconnected
+            | LifecycleState::Error
+            | LifecycleState::Restarting => Outlook::Coming,
         }
     }
 
@@ -74,7 +74,8 @@ impl ServerHandle {
     /// wait for it any more.
     pub async fn arrives(&self) {
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|now| now.state == State::Connected || !is_first(now));
+        let settled =
+            status.wait_for(|now| now.state == LifecycleState::Connected || !is_first(now));
         let _ = tokio::time::timeout(self.newness(), settled).await;
     }
 
@@ -111,7 +112,11 @@ impl Drop for Waiter<'_> {
 
 /// It comes, and its last start, if there was one, did not fail.
 fn is_first(status: &Status) -> bool {
-    comes(status) && matches!(status.state, State::Registered | State::Connecting)
+    comes(status)
+        && matches!(
+            status.state,
+            LifecycleState::Registered | LifecycleState::Connecting
+        )
 }
 
 fn comes(status: &Status) -> bool {
@@ -120,7 +125,7 @@ fn comes(status: &Status) -> bool {
 
 /// A server that is restarted finishes its calls first; how long that may take is bounded elsewhere.
 async fn patience(mut status: watch::Receiver<Status>) {
-    let drained = status.wait_for(|status| status.state != State::Draining);
+    let drained = status.wait_for(|status| status.state != LifecycleState::Draining);
     let _ = drained.await;
     tokio::time::sleep(START_PATIENCE).await;
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use mgp_engine::lifecycle::State;
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::Instance;
 use mgp_protocol::refusal::Refusal;
@@ -205,7 +205,10 @@ impl ServerHandle {
 
     /// Somebody waits for it, has a call there or hears from it.
     pub(in crate::server) fn is_in_use(&self) -> bool {
-        let starts = matches!(self.state(), State::Registered | State::Connecting);
+        let starts = matches!(
+            self.state(),
+            LifecycleState::Registered | LifecycleState::Connecting
+        );
         let link = self.link.get();
         let busy = link.is_some_and(|link| link.in_flight() > 0 || link.is_followed());
         starts || busy || self.waiters.load(Ordering::Relaxed) > 0

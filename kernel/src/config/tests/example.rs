@@ -1,5 +1,5 @@
-use mgp_engine::duties::ToolRules;
-use mgp_engine::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
+use mgp_engine::policy::requirements::ToolRules;
+use mgp_engine::servers::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
 
 use super::*;
 

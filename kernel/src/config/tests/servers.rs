@@ -1,8 +1,10 @@
 use std::time::Duration;
 
-use mgp_engine::consent::Consent;
-use mgp_engine::spec::{
-    Asking, Instances, PerAgent, Reach, RestartPolicy, RestartRules, ServerLimits, TrustLevel,
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::spec::{
+    PerAgent, QuestionAttribution, Reach, RestartPolicy, RestartRules, ServerInstances,
+    ServerLimits,
 };
 
 use super::*;
@@ -223,14 +225,14 @@ fn who_shares_a_server_is_the_operators_word() {
             .spec("x")
             .instances
     };
-    assert_eq!(read(""), Instances::Shared);
-    assert_eq!(read("max_instances = 3"), Instances::Shared);
+    assert_eq!(read(""), ServerInstances::Shared);
+    assert_eq!(read("max_instances = 3"), ServerInstances::Shared);
     let bounds = PerAgent {
         max: 3,
         idle: Duration::from_secs(7),
     };
     let keys = "instances = \"agent\"\nmax_instances = 3\ninstance_idle_secs = 7";
-    assert_eq!(read(keys), Instances::PerAgent(bounds));
+    assert_eq!(read(keys), ServerInstances::PerAgent(bounds));
     let none = entry("command = \"c\"\nmax_instances = 0").said();
     assert!(none[0].contains("max_instances"), "{none:?}");
     let misspelt = entry("command = \"c\"\ninstances = \"agents\"").said();
@@ -241,9 +243,15 @@ fn who_shares_a_server_is_the_operators_word() {
 #[test]
 fn how_questions_are_told_apart_is_the_operators_word() {
     let asking = |line: &str| entry(&format!("command = \"c\"\n{line}")).spec("x").asking;
-    assert_eq!(asking(""), Asking::ByTurn);
-    assert_eq!(asking(r#"questions = "by-turn""#), Asking::ByTurn);
-    assert_eq!(asking(r#"questions = "by-call""#), Asking::ByCall);
+    assert_eq!(asking(""), QuestionAttribution::ByTurn);
+    assert_eq!(
+        asking(r#"questions = "by-turn""#),
+        QuestionAttribution::ByTurn
+    );
+    assert_eq!(
+        asking(r#"questions = "by-call""#),
+        QuestionAttribution::ByCall
+    );
     let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
     assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
 }
