@@ -25,6 +25,7 @@ use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::Books;
+use mgp_runtime::randomness;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
 use mgp_tools::registrar::Book;
@@ -65,7 +66,11 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     data_folder::has_room(&options.data_dir)?;
     let found = data_folder::missing(&options);
     let mut kept = Kept {
+<<<<<<< HEAD
         marks: Marks::take(&options.data_dir, secrets::hex(&secrets::random::<16>())),
+=======
+        marks: Marks::take(&options.data_dir, hold::hex(&randomness::bytes::<16>())),
+>>>>>>> screen
         // First: what the others make is how the log's next start knows that there was one.
         audit: auditing::open(&options)?,
         seal: secrets::seal_key(&options.data_dir)?,

@@ -18,10 +18,17 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
 use crate::belongings::Belongings;
+<<<<<<< HEAD:actors/doors/src/roster.rs
 use mgp_callers::rostered::Rostered;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle, NotWritten};
+=======
+use crate::mailbox::{AskError, Letter, Mailbox, Reply};
+use crate::pass::Pass;
+use crate::randomness;
+use crate::time::unix_ms;
+>>>>>>> screen:actors/src/roster.rs
 
 pub use self::file::{Damaged, begin, load};
 
@@ -146,8 +153,7 @@ impl RosterHandle {
 
 /// 256 random bits, under a name that tells what they are.
 fn new_token() -> String {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).expect("the system has randomness");
+    let secret = randomness::bytes::<32>();
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
 }
 

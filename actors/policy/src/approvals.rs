@@ -17,8 +17,14 @@ use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::{mpsc, oneshot};
 
+<<<<<<< HEAD:actors/policy/src/approvals.rs
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::unix_ms;
+=======
+use crate::randomness;
+use crate::subscriptions::SubscriptionsHandle;
+use crate::time::unix_ms;
+>>>>>>> screen:actors/src/approvals.rs
 
 /// Characters of JSON text that a person is shown; of more, the end is cut off and that is said.
 const SHOWN: usize = 2_000;
@@ -179,7 +185,7 @@ impl ApprovalsHandle {
         let text = question.text.clone();
         let id = {
             let mut table = self.0.table();
-            let chance = getrandom::u32().expect("the system has randomness");
+            let chance = u32::from_le_bytes(randomness::bytes());
             let id = table.engine.ask(question, chance, unix_ms())?;
             table.ways.insert(id.clone(), way);
             id

@@ -26,8 +26,14 @@ use tokio::task::JoinHandle;
 
 use self::book::Book;
 use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
+<<<<<<< HEAD:actors/policy/src/pins.rs
 use mgp_runtime::event_sink::EventSink;
 use mgp_store::audit::{self, AuditHandle};
+=======
+use crate::audit::{self, AuditHandle};
+use crate::randomness;
+use crate::server::{ServerMsg, ServerTable};
+>>>>>>> screen:actors/src/pins.rs
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -222,13 +228,11 @@ impl Shared {
             true => Outcome::Blocked,
             false => Outcome::Success,
         };
-        let mut fresh = [0; 16];
-        getrandom::fill(&mut fresh).expect("the system has randomness");
         self.record(
             EventType::TOOL_CHANGED,
             audit::by_kernel(),
             (server, tool),
-            &TraceId::mint(fresh),
+            &TraceId::mint(randomness::bytes()),
             result,
             details,
         );

@@ -110,17 +110,6 @@ impl<M: Send + 'static> Mailbox<M> {
     pub fn stop(&self, reason: &str) {
         self.actor.stop(Some(reason.to_owned()));
     }
-
-    /// True while the actor lives.
-    #[must_use]
-    pub fn alive(&self) -> bool {
-        matches!(
-            self.actor.get_status(),
-            ractor::ActorStatus::Unstarted
-                | ractor::ActorStatus::Starting
-                | ractor::ActorStatus::Running
-        )
-    }
 }
 
 /// The way back to whoever asked.

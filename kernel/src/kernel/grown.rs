@@ -35,6 +35,7 @@ use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::sandbox::Sandboxes;
@@ -430,7 +431,11 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: size.unwrap_or(NonZeroUsize::MIN),
+<<<<<<< HEAD
             key: CursorKey::new(secrets::random()),
+=======
+            key: CursorKey::new(randomness::bytes()),
+>>>>>>> screen
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
@@ -525,8 +530,13 @@ fn tasks(
     before: Vec<Record>,
     directory: &Arc<Directory>,
 ) -> Arc<Tasks> {
+<<<<<<< HEAD
     let folder = data_folder::tasks_folder(&options.data_dir);
     let boot = u64::from_le_bytes(secrets::random());
+=======
+    let folder = hold::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(randomness::bytes());
+>>>>>>> screen
     let patience = options.loaded.kernel.questions.answer_timeout;
     Tasks::new(
         seal.clone(),

@@ -1,10 +1,11 @@
 //! The file of what was trusted: read whole, replaced whole.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use mgp_store::atomic_file;
 use serde::{Deserialize, Serialize};
 
 use crate::paths::open_file;
@@ -134,7 +135,7 @@ pub fn change<T>(
     if entries.len() > MAX_ENTRIES && entries.len() > before {
         return Err(TrustError::Full);
     }
-    write(path, folder, entries).map_err(system)?;
+    write(path, entries).map_err(system)?;
     Ok(done)
 }
 
@@ -168,6 +169,7 @@ fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
     Ok(written.trusted)
 }
 
+<<<<<<< HEAD:kernel/src/trust/store.rs
 fn write(path: &Path, folder: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&TrustFileText { trusted })?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -178,10 +180,18 @@ fn write(path: &Path, folder: &Path, trusted: Vec<TrustedFile>) -> io::Result<()
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())
+=======
+fn write(path: &Path, trusted: Vec<Entry>) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&Written { trusted })?;
+    atomic_file::write(path, format!("{text}\n").as_bytes())
+>>>>>>> screen:kernel/src/trust/book.rs
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn entry(number: usize) -> TrustedFile {

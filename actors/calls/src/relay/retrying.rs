@@ -13,10 +13,18 @@ use mgp_protocol::splice::{Splice, quoted};
 
 use super::forward::Outgoing;
 use super::{Relay, granting};
+<<<<<<< HEAD:actors/calls/src/relay/retrying.rs
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::time::moment;
 use mgp_servers::link::Link;
 use mgp_store::audit::{by_agent, by_operator, event};
+=======
+use crate::audit::{by_agent, by_operator, event};
+use crate::link::Link;
+use crate::randomness;
+use crate::request::{Outcome, Request};
+use crate::time::moment;
+>>>>>>> screen:actors/src/relay/retrying.rs
 
 impl Relay {
     /// Forwards a call of a tool until it is done, or nothing more is to be tried. Before each try
@@ -32,7 +40,9 @@ impl Relay {
                 return outcome;
             };
             let tries = tries.get_or_insert_with(|| begun(request, &outgoing, &link));
-            match tries.failed(&told, chance(), moment()) {
+            // Spreads the waits of many callers.
+            let [chance] = randomness::bytes();
+            match tries.failed(&told, chance, moment()) {
                 RetryDecision::GiveUp(_) => return outcome,
                 RetryDecision::Retry(attempt) => {
                     self.tell_of(request, &outgoing, &attempt);
@@ -132,11 +142,4 @@ fn begun(request: &Request, outgoing: &Outgoing<'_>, link: &Link) -> Retries {
         true => retries.of_fallback(),
         false => retries,
     }
-}
-
-/// Spreads the waits of many callers.
-fn chance() -> u8 {
-    let mut byte = [0];
-    getrandom::fill(&mut byte).expect("the system has randomness");
-    byte[0]
 }

@@ -15,10 +15,18 @@ use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
 use super::writing::{Restored, Writing};
+<<<<<<< HEAD:actors/policy/src/access/state.rs
 use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
+=======
+use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
+use crate::journal::Journal;
+use crate::mailbox::{Mailbox, Reply};
+use crate::randomness;
+use crate::time::unix_ms;
+>>>>>>> screen:actors/src/access/state.rs
 
 /// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, a
 /// program hears of this and comes again.
@@ -335,7 +343,7 @@ impl AccessState {
             authority: &self.authority,
             defaults: self.table.defaults(),
             now_ms: unix_ms(),
-            fresh: GrantId(fresh()),
+            fresh: GrantId(randomness::bytes()),
         }
     }
 }

@@ -7,9 +7,19 @@ use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Ask;
 use serde_json::json;
 
+<<<<<<< HEAD:actors/policy/src/permissions/recording.rs
 use super::records::fresh;
 use super::{GateNews, Shared};
 use mgp_store::audit;
+=======
+use super::Shared;
+use crate::audit;
+use crate::link::Link;
+use crate::randomness;
+
+/// How long a server may take to say that it has heard; then it has its gate without a word.
+const HEARING: Duration = Duration::from_secs(5);
+>>>>>>> screen:actors/src/permissions/telling.rs
 
 impl Shared {
     /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
@@ -60,7 +70,7 @@ impl Shared {
                 "expires_at": until_ms.map(rfc3339_ms)
             });
             tracing::info!(%server, %permission, by = by.as_deref(), "{}", event_type.as_str());
-            let trace = trace.map_or_else(|| TraceId::mint(fresh()), TraceId::clone);
+            let trace = trace.map_or_else(|| TraceId::mint(randomness::bytes()), TraceId::clone);
             let event = audit::event(event_type, actor, target, &trace, result, details);
             self.audit.tell(event);
         }

@@ -21,6 +21,11 @@ use super::head::Heads;
 use super::queue::{Entry, Ledger};
 use super::resuming::Gap;
 use super::{NotWritten, by_kernel, event};
+<<<<<<< HEAD:actors/store/src/audit/writer.rs
+=======
+use crate::randomness;
+use crate::time::{moment, unix_ms};
+>>>>>>> screen:actors/src/audit/writer.rs
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 
@@ -365,15 +370,11 @@ impl Writer {
 
 /// An event of the log itself.
 pub(super) fn own(event_type: EventType, result: Outcome, details: Value) -> Event {
-    let mut random = [0; 16];
-    // A trace that is not random is still a trace.
-    let _ = getrandom::fill(&mut random);
-    let trace = TraceId::mint(random);
     event(
         event_type,
         by_kernel(),
         Target::default(),
-        &trace,
+        &TraceId::mint(randomness::bytes()),
         result,
         details,
     )

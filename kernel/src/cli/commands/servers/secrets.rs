@@ -3,13 +3,21 @@
 //! from a file is kept in files of the owner alone, and the configuration names them.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+<<<<<<< HEAD:kernel/src/cli/commands/servers/secrets.rs
 use crate::cli::args::Add;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
+=======
+use mgp_store::atomic_file;
+
+use super::command::Add;
+use super::failure::Failure;
+use super::output::report;
+>>>>>>> screen:kernel/src/cli/secrets.rs
 use crate::trust;
 
 /// Longest file of variables, in bytes: as long as one secret may be.
@@ -118,12 +126,8 @@ impl GivenValues {
             let write = || {
                 let mut private = DirBuilder::new();
                 private.recursive(true).mode(0o700).create(folder)?;
-                let mut file = tempfile::NamedTempFile::new_in(folder)?;
                 // The last line end is taken off again when it is read.
-                writeln!(file, "{value}")?;
-                file.as_file().sync_all()?;
-                file.persist(path)?;
-                io::Result::Ok(())
+                atomic_file::write(path, format!("{value}\n").as_bytes())
             };
             write().map_err(|e| Failure::Other(format!("{}: {e}", path.display())))?;
         }
