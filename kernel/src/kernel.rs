@@ -66,11 +66,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     data_folder::has_room(&options.data_dir)?;
     let found = data_folder::missing(&options);
     let mut kept = Kept {
-<<<<<<< HEAD
-        marks: Marks::take(&options.data_dir, secrets::hex(&secrets::random::<16>())),
-=======
-        marks: Marks::take(&options.data_dir, hold::hex(&randomness::bytes::<16>())),
->>>>>>> screen
+        marks: Marks::take(&options.data_dir, secrets::hex(&randomness::bytes::<16>())),
         // First: what the others make is how the log's next start knows that there was one.
         audit: auditing::open(&options)?,
         seal: secrets::seal_key(&options.data_dir)?,

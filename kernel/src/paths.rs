@@ -1,8 +1,9 @@
 //! Where the kernel's socket and the things that last are.
 
+use mgp_store::atomic_file;
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -268,37 +269,7 @@ pub fn read_own<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
 /// Those of the file system.
 pub fn write_own(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
     let text = serde_json::to_vec(value).expect("what is written is always JSON");
-    replace(&folder.join(name), &text, false)
-}
-
-/// Writes a file whole or not at all, for its owner alone; `synced` where it must outlast a power cut.
-///
-/// # Errors
-/// Those of the file system.
-pub fn replace(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}", std::process::id()));
-    let written = write_draft(Path::new(&draft), bytes, synced);
-    let put = written.and_then(|()| fs::rename(&draft, path));
-    if put.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    put?;
-    match synced {
-        true => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
-        false => Ok(()),
-    }
-}
-
-fn write_draft(draft: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(draft)?;
-    file.write_all(bytes)?;
-    match synced {
-        true => file.sync_all(),
-        false => Ok(()),
-    }
+    atomic_file::write_unsynced(&folder.join(name), &text)
 }
 
 #[cfg(test)]
@@ -429,22 +400,6 @@ mod tests {
         );
         std::os::unix::fs::symlink(root.path(), root.path().join("link")).unwrap();
         assert!(private_folder(&root.path().join("link")).is_err());
-    }
-
-    /// A file is the owner's alone, and one that could not be put in its place leaves no draft.
-    #[test]
-    fn a_file_is_replaced_whole_or_not_at_all() {
-        let root = tempfile::tempdir().unwrap();
-        let (file, taken) = (root.path().join("file"), root.path().join("taken"));
-        for synced in [false, true] {
-            replace(&file, b"x", synced).unwrap();
-            let mode = fs::metadata(&file).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
-        }
-        fs::create_dir(&taken).unwrap();
-        replace(&taken, b"x", false).unwrap_err();
-        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
-        assert_eq!(fs::read(&file).unwrap(), b"x");
     }
 
     /// A pipe in the place of a configuration holds nobody up.

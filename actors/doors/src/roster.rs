@@ -3,6 +3,7 @@
 
 mod file;
 
+use mgp_runtime::randomness;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,17 +19,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
 use crate::belongings::Belongings;
-<<<<<<< HEAD:actors/doors/src/roster.rs
 use mgp_callers::rostered::Rostered;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle, NotWritten};
-=======
-use crate::mailbox::{AskError, Letter, Mailbox, Reply};
-use crate::pass::Pass;
-use crate::randomness;
-use crate::time::unix_ms;
->>>>>>> screen:actors/src/roster.rs
 
 pub use self::file::{Damaged, begin, load};
 

@@ -10,7 +10,6 @@ use mgp_protocol::ids::{AgentId, SessionId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::task::AbortOnDropHandle;
 
-<<<<<<< HEAD:actors/doors/src/session.rs
 use crate::reception::Reception;
 use mgp_callers::agent::{Agent, Outward};
 use mgp_callers::request::Caller;
@@ -18,15 +17,6 @@ use mgp_callers::streams::{Stream, Streams};
 use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
 use mgp_runtime::time::moment;
-=======
-use crate::agent::{Agent, Outward};
-use crate::agents::Reception;
-use crate::mailbox::{Alive, Kind, Letter, Mailbox};
-use crate::randomness;
-use crate::request::Caller;
-use crate::streams::{Stream, Streams};
-use crate::time::moment;
->>>>>>> screen:actors/src/session.rs
 
 /// What requests of a session share.
 #[derive(Debug)]
@@ -251,25 +241,6 @@ impl Sessions {
     }
 }
 
-<<<<<<< HEAD:actors/doors/src/session.rs
-=======
-/// MCP-083, CMCP-020: a random UUID of version 4.
-pub(crate) fn new_id() -> SessionId {
-    let mut b = randomness::bytes::<16>();
-    b[6] = b[6] & 0x0f | 0x40;
-    b[8] = b[8] & 0x3f | 0x80;
-    let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
-    SessionId::new(format!(
-        "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
-    ))
-}
-
->>>>>>> screen:actors/src/session.rs
 /// What never changes.
 #[derive(Debug)]
 struct SessionActor {

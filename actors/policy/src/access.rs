@@ -22,18 +22,11 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 pub use self::books::{Books, Unusable};
 pub use self::state::AccessState;
 pub use self::writing::Restored;
-<<<<<<< HEAD:actors/policy/src/access.rs
 use mgp_callers::directory::Directory;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, state_damaged};
-=======
-use crate::audit::{AuditHandle, state_damaged};
-use crate::directory::Directory;
-use crate::mailbox::{Letter, Mailbox, Reply};
-use crate::randomness;
-use crate::subscriptions::SubscriptionsHandle;
->>>>>>> screen:actors/src/access.rs
 
 /// What a decision is made on.
 #[derive(Debug)]
@@ -138,18 +131,7 @@ impl AccessHandle {
     }
 }
 
-<<<<<<< HEAD:actors/policy/src/access.rs
-/// Sixteen bytes nobody can guess.
-fn fresh() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes
-}
-
 fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
-=======
-fn unreachable(error: crate::mailbox::AskError) -> Refusal {
->>>>>>> screen:actors/src/access.rs
     Refusal::Broken(format!("access control: {error}"))
 }
 

@@ -4,6 +4,7 @@
 //! A question is seen by the operator before [`ApprovalsHandle::ask`] returns, and is taken back when
 //! whoever asked is dropped: nothing waits for somebody who has gone.
 
+use mgp_runtime::randomness;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,14 +18,8 @@ use mgp_protocol::mgp::permission::Verdict;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::{mpsc, oneshot};
 
-<<<<<<< HEAD:actors/policy/src/approvals.rs
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::unix_ms;
-=======
-use crate::randomness;
-use crate::subscriptions::SubscriptionsHandle;
-use crate::time::unix_ms;
->>>>>>> screen:actors/src/approvals.rs
 
 /// Characters of JSON text that a person is shown; of more, the end is cut off and that is said.
 const SHOWN: usize = 2_000;

@@ -7,6 +7,7 @@
 
 mod book;
 
+use mgp_runtime::randomness;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,14 +27,8 @@ use tokio::task::JoinHandle;
 
 use self::book::Book;
 use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
-<<<<<<< HEAD:actors/policy/src/pins.rs
 use mgp_runtime::event_sink::EventSink;
 use mgp_store::audit::{self, AuditHandle};
-=======
-use crate::audit::{self, AuditHandle};
-use crate::randomness;
-use crate::server::{ServerMsg, ServerTable};
->>>>>>> screen:actors/src/pins.rs
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 pub mod event_sink;
 pub mod ids;
 pub mod mailbox;
+pub mod randomness;
 pub mod task;
 pub mod time;
 pub mod trace;

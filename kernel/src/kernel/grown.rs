@@ -55,7 +55,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
 use super::options::UpOptions;
-use super::{DRAIN, Kept, data_folder, machine, secrets};
+use super::{DRAIN, Kept, data_folder, machine};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;
@@ -431,11 +431,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: size.unwrap_or(NonZeroUsize::MIN),
-<<<<<<< HEAD
-            key: CursorKey::new(secrets::random()),
-=======
             key: CursorKey::new(randomness::bytes()),
->>>>>>> screen
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
@@ -530,13 +526,8 @@ fn tasks(
     before: Vec<Record>,
     directory: &Arc<Directory>,
 ) -> Arc<Tasks> {
-<<<<<<< HEAD
     let folder = data_folder::tasks_folder(&options.data_dir);
-    let boot = u64::from_le_bytes(secrets::random());
-=======
-    let folder = hold::tasks_folder(&options.data_dir);
     let boot = u64::from_le_bytes(randomness::bytes());
->>>>>>> screen
     let patience = options.loaded.kernel.questions.answer_timeout;
     Tasks::new(
         seal.clone(),

@@ -9,8 +9,6 @@ use std::time::Duration;
 use mgp_store::atomic_file;
 use mgp_transports::guard::{Swept, sweep};
 
-use crate::paths::replace;
-
 /// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
 /// more kernels than this, killed one right after the other, the first are forgotten.
 const MAX_MARKS: usize = 16;
@@ -119,13 +117,8 @@ fn write(file: &Path, marks: &[String]) -> io::Result<()> {
             Ok(()) | Err(_) => Ok(()),
         };
     }
-<<<<<<< HEAD
-    let lines: String = marks.iter().map(|mark| format!("{mark}\n")).collect();
-    replace(file, lines.as_bytes(), false)
-=======
     let lines: String = marks.iter().flat_map(|mark| [mark, "\n"]).collect();
     atomic_file::write_unsynced(file, lines.as_bytes())
->>>>>>> screen
 }
 
 #[cfg(test)]
@@ -195,17 +188,10 @@ mod tests {
 
     /// A mark nobody else has, whoever else runs this test.
     fn hold(number: u8) -> String {
-<<<<<<< HEAD
         super::super::secrets::hex(
             &[
                 [number; 1].as_slice(),
-                &super::super::secrets::random::<15>(),
-=======
-        super::super::hold::hex(
-            &[
-                [number; 1].as_slice(),
                 &mgp_runtime::randomness::bytes::<15>(),
->>>>>>> screen
             ]
             .concat(),
         )

@@ -1,6 +1,8 @@
 //! The secrets of a kernel: its token and its keys, each made at the first start and kept in an owner-only
 //! file of the data folder.
 
+use mgp_runtime::randomness;
+use mgp_store::atomic_file;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,8 +10,6 @@ use std::path::{Path, PathBuf};
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
 use mgp_store::trouble::explained;
-
-use crate::paths::replace;
 
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
@@ -67,13 +67,6 @@ pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
     ))
 }
 
-/// Bytes nobody can guess.
-pub(super) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes
-}
-
 /// Bytes in hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -116,8 +109,8 @@ fn secret(path: &Path, lost: &str) -> Result<String, String> {
 
 /// A new secret, in its file whole or not at all.
 fn made(path: &Path) -> io::Result<String> {
-    let new = hex(&random::<32>());
-    replace(path, format!("{new}\n").as_bytes(), true)?;
+    let new = hex(&randomness::bytes::<32>());
+    atomic_file::write(path, format!("{new}\n").as_bytes())?;
     Ok(new)
 }
 

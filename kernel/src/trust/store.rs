@@ -169,22 +169,9 @@ fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
     Ok(written.trusted)
 }
 
-<<<<<<< HEAD:kernel/src/trust/store.rs
-fn write(path: &Path, folder: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
+fn write(path: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&TrustFileText { trusted })?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.as_file()
-        .set_permissions(fs::Permissions::from_mode(0o600))?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
-=======
-fn write(path: &Path, trusted: Vec<Entry>) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&Written { trusted })?;
     atomic_file::write(path, format!("{text}\n").as_bytes())
->>>>>>> screen:kernel/src/trust/book.rs
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{MAX_TASKS, POLL_MS, keeper};
-use crate::atomic_file;
+use mgp_store::atomic_file;
 
 /// How a task stands, as it is kept. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]

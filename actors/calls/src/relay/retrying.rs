@@ -1,6 +1,7 @@
 //! A call that its server says may be tried again is tried again, where the server negotiated that with
 //! the kernel (MGP §14.6).
 
+use mgp_runtime::randomness;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -13,18 +14,10 @@ use mgp_protocol::splice::{Splice, quoted};
 
 use super::forward::Outgoing;
 use super::{Relay, granting};
-<<<<<<< HEAD:actors/calls/src/relay/retrying.rs
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::time::moment;
 use mgp_servers::link::Link;
 use mgp_store::audit::{by_agent, by_operator, event};
-=======
-use crate::audit::{by_agent, by_operator, event};
-use crate::link::Link;
-use crate::randomness;
-use crate::request::{Outcome, Request};
-use crate::time::moment;
->>>>>>> screen:actors/src/relay/retrying.rs
 
 impl Relay {
     /// Forwards a call of a tool until it is done, or nothing more is to be tried. Before each try

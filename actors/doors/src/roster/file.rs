@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, RegistryRefusal};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_file;
+use mgp_store::atomic_file;
 
 /// Longest file that is read: every agent there can be, with room to spare.
 const LONGEST: u64 = 4 << 20;

@@ -1,5 +1,6 @@
 //! What the access actor knows, and one decision after the other.
 
+use mgp_runtime::randomness;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +16,10 @@ use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
 use super::writing::{Restored, Writing};
-<<<<<<< HEAD:actors/policy/src/access/state.rs
-use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
+use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
-=======
-use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
-use crate::journal::Journal;
-use crate::mailbox::{Mailbox, Reply};
-use crate::randomness;
-use crate::time::unix_ms;
->>>>>>> screen:actors/src/access/state.rs
 
 /// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, a
 /// program hears of this and comes again.

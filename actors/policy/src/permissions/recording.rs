@@ -5,21 +5,11 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Ask;
+use mgp_runtime::randomness;
 use serde_json::json;
 
-<<<<<<< HEAD:actors/policy/src/permissions/recording.rs
-use super::records::fresh;
 use super::{GateNews, Shared};
 use mgp_store::audit;
-=======
-use super::Shared;
-use crate::audit;
-use crate::link::Link;
-use crate::randomness;
-
-/// How long a server may take to say that it has heard; then it has its gate without a word.
-const HEARING: Duration = Duration::from_secs(5);
->>>>>>> screen:actors/src/permissions/telling.rs
 
 impl Shared {
     /// Effects of a gate, in the audit log. What a person gives or denies is there already, written

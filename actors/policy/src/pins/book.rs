@@ -13,7 +13,7 @@ use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
 use super::Change;
-use crate::atomic_file;
+use mgp_store::atomic_file;
 
 /// Longest definition that is kept to be shown beside what it became, in bytes. Of a longer one only
 /// the pin is.

@@ -2,14 +2,10 @@
 
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
+use mgp_runtime::randomness;
 use serde_json::{Map, Value};
 
-<<<<<<< HEAD:actors/store/src/audit/event.rs
 use mgp_runtime::time::unix_ms;
-=======
-use crate::randomness;
-use crate::time::unix_ms;
->>>>>>> screen:actors/src/audit/event.rs
 
 /// An event of now. `details` is an object, or null for none.
 #[must_use]

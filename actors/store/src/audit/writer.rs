@@ -1,5 +1,6 @@
 //! The log's own thread: chains, writes and syncs what waits, in groups.
 
+use mgp_runtime::randomness;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,11 +22,6 @@ use super::head::Heads;
 use super::queue::{Entry, Ledger};
 use super::resuming::Gap;
 use super::{NotWritten, by_kernel, event};
-<<<<<<< HEAD:actors/store/src/audit/writer.rs
-=======
-use crate::randomness;
-use crate::time::{moment, unix_ms};
->>>>>>> screen:actors/src/audit/writer.rs
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 

@@ -129,12 +129,8 @@ impl PendingQuestions {
     }
 
     /// What is open, in the order it came.
-<<<<<<< HEAD:kernel/engine/src/callers/questions.rs
-    pub fn open(&self) -> impl Iterator<Item = QuestionKey> {
-=======
     #[cfg(test)]
-    pub(crate) fn open(&self) -> impl Iterator<Item = Key> {
->>>>>>> screen:kernel/engine/src/questions.rs
+    pub(crate) fn open(&self) -> impl Iterator<Item = QuestionKey> {
         self.open.iter().map(|question| question.key)
     }
 }

@@ -83,14 +83,9 @@ impl ServerIndex {
         self.rows.count()
     }
 
-<<<<<<< HEAD:kernel/engine/src/tools/index/server_index.rs
     /// The texts whose vectors the server wants.
-    pub fn texts(&self) -> impl Iterator<Item = &Text> {
-=======
-    /// The texts whose vectors the shelf wants.
     #[cfg(test)]
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
->>>>>>> screen:kernel/engine/src/index/shelf.rs
         let told = self.meanings.iter().filter_map(|meaning| match meaning {
             Meaning::Told { whole, name } => Some([whole, name]),
             Meaning::Given(_) => None,

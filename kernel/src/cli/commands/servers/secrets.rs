@@ -7,18 +7,11 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-<<<<<<< HEAD:kernel/src/cli/commands/servers/secrets.rs
 use crate::cli::args::Add;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
-=======
-use mgp_store::atomic_file;
-
-use super::command::Add;
-use super::failure::Failure;
-use super::output::report;
->>>>>>> screen:kernel/src/cli/secrets.rs
 use crate::trust;
+use mgp_store::atomic_file;
 
 /// Longest file of variables, in bytes: as long as one secret may be.
 const MAX_ENV_FILE: u64 = 64 << 10;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::randomness;
+use mgp_runtime::randomness;
 
 /// For the owner alone.
 const PRIVATE: u32 = 0o600;
