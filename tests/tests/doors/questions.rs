@@ -1,5 +1,8 @@
 //! What servers ask while they are called: sampling, forms, addresses, roots; and who is asked.
 
+mod consents;
+mod turns;
+
 use futures_util::future::{join, join_all};
 use http::StatusCode;
 use mgp_tests::harness::agent::FULL;

@@ -1,5 +1,9 @@
 //! Who is who at the doors: agents with tokens of their own, and what belongs to each of them.
 
+mod mtls;
+mod oauth;
+mod users;
+
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};

@@ -3,7 +3,7 @@
 use mgp_tests::harness::{Agent, Kernel, Program};
 use serde_json::{Value, json};
 
-const README: &str = include_str!("../../../README.md");
+const README: &str = include_str!("../../../../README.md");
 
 /// The part of the README that is about names and access.
 fn story() -> &'static str {

@@ -37,7 +37,7 @@ async fn flood(kernel: &Kernel) -> usize {
 }
 
 fn events(folder: &Path) -> Vec<Value> {
-    let log = super::audit::whole_log(folder);
+    let log = crate::audit::whole_log(folder);
     let event = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"].clone();
     log.lines().map(event).collect()
 }
@@ -262,7 +262,7 @@ async fn a_missing_token_or_list_of_agents_is_named() {
     assert!(told[1].contains("data/agents.json is missing") && told[1].contains("mgp agents add"));
     let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
     assert!(
-        super::audit::whole_log(folder.path())
+        crate::audit::whole_log(folder.path())
             .matches("mgp.state_damaged")
             .count()
             == 2

@@ -3,7 +3,7 @@
 use mgp_tests::harness::{Kernel, Program};
 use serde_json::json;
 
-use super::registering::agent;
+use crate::registering::agent;
 
 fn entry(id: &str, keys: &str, declared: &str, flags: &[&str]) -> String {
     let entry = Program::fixture(flags).entry(id);

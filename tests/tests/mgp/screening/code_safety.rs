@@ -206,22 +206,22 @@ async fn attacks_in_code_do_not_leave_the_kernel() {
     for (language, corpus, refused) in [
         (
             "python",
-            include_str!("../../corpus/code_safety/attacks.py.txt"),
+            include_str!("../../../corpus/code_safety/attacks.py.txt"),
             true,
         ),
         (
             "javascript",
-            include_str!("../../corpus/code_safety/attacks.js.txt"),
+            include_str!("../../../corpus/code_safety/attacks.js.txt"),
             true,
         ),
         (
             "python",
-            include_str!("../../corpus/code_safety/harmless.py.txt"),
+            include_str!("../../../corpus/code_safety/harmless.py.txt"),
             false,
         ),
         (
             "javascript",
-            include_str!("../../corpus/code_safety/harmless.js.txt"),
+            include_str!("../../../corpus/code_safety/harmless.js.txt"),
             false,
         ),
     ] {

@@ -16,8 +16,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::permissions::agent;
-use super::sandbox::{LEAST, Scene, config, home};
+use crate::permissions::agent;
+use crate::sandbox::{LEAST, Scene, config, home};
 
 /// A number that needs no entry among the users of a machine.
 const SOMEBODY: u32 = 64_003;

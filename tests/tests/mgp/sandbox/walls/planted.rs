@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
 
-use super::super::sandbox::LEAST;
 use super::{Of, SHELL, python};
+use crate::sandbox::LEAST;
 
 /// MGP-227: what a server put into the place of a folder that its entry lists, or that it works in, opens
 /// nothing else at its next start; the operator is told.

@@ -120,7 +120,7 @@ async fn a_full_disk_is_told_and_over_when_there_is_room() {
     );
     let granted = kernel.mgp(&grant).await;
     assert!(granted.status.success(), "{granted:?}");
-    let resumed = super::audit::events(&kernel).await.into_iter();
+    let resumed = crate::audit::events(&kernel).await.into_iter();
     let mut resumed = resumed.filter(|e| e["event_type"] == "dev.cloto.mgp.audit_resumed");
     let gap = resumed.next().expect("a record of the gap");
     assert!(

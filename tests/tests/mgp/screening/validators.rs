@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::made::{NEWEST, agent, agent_of, kernel, reached, tool};
 
-const ATTACKS: &str = include_str!("../../../kernel/engine/tests/validators/attacks.txt");
-const HARMLESS: &str = include_str!("../../../kernel/engine/tests/validators/harmless.txt");
+const ATTACKS: &str = include_str!("../../../../kernel/engine/tests/validators/attacks.txt");
+const HARMLESS: &str = include_str!("../../../../kernel/engine/tests/validators/harmless.txt");
 
 /// Every so many lines of the corpus go through a kernel; all of them are judged in the engine's test.
 const SAMPLE: usize = 7;

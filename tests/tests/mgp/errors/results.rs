@@ -3,7 +3,7 @@
 use mgp_tests::harness::Program;
 use serde_json::{Value, json};
 
-use super::health::lifecycle;
+use crate::health::lifecycle;
 use crate::scene::{DOORS, ERAS, kernel_with, of_kind};
 
 /// MCP 2026-07-28, results: each says that it is one and whole, in whatever way the kernel came to it; one

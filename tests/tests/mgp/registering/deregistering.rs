@@ -8,11 +8,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::permissions::{pending, question};
-use super::registering::{ANYBODY, CODE, MAY, agent, listed, turner};
 use crate::audit::events;
 use crate::health::{shown, until};
 use crate::made::operator;
+use crate::permissions::{pending, question};
+use crate::registering::{ANYBODY, CODE, MAY, agent, listed, turner};
 
 const TURNER: &str = "dynamic.turner";
 
