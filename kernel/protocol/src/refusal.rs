@@ -1,5 +1,6 @@
 //! The one internal error of a request, and its rendering for the caller's dialect.
 
+mod code;
 mod denial;
 pub mod mgp;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::http::{HttpAnswer, SESSION, VERSION};
 use mgp_tests::harness::modern::again;
 use mgp_tests::harness::wait::within;

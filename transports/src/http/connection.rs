@@ -24,9 +24,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Reply;
+use super::certificate::Certificate;
 use super::door_tls::DoorTls;
 use super::guard::{Allow, Denied};
-use super::server::{DoorLimits, Peer};
 use crate::stall::StallGuard;
 
 /// What no HTTP/1 request begins with, and every HTTP/2 connection does.
@@ -52,6 +52,46 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// A peer that acknowledges nothing for this long is gone: its machine sleeps, or its cable is out.
 const GONE: Duration = Duration::from_secs(60);
+
+/// What a door allows its callers.
+#[derive(Clone, Debug)]
+pub struct DoorLimits {
+    /// Connections at a time; the next one is told 503 and closed.
+    pub connections: usize,
+    /// How long a connection may take until the next head is there, silence included. A slow head
+    /// holds no more than a silent connection does, so one deadline serves both.
+    pub head: Duration,
+    /// Longest head of a request, in bytes; a longer one is told 431.
+    pub head_bytes: usize,
+    /// How long a client may leave bytes untaken before it is dropped.
+    pub stall: Duration,
+    /// How long requests in flight may go on after the door closes.
+    pub grace: Duration,
+}
+
+impl Default for DoorLimits {
+    fn default() -> Self {
+        Self {
+            // 10,000 idle sessions, and room for the calls beside them.
+            connections: 12_000,
+            // Common clients give an idle connection up after 90 s or less: they close first, and
+            // no request meets a connection that was just closed.
+            head: Duration::from_secs(120),
+            head_bytes: 32 * 1024,
+            stall: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Where a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The other end.
+    pub addr: SocketAddr,
+    /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
+    pub certificate: Option<Arc<Certificate>>,
+}
 
 /// What the connections of a door share.
 pub(super) struct Hall<H> {

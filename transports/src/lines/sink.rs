@@ -7,8 +7,6 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use mgp_protocol::framing::one_line;
 
-use super::writer::LineWriter;
-
 /// How much may wait for a reader that is slower than its writers.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
@@ -40,15 +38,14 @@ pub enum SendError {
     Closed,
 }
 
-/// A queue of frames and the writer that empties it.
-#[must_use]
-pub fn sink(limits: QueueLimits) -> (LineSink, LineWriter) {
+/// Both ends of a new queue.
+pub(super) fn queue(limits: QueueLimits) -> (LineSink, Outlet) {
     let queue = Arc::new(Queue {
         limits,
         state: Mutex::default(),
     });
     let sink = LineSink(Arc::new(Inlet(Arc::clone(&queue))));
-    (sink, LineWriter::new(Outlet(queue)))
+    (sink, Outlet(queue))
 }
 
 /// Where frames go in. All clones feed the same stream, each frame whole (CMCP-016).
@@ -227,6 +224,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::sink;
 
     const SMALL: QueueLimits = QueueLimits {
         frames: 2,

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process, Program, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Output;
 
 use http::header::AUTHORIZATION;
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Process, Program};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};

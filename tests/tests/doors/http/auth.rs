@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::{HttpClient, Kernel, Program};
 use serde_json::{Value, json};
 

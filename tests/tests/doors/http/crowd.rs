@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use mgp_tests::harness::process::usage::Usage;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
-use mgp_tests::load::usage::Usage;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -103,7 +103,7 @@ async fn an_agent_on_the_socket_that_never_reads_is_cut_off() {
     let mut other = scene::socket_agent(&kernel, "{}").await;
     let before = memory(&kernel);
     let mut deaf = UnixStream::connect(kernel.socket()).await.unwrap();
-    let hello = mgp_tests::harness::agent::initialize(NEWEST, "{}");
+    let hello = mgp_tests::harness::handshake::initialize(NEWEST, "{}");
     deaf.write_all(format!("{hello}\n").as_bytes())
         .await
         .unwrap();

@@ -2,7 +2,7 @@
 
 use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};
-use mgp_tests::harness::agent::{FULL, initialize};
+use mgp_tests::harness::handshake::{FULL, initialize};
 use mgp_tests::harness::http::SESSION;
 use mgp_tests::harness::{Agent, HttpClient, Kernel};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, ORIGIN};
 use http::{Method, StatusCode};
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::{HttpClient, Kernel};
 use serde_json::json;
 

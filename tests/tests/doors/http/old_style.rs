@@ -1,7 +1,7 @@
 //! HTTP+SSE of 2024-11-05, for clients that know nothing newer.
 
 use http::StatusCode;
-use mgp_tests::harness::events::Events;
+use mgp_tests::harness::http::events::Events;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, wait_until};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl OldClient {
     }
 
     async fn initialize(&mut self) -> Value {
-        self.say(mgp_tests::harness::agent::initialize(
+        self.say(mgp_tests::harness::handshake::initialize(
             "2024-11-05",
             r#"{"roots":{}}"#,
         ))

@@ -1,7 +1,7 @@
 //! Event streams of the HTTP door: numbered, kept for a while, and taken up where they broke off.
 
 use http::StatusCode;
-use mgp_tests::harness::events::{Event, Events};
+use mgp_tests::harness::http::events::{Event, Events};
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Kernel, wait_until};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use http::StatusCode;
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::http::SESSION;
 use mgp_tests::harness::{HttpClient, Kernel};
 use serde_json::{Value, json};

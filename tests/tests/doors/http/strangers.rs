@@ -1,9 +1,9 @@
 //! Agents that use what belongs to another: its session, its ids, its tokens. All without effect.
 
 use http::StatusCode;
-use mgp_tests::harness::agent::FULL;
-use mgp_tests::harness::events::Events;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::http::SESSION;
+use mgp_tests::harness::http::events::Events;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{DEADLINE, HttpClient};
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ async fn a_known_version_is_echoed_and_an_unknown_one_gets_the_newest() {
             let echo = agent.call("echo", json!({"text": asked})).await;
             assert_eq!(echo.text(), asked);
         }
-        let initialize = mgp_tests::harness::agent::initialize(asked, "{}");
+        let initialize = mgp_tests::harness::handshake::initialize(asked, "{}");
         let opened = HttpClient::new(kernel.url())
             .post(initialize)
             .await

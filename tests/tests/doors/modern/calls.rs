@@ -3,7 +3,7 @@
 use futures_util::future::join;
 use http::StatusCode;
 use mgp_tests::harness::Kernel;
-use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::modern::{again, wanting};
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{DEADLINE, ModernAgent, Program, Upstream, wait_until};

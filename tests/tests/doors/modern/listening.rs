@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use mgp_tests::harness::envelope::SUBSCRIPTION_ID;
-use mgp_tests::harness::events::Events;
+use mgp_tests::harness::http::events::Events;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{DEADLINE, ModernAgent, wait_until};
 use nix::sys::signal::Signal;

@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use http::StatusCode;
-use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::modern::{again, wanting};
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, ModernAgent, Program, wait_until};
 use nix::sys::signal::Signal;

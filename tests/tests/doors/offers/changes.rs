@@ -171,7 +171,7 @@ async fn an_agent_that_is_not_ready_is_told_nothing() {
     let mut changer = scene::socket_agent(&kernel, "{}").await;
     let mut agent = Agent::over_socket(&kernel.socket()).await;
     agent
-        .send(&mgp_tests::harness::agent::initialize(NEWEST, "{}"))
+        .send(&mgp_tests::harness::handshake::initialize(NEWEST, "{}"))
         .await;
     agent.answer_to(&json!(0)).await.result();
     changer

@@ -1,6 +1,6 @@
 //! What servers may ask, as the operator decides it for each of them.
 
-use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::{DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, Upstream, wait_until};
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use mgp_tests::harness::process::usage::below;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
-use mgp_tests::load::usage::below;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process};
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ mod others;
 
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
-use mgp_tests::harness::agent::initialize;
 use mgp_tests::harness::envelope::MODERN;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::http::SESSION;
 use mgp_tests::harness::mgp::speaks_mgp;
 use mgp_tests::harness::{Agent, DEADLINE, Envelope, HttpClient, Kernel, Program, wait_until};

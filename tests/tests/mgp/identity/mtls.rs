@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::http::SESSION;
 use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Program, wait_until};
 use rcgen::{

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::http::SESSION;
 use mgp_tests::harness::{HttpClient, Kernel, Program};
 use ring::hmac;
