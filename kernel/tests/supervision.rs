@@ -24,7 +24,7 @@ use mgp_actors::pins::PinsHandle;
 use mgp_actors::registrar::{Ground, Names};
 use mgp_actors::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_actors::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
-use mgp_discovery::config::{ConfigFile, Kind};
+use mgp_discovery::config::{ConfigFile, ConfigKind};
 use mgp_engine::access::{Defaults, Table};
 use mgp_engine::catalog::{Catalog, Paging};
 use mgp_engine::cursor::CursorKey;
@@ -178,7 +178,7 @@ fn loaded(folder: &TempDir, servers: &[&str]) -> Loaded {
     std::fs::write(&path, entries(servers)).unwrap();
     let file = ConfigFile {
         path,
-        kind: Kind::Override,
+        kind: ConfigKind::Override,
         present: true,
     };
     let loaded = config::read(vec![file], &|_| None);

@@ -37,7 +37,7 @@ pub use program::SpawnError;
 pub use spec::{BASE_ENVIRONMENT, ChildSpec, FOR_SERVER, Launcher, MARK_VARIABLE};
 
 use crate::log::{self, ServerLog};
-use descendants::{Kin, Process};
+use descendants::{Descendant, Kin};
 
 /// Size asked for the pipes of a child, in bytes: a frame of 64 KiB then passes without waiting
 /// for its reader. The system refuses it to users who have too many; the usual size works too.
@@ -256,7 +256,7 @@ impl Child {
         let ending = async {
             while !living.is_empty() {
                 self.kin.signal(&living, signal);
-                while living.iter().any(Process::lives) {
+                while living.iter().any(Descendant::lives) {
                     sleep(LOOK_AGAIN).await;
                 }
                 living = self.living().await;
@@ -267,7 +267,7 @@ impl Child {
 
     /// Looks through the process table, which takes some milliseconds: off the runtime's threads,
     /// and one look at a time, so that many servers that end together do not take every core.
-    async fn living(&self) -> Vec<Process> {
+    async fn living(&self) -> Vec<Descendant> {
         static LOOKS: Semaphore = Semaphore::const_new(1);
         let _look = LOOKS.acquire().await;
         let kin = self.kin.clone();

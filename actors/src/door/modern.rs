@@ -16,7 +16,7 @@ use mgp_protocol::jsonrpc::{Message, RequestId};
 use mgp_protocol::mirror::{self, Given};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;
 use tokio::sync::mpsc;
 
@@ -35,7 +35,7 @@ pub(super) async fn post(
     message: Message<'_>,
     view: View,
     agent: AgentId,
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     let (id, method, params, trace) = match message {
         Message::Request {
             id,
@@ -108,14 +108,14 @@ fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<State
     Ok(stated)
 }
 
-fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<Reply> {
+fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<ReplyBody> {
     let status = match outcome {
         Ok(_) => StatusCode::OK,
         Err(refusal) => StatusCode::from_u16(refusal.http_status()).unwrap_or(StatusCode::OK),
     };
     json(
         status,
-        Reply::parts(answer_parts(id.as_json(), outcome, dialect)),
+        ReplyBody::parts(answer_parts(id.as_json(), outcome, dialect)),
     )
 }
 
@@ -131,7 +131,7 @@ struct Conversation {
 
 impl Conversation {
     /// Plain JSON when nothing comes before the answer and it comes soon; else a stream.
-    async fn reply(mut self, door: &HttpDoor) -> Response<Reply> {
+    async fn reply(mut self, door: &HttpDoor) -> Response<ReplyBody> {
         let mut outcome = self.outcome.take().expect("it is there at first");
         let first = tokio::select! {
             biased;
@@ -155,7 +155,7 @@ impl Conversation {
         let before = before.map(|message| sse::event(None, &message));
         let before = futures_util::stream::iter(before);
         let events = futures_util::StreamExt::chain(before, self);
-        stream_response(Reply::stream(events).heartbeat(HEARTBEAT, sse::comment("")))
+        stream_response(ReplyBody::stream(events).heartbeat(HEARTBEAT, sse::comment("")))
     }
 }
 

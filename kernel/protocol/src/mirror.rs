@@ -89,7 +89,7 @@ impl<'a> Mirrored<'a> {
     #[must_use]
     pub fn of(method: &'a str, params: Option<&'a str>) -> Self {
         let name = subject(method).zip(params).and_then(|(subject, params)| {
-            let named: Named<'a> = lookalike::from_object(params).ok()?;
+            let named: SubjectParams<'a> = lookalike::from_object(params).ok()?;
             let members = [
                 ("name", named.name),
                 ("uri", named.uri),
@@ -128,7 +128,7 @@ impl<'a> Mirrored<'a> {
 /// The members of `params` that a header may repeat.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Named<'a> {
+struct SubjectParams<'a> {
     #[serde(borrow, default)]
     name: Option<&'a RawValue>,
     #[serde(borrow, default)]

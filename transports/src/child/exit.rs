@@ -35,7 +35,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "exited with code {code}")?,
-            (None, Some(number)) => write!(f, "killed by signal {number}{}", Name(number))?,
+            (None, Some(number)) => write!(f, "killed by signal {number}{}", SignalName(number))?,
             (None, None) => f.write_str("hangs in the system and cannot be killed")?,
         }
         f.write_str(match self.how {
@@ -51,9 +51,9 @@ impl fmt::Display for Exit {
     }
 }
 
-struct Name(i32);
+struct SignalName(i32);
 
-impl fmt::Display for Name {
+impl fmt::Display for SignalName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Signal::try_from(self.0) {
             Ok(signal) => write!(f, " ({})", signal.as_str()),

@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Reply;
+use super::body::ReplyBody;
 use super::connection::{self, Hall};
-pub use super::connection::{DoorLimits, Peer};
+pub use super::connection::{DoorLimits, HttpPeer};
 use super::door_tls::DoorTls;
 use super::guard::Allow;
 
@@ -88,8 +88,8 @@ impl Door {
         handler: H,
         closing: CancellationToken,
     ) where
-        H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-        F: Future<Output = Response<Reply>> + Send + 'static,
+        H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
         let places = u32::try_from(limits.connections).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(places as usize));

@@ -79,13 +79,13 @@ pub fn annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation
     }
     let schema: Value =
         serde_json::from_str(input_schema).map_err(|_| BadAnnotation::Unreadable)?;
-    let mut search = Search::default();
+    let mut search = AnnotationSearch::default();
     search.schema(&schema, true)?;
     Ok(search.found)
 }
 
 #[derive(Default)]
-struct Search {
+struct AnnotationSearch {
     found: Vec<ParamHeader>,
     names: HashSet<String>,
     /// Keywords and names from the root to here.
@@ -94,7 +94,7 @@ struct Search {
     path: Vec<Box<str>>,
 }
 
-impl Search {
+impl AnnotationSearch {
     /// Looks into a schema; `reached` says that only `properties` led here.
     fn schema(&mut self, schema: &Value, reached: bool) -> Result<(), BadAnnotation> {
         match schema {

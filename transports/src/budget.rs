@@ -1,6 +1,6 @@
-//! Room for messages that come in parts: bounded in bytes, for all peers together and for each.
+//! A memory budget for messages that come in parts: bounded in bytes, for all peers together and for each.
 //!
-//! A message takes its room as it comes, not as it is announced, and keeps it for as long as any part of
+//! A message takes memory as it comes, not as it is announced, and keeps it for as long as any part of
 //! it is held. What comes in one piece takes none: it is no more than a connection's own buffer.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_sync::credit::{Charge, Credit};
 
-/// Room is taken in pieces of this many bytes by short messages, so that many of them find some.
+/// Memory is taken in pieces of this many bytes by short messages, so that many of them find some.
 const SHORT: usize = 16 << 10;
 
 /// And by long ones, so that they do not take it a thousand times.
@@ -16,12 +16,12 @@ const LONG: usize = 256 << 10;
 
 /// What one peer may take.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct MessageBudget {
     all: Arc<Credit>,
     own: Arc<Credit>,
 }
 
-impl Room {
+impl MessageBudget {
     /// Bytes that all peers share, and those that are this one's share at most.
     #[must_use]
     pub fn new(all: Arc<Credit>, own: Arc<Credit>) -> Self {
@@ -30,8 +30,8 @@ impl Room {
 
     /// For one message, which has taken nothing yet.
     #[must_use]
-    pub fn hold(self) -> Held {
-        Held {
+    pub fn reserve(self) -> Reservation {
+        Reservation {
             room: self,
             charges: Vec::new(),
             bytes: 0,
@@ -39,19 +39,19 @@ impl Room {
     }
 }
 
-/// The room that one message has taken; given back when dropped.
+/// The memory that one message has taken; given back when dropped.
 #[derive(Debug)]
-pub struct Held {
-    room: Room,
+pub struct Reservation {
+    room: MessageBudget,
     charges: Vec<[Charge; 2]>,
     bytes: usize,
 }
 
-impl Held {
-    /// The message is so many bytes long by now. False when there is no room for more, and then it has
+impl Reservation {
+    /// The message is so many bytes long by now. False when there is no more, and then it has
     /// taken what it had.
     #[must_use]
-    pub fn reach(&mut self, bytes: usize) -> bool {
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
         let piece = if bytes > LONG { LONG } else { SHORT };
         let wanted = bytes.next_multiple_of(piece);
         let more = wanted.saturating_sub(self.bytes) as u64;
@@ -67,22 +67,22 @@ impl Held {
         true
     }
 
-    /// The message is whole: the room is its, until nobody holds a part of it any more.
+    /// The message is whole: the memory is its, until nobody holds a part of it any more.
     #[must_use]
     pub fn keep(self, message: Bytes) -> Bytes {
-        Bytes::from_owner(Kept {
+        Bytes::from_owner(Reserved {
             message,
             _held: self,
         })
     }
 }
 
-struct Kept {
+struct Reserved {
     message: Bytes,
-    _held: Held,
+    _held: Reservation,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for Reserved {
     fn as_ref(&self) -> &[u8] {
         &self.message
     }
@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn room_is_taken_from_both_and_given_back_with_the_last_part() {
         let (all, own) = (Credit::new(1 << 20), Credit::new(1 << 19));
-        let mut held = Room::new(all.clone(), own.clone()).hold();
-        assert!(held.reach(1) && held.reach(SHORT));
+        let mut held = MessageBudget::new(all.clone(), own.clone()).reserve();
+        assert!(held.grow_to(1) && held.grow_to(SHORT));
         assert_eq!((all.taken(), own.taken()), (SHORT as u64, SHORT as u64));
-        assert!(held.reach(LONG + 1));
+        assert!(held.grow_to(LONG + 1));
         assert_eq!((all.taken(), own.taken()), (1 << 19, 1 << 19));
-        assert!(!held.reach((1 << 19) + 1));
+        assert!(!held.grow_to((1 << 19) + 1));
         assert_eq!(all.taken(), 1 << 19);
         let message = held.keep(Bytes::from(vec![b'x'; LONG + 1]));
         let part = message.slice(3..4);
@@ -113,12 +113,12 @@ mod tests {
     #[test]
     fn what_others_took_is_no_room() {
         let all = Credit::new(1 << 20);
-        let mut one = Room::new(all.clone(), Credit::new(1 << 20)).hold();
+        let mut one = MessageBudget::new(all.clone(), Credit::new(1 << 20)).reserve();
         let own = Credit::new(1 << 20);
-        let mut other = Room::new(all.clone(), own.clone()).hold();
-        assert!(one.reach(1 << 20) && !other.reach(1));
+        let mut other = MessageBudget::new(all.clone(), own.clone()).reserve();
+        assert!(one.grow_to(1 << 20) && !other.grow_to(1));
         assert_eq!(own.taken(), 0);
         drop(one);
-        assert!(other.reach(1));
+        assert!(other.grow_to(1));
     }
 }
