@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mgp_sync::NotTaken;
+use mgp_sync::NotAdmitted;
 use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::sse;
 
@@ -68,7 +68,7 @@ impl Streams {
             let _ = self.ring.push(lane.0, frame, weight);
             return;
         }
-        if let Err(NotTaken::Full(frame)) = self.ring.push_kept(lane.0, frame, weight)
+        if let Err(NotAdmitted::Full(frame)) = self.ring.push_kept(lane.0, frame, weight)
             && self.ring.detach_slowest().is_some()
         {
             let _ = self.ring.push_kept(lane.0, frame, weight);

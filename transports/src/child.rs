@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-pub use exit::{Exit, How};
+pub use exit::{ChildExit, How};
 pub use program::SpawnError;
 pub use spec::{BASE_ENVIRONMENT, ChildSpec, FOR_SERVER, Launcher, MARK_VARIABLE};
 
@@ -67,7 +67,7 @@ pub struct Child {
     stderr: JoinHandle<()>,
     /// Someone's child has ended, perhaps this one.
     ends: SignalStream,
-    exit: Option<Exit>,
+    exit: Option<ChildExit>,
 }
 
 /// The program that [`spawn`] would start, and the folders of the server's `PATH`.
@@ -188,7 +188,7 @@ impl Child {
     /// that left it. What outlives the leader gets SIGTERM and, after `grace`, SIGKILL.
     ///
     /// Takes at most three times `grace` and a few seconds. A second call answers the same.
-    pub async fn stop(&mut self, grace: Duration) -> Exit {
+    pub async fn stop(&mut self, grace: Duration) -> ChildExit {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
@@ -196,7 +196,7 @@ impl Child {
         let gone = self.end_leftovers(how, grace).await;
         let status = timeout(LAST_WAIT, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
-        let exit = Exit {
+        let exit = ChildExit {
             code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
             how,

@@ -13,8 +13,8 @@ use mgp_engine::catalog::View;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
-use mgp_protocol::mirror::{self, Given};
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::request_headers::{self, GivenHeader};
 use mgp_protocol::splice::member;
 use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;
@@ -92,8 +92,9 @@ pub(super) async fn post(
 fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<Stated, Refusal> {
     let params = arrival.params.as_deref();
     let (stated, mirrored) = stateless::read(&arrival.method, params)?;
-    let given = |name: &str| Given::of(headers.get_all(name).iter().map(HeaderValue::as_bytes));
-    mirror::check_version(&stated.version, given(mirror::VERSION))?;
+    let given =
+        |name: &str| GivenHeader::of(headers.get_all(name).iter().map(HeaderValue::as_bytes));
+    request_headers::check_version(&stated.version, given(request_headers::VERSION))?;
     stated.check_version()?;
     mirrored.check(given)?;
     let who = request::identity(&arrival.agent, arrival.operator);
@@ -103,7 +104,7 @@ fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<State
         && !tool.param_headers.is_empty()
     {
         let arguments = params.and_then(|params| member(params, "arguments"));
-        mirror::check_params(&tool.param_headers, arguments, given)?;
+        request_headers::check_params(&tool.param_headers, arguments, given)?;
     }
     Ok(stated)
 }

@@ -1,12 +1,12 @@
 //! The words of MCP that the kernel reads or says itself. What it only relays has no type here.
 
-mod belonging;
 mod capabilities;
 pub mod completion;
 pub mod elicitation;
 pub mod logging;
 pub mod meta;
 pub mod prompts;
+mod related;
 pub mod resources;
 pub mod roots;
 pub mod sampling;
@@ -20,9 +20,9 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub use self::belonging::Belonging;
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
+pub use self::related::RelatedCall;
 use crate::lookalike::{self, Present};
 use crate::refusal::Refusal;
 

@@ -47,7 +47,7 @@ mod shim;
 pub use credit::{Charge, Credit};
 pub use gate::{Gate, GatePass};
 pub use pending::Pending;
-pub use refused::NotTaken;
+pub use refused::NotAdmitted;
 pub use ring::{Ring, RingLimits, RingNext, RingReader};
 pub use slot::{Filled, Slot, Tenancy};
 pub use snapshot::Snapshot;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::refused::NotTaken;
+pub use crate::refused::NotAdmitted;
 use crate::shim::Mutex;
 
 mod events;
@@ -93,17 +93,17 @@ impl<T> Ring<T> {
     /// lane's reader. Gives its number: 1, 2, 3, … through all lanes.
     ///
     /// # Errors
-    /// [`NotTaken::Full`] when `undelivered` events are held for readers that do not take them (see
-    /// [`detach_slowest`](Self::detach_slowest)); [`NotTaken::Closed`] when the lane or the ring is.
-    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotTaken<T>> {
+    /// [`NotAdmitted::Full`] when `undelivered` events are held for readers that do not take them (see
+    /// [`detach_slowest`](Self::detach_slowest)); [`NotAdmitted::Closed`] when the lane or the ring is.
+    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotAdmitted<T>> {
         self.add(lane, item, weight, self.limits.undelivered)
     }
 
     /// Adds an event that must not be lost: however many others wait, there is room reserved for it.
     ///
     /// # Errors
-    /// As [`push`](Self::push), but [`NotTaken::Full`] only at twice `undelivered`.
-    pub fn push_kept(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotTaken<T>> {
+    /// As [`push`](Self::push), but [`NotAdmitted::Full`] only at twice `undelivered`.
+    pub fn push_kept(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotAdmitted<T>> {
         self.add(
             lane,
             item,
@@ -112,7 +112,7 @@ impl<T> Ring<T> {
         )
     }
 
-    fn add(&self, lane: u64, item: T, weight: usize, most: usize) -> Result<u64, NotTaken<T>> {
+    fn add(&self, lane: u64, item: T, weight: usize, most: usize) -> Result<u64, NotAdmitted<T>> {
         let weight = weight.min(MOST);
         let event = RingEvent { lane, weight, item };
         let limits = RingLimits {

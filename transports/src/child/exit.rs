@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 /// The end of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exit {
+pub struct ChildExit {
     /// The code it exited with.
     pub code: Option<i32>,
     /// The number of the signal that killed it. Neither of the two is there when the process hangs
@@ -31,7 +31,7 @@ pub enum How {
     Killed,
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "exited with code {code}")?,
@@ -70,7 +70,7 @@ mod tests {
     fn an_end_reads_like_a_sentence() {
         let text = |code, signal, how| {
             let left = code == Some(5);
-            Exit {
+            ChildExit {
                 code,
                 signal,
                 how,

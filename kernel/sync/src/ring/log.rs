@@ -5,7 +5,7 @@
 use std::task::Waker;
 
 use super::events::{RingEvent, RingEvents};
-use super::{NotTaken, RingLimits, RingNext};
+use super::{NotAdmitted, RingLimits, RingNext};
 use crate::numbers::NumberMap;
 
 pub(super) struct RingLog<T> {
@@ -63,16 +63,16 @@ impl<T> RingLog<T> {
         &mut self,
         event: RingEvent<T>,
         limits: &RingLimits,
-    ) -> Result<(u64, Option<Waker>), NotTaken<T>> {
+    ) -> Result<(u64, Option<Waker>), NotAdmitted<T>> {
         let (key, weight) = (event.lane, event.weight);
         if self.closed || self.lanes.get(&key).is_some_and(|lane| lane.closed) {
-            return Err(NotTaken::Closed(event.item));
+            return Err(NotAdmitted::Closed(event.item));
         }
         self.events.push(event);
         let (overdue, bytes) = self.aged(weight, limits);
         if overdue - self.unawaited(overdue) > limits.undelivered {
             let event = self.events.take_back().expect("it has just been pushed");
-            return Err(NotTaken::Full(event.item));
+            return Err(NotAdmitted::Full(event.item));
         }
         (self.overdue, self.bytes) = (overdue, bytes);
         let lane = self.lanes.entry(key).or_default();

@@ -128,13 +128,13 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
     (1..)
         .zip([7, 8, 8])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(8, 4, 10), Err(NotTaken::Full(4))));
+    assert!(matches!(ring.push(8, 4, 10), Err(NotAdmitted::Full(4))));
     assert_eq!(read(&mut quick), [event(2), event(3)]);
     assert_eq!(read(&mut slow), [event(1)]);
     (4..)
         .zip([7, 8, 8])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(7, 7, 10), Err(NotTaken::Full(7))));
+    assert!(matches!(ring.push(7, 7, 10), Err(NotAdmitted::Full(7))));
     assert_eq!(ring.detach_slowest(), Some(7));
     push(&ring, 7, 7);
     assert_eq!(read(&mut slow), [Detached]);
@@ -155,9 +155,12 @@ fn a_kept_event_has_room_that_others_cannot_take() {
     (1..)
         .zip([7, 7])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(7, 3, 10), Err(NotTaken::Full(3))));
+    assert!(matches!(ring.push(7, 3, 10), Err(NotAdmitted::Full(3))));
     assert_eq!(ring.push_kept(7, 3, 10).unwrap(), 3);
-    assert!(matches!(ring.push_kept(7, 4, 10), Err(NotTaken::Full(4))));
+    assert!(matches!(
+        ring.push_kept(7, 4, 10),
+        Err(NotAdmitted::Full(4))
+    ));
     assert_eq!(read(&mut reader), [event(1), event(2), event(3)]);
 }
 
@@ -171,7 +174,7 @@ fn without_an_allowance_nothing_awaited_is_overdue() {
     let ring = ring(limits);
     let mut reader = ring.attach(7, 0);
     push(&ring, 7, 1);
-    assert!(matches!(ring.push(8, 2, 10), Err(NotTaken::Full(2))));
+    assert!(matches!(ring.push(8, 2, 10), Err(NotAdmitted::Full(2))));
     assert_eq!(read(&mut reader), [event(1)]);
     push(&ring, 8, 2);
 }
@@ -199,7 +202,7 @@ fn a_closed_lane_is_read_to_its_end() {
     let bell = leave(&mut reader);
     ring.close_lane(7);
     assert_eq!(bell.rung(), 1);
-    assert!(matches!(ring.push(7, 2, 10), Err(NotTaken::Closed(2))));
+    assert!(matches!(ring.push(7, 2, 10), Err(NotAdmitted::Closed(2))));
     assert_eq!(
         (read(&mut reader), read(&mut reader)),
         (vec![End], vec![End])
@@ -220,7 +223,7 @@ fn a_closed_ring_is_read_to_its_end() {
         (read(&mut a), read(&mut b)),
         (vec![event(1), End], vec![End])
     );
-    assert!(matches!(ring.push(9, 2, 10), Err(NotTaken::Closed(2))));
+    assert!(matches!(ring.push(9, 2, 10), Err(NotAdmitted::Closed(2))));
     assert_eq!(read(&mut ring.attach(9, LIVE)), [End]);
 }
 

@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 
 /// The call a question names, by the words its server read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Belonging {
+pub struct RelatedCall {
     /// The id of the call: [`RELATED_CALL`].
     pub call: Option<u64>,
     /// A progress token: that of the call, or one of the server's own.
@@ -20,22 +20,22 @@ pub struct Belonging {
 }
 
 #[derive(Default, Deserialize)]
-struct Said<'a> {
+struct RelatedMeta<'a> {
     #[serde(borrow, default, rename = "mgp/relatedRequestId")]
     call: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "progressToken")]
     token: Option<&'a RawValue>,
     #[serde(default, rename = "io.modelcontextprotocol/related-task")]
-    task: Option<Task>,
+    task: Option<RelatedTask>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Task {
+struct RelatedTask {
     task_id: String,
 }
 
-impl Belonging {
+impl RelatedCall {
     /// Reads it from the params of a question.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Belonging {
         let Some(meta) = with.meta else {
             return Ok(Self::default());
         };
-        let said: Said<'_> = lookalike::from_object(meta.get()).map_err(bad)?;
+        let said: RelatedMeta<'_> = lookalike::from_object(meta.get()).map_err(bad)?;
         let call = match said.call {
             None => None,
             Some(raw) => Some(number(raw).ok_or_else(|| {
@@ -81,8 +81,8 @@ fn number(raw: &RawValue) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(meta: &str) -> Result<Belonging, Refusal> {
-        Belonging::read(Some(&format!(r#"{{"message":"?","_meta":{meta}}}"#)))
+    fn read(meta: &str) -> Result<RelatedCall, Refusal> {
+        RelatedCall::read(Some(&format!(r#"{{"message":"?","_meta":{meta}}}"#)))
     }
 
     /// The constant and the renamed member are two texts: here they meet.
@@ -99,7 +99,7 @@ mod tests {
             crate::mcp::meta::RELATED_TASK
         ));
         assert_eq!(task.unwrap().task.as_deref(), Some("t"));
-        assert!(Belonging::read(None).unwrap().is_empty());
+        assert!(RelatedCall::read(None).unwrap().is_empty());
         assert!(read("{}").unwrap().is_empty());
     }
 
