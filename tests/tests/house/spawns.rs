@@ -6,16 +6,29 @@ use crate::reader::Package;
 use crate::workspace::{Sources, below, sources};
 
 /// The one place that starts tasks, and knows them.
-const SUPERVISED: &str = "actors/runtime/src/supervised.rs";
+const SUPERVISED: &str = "actors/runtime/src/task.rs";
 
-/// Who starts one without it, and why.
-const OTHERS: &[(&str, &str)] = &[
-    ("actors/store/src/", "threads that own files"),
-    ("actors/tools/src/finder/", "threads that ask the model"),
+/// Where a thread is started all the same, and why.
+const THREADS: &[(&str, &str)] = &[
+    (
+        "actors/store/src/audit/opening.rs",
+        "it owns the files of the log",
+    ),
+    ("actors/store/src/journal.rs", "it owns the journal"),
+    ("actors/tools/src/finder/worker.rs", "it asks the model"),
+    ("actors/tools/src/finder/model/process.rs", "the same"),
+    (
+        "actors/tools/src/finder/model/serve.rs",
+        "in the process of the model",
+    ),
     (
         "actors/servers/src/server/starts.rs",
-        "threads that start processes, whose parent must not end",
+        "processes end with the thread that started them",
     ),
+];
+
+/// Folders that start what they like, and why.
+const APART: &[(&str, &str)] = &[
     ("kernel/src/cli/", "the command line has no actors"),
     (
         "kernel/src/demo/",
@@ -53,6 +66,10 @@ fn a_stray_task_is_found_however_it_is_started() {
         planted("fn f() { let t = std::thread::Builder::new(); }"),
         1
     );
+    let owner = "actors/store/src/journal.rs".to_owned();
+    let both = "fn f() { std::thread::Builder::new(); tokio::spawn(g()); }".to_owned();
+    let found = strays(&Sources::from([(owner, both)]));
+    assert_eq!(found, ["actors/store/src/journal.rs: tokio::spawn"]);
     assert_eq!(
         planted("#[cfg(test)] mod tests { fn f() { tokio::spawn(g()); } }"),
         0
@@ -69,12 +86,15 @@ fn strays(sources: &Sources) -> Vec<String> {
     for folder in folders(sources) {
         for module in Package::read(below(&folder, sources)).modules.values() {
             let file = format!("{folder}/{}", module.file);
-            let known = OTHERS.iter().any(|(place, _)| file.starts_with(place));
-            if known || file == SUPERVISED {
+            let apart = APART.iter().any(|(place, _)| file.starts_with(place));
+            if apart || file == SUPERVISED {
                 continue;
             }
+            let threads = THREADS.iter().any(|(place, _)| file == *place);
             let uses = module.uses.iter().map(|import| &import.path);
-            let starts = uses.chain(&module.paths).filter(|path| starts(path));
+            let starts = uses
+                .chain(&module.paths)
+                .filter(|path| starts_task(path) || starts_thread(path) && !threads);
             found.extend(starts.map(|path| format!("{file}: {}", path.join("::"))));
         }
     }
@@ -91,11 +111,16 @@ fn folders(sources: &Sources) -> BTreeSet<String> {
         .collect()
 }
 
-fn starts(path: &[String]) -> bool {
+fn starts_task(path: &[String]) -> bool {
     path.windows(2).any(|pair| match pair[1].as_str() {
-        "spawn" => matches!(pair[0].as_str(), "tokio" | "task" | "thread"),
-        "Builder" => pair[0] == "thread",
+        "spawn" => matches!(pair[0].as_str(), "tokio" | "task"),
         "spawn_blocking" | "spawn_local" => true,
         _ => false,
     })
+}
+
+fn starts_thread(path: &[String]) -> bool {
+    let starts = |pair: &[String]| matches!(pair[1].as_str(), "spawn" | "Builder");
+    path.windows(2)
+        .any(|pair| pair[0] == "thread" && starts(pair))
 }
