@@ -18,7 +18,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use mgp_discovery::config::{ConfigFile, Kind, LookUp, LookUpError, config_files};
+use mgp_discovery::config::{ConfigFile, ConfigKind, LookUp, LookUpError, config_files};
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
@@ -85,7 +85,7 @@ impl LoadedConfig {
 
     /// The files in force: all that are there but a project's that is left out.
     pub fn in_force(&self) -> impl Iterator<Item = &ConfigFile> {
-        let holds = |f: &&ConfigFile| f.kind != Kind::Project || self.project.held.is_some();
+        let holds = |f: &&ConfigFile| f.kind != ConfigKind::Project || self.project.held.is_some();
         self.files.iter().filter(|f| f.present).filter(holds)
     }
 
@@ -141,11 +141,11 @@ pub fn load(
     // The weakest first, for the stronger ones to write over its keys.
     for file in files.iter().rev().filter(|f| f.present) {
         let text = match file.kind {
-            Kind::Project => {
+            ConfigKind::Project => {
                 loaded.project = trust::judge(&file.path, &store, held);
                 loaded.project.held.clone().map(Ok)
             }
-            Kind::User | Kind::Override => Some(text(file)),
+            ConfigKind::User | ConfigKind::Override => Some(text(file)),
         };
         let part = match text {
             Some(Ok(text)) => {

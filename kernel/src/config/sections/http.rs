@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_transports::http::door_tls::{Clients, Papers};
+use mgp_transports::http::door_tls::{Clients, TlsFiles};
 use toml::Spanned;
 
 use crate::config::reading::Section;
@@ -19,7 +19,7 @@ pub struct HttpConfig {
     /// Where it listens; on loopback, unless there is TLS.
     pub listen: SocketAddr,
     /// `[http.tls]`: the door's certificate, and whose certificates it takes.
-    pub tls: Option<Papers>,
+    pub tls: Option<TlsFiles>,
     /// How callers show who they are.
     pub auth: HttpAuth,
     /// `Host` headers accepted beside those of the listen address.
@@ -125,7 +125,7 @@ fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
 }
 
 /// `[http.tls]`; `folder` is the file's, for relative paths. What the files hold is read later.
-fn read_tls(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<Papers>) {
+fn read_tls(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<TlsFiles>) {
     let whole = section.whole();
     let [cert, key, client_ca] =
         ["cert", "key", "client_ca"].map(|key| path(&mut section, key, folder));
@@ -136,7 +136,7 @@ fn read_tls(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<P
     match (cert, key, &client_ca) {
         (Some(cert), Some(key), _) => {
             let clients = client_ca.clone().map(|ca| Clients { ca, required });
-            *into = Some(Papers { cert, key, clients });
+            *into = Some(TlsFiles { cert, key, clients });
         }
         (None, None, None) if client_auth.is_none() => {}
         (Some(_) | None, _, _) => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::Kind;
+use mgp_discovery::config::ConfigKind;
 use mgp_protocol::mgp::kernel::KernelStatus;
 
 use crate::cli::client::CliContext;
@@ -42,7 +42,9 @@ pub(super) fn in_force(
     }
     let here = config::load(&context.look_up, &|_| None, None);
     let here = here.map_err(|e| Failure::Other(e.to_string()))?;
-    let project = here.in_force().filter(|file| file.kind == Kind::Project);
+    let project = here
+        .in_force()
+        .filter(|file| file.kind == ConfigKind::Project);
     let project = project
         .filter(|_| status.is_none())
         .map(|file| file.path.clone());
