@@ -5,7 +5,7 @@ pub mod usage;
 use std::io::Read;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -19,6 +19,9 @@ const KEPT: usize = 256 * 1024;
 /// How long a process may take to end after SIGTERM before SIGKILL follows.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How long what it wrote at last may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// A running child. Dropping it ends it; when the test fails, its stderr is printed.
 #[derive(Debug)]
 pub struct Process {
@@ -26,6 +29,7 @@ pub struct Process {
     child: Child,
     stdout: Output,
     stderr: Output,
+    readers: [JoinHandle<()>; 2],
 }
 
 /// The end of what came out of a pipe so far.
@@ -45,13 +49,14 @@ impl Process {
             .stderr(Stdio::piped());
         let started = piped.spawn();
         let mut child = started.unwrap_or_else(|e| panic!("{name} does not start: {e}"));
-        let stdout = drain(child.stdout.take());
-        let stderr = drain(child.stderr.take());
+        let (stdout, of_stdout) = drain(child.stdout.take());
+        let (stderr, of_stderr) = drain(child.stderr.take());
         Self {
             name: name.to_owned(),
             child,
             stdout,
             stderr,
+            readers: [of_stdout, of_stderr],
         }
     }
 
@@ -116,7 +121,7 @@ impl Process {
         let _ = kill(self.nix_pid(), signal);
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and for what it wrote at last: unless a child of its own has its pipes still.
     ///
     /// # Panics
     /// When it has not ended by the deadline.
@@ -128,6 +133,10 @@ impl Process {
             status.is_some()
         })
         .await;
+        let start = Instant::now();
+        while !self.readers.iter().all(JoinHandle::is_finished) && start.elapsed() < LAST_WORDS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         status.expect("the wait ends with a status")
     }
 
@@ -164,10 +173,10 @@ impl Drop for Process {
     }
 }
 
-fn drain(pipe: Option<impl Read + Send + 'static>) -> Output {
+fn drain(pipe: Option<impl Read + Send + 'static>) -> (Output, JoinHandle<()>) {
     let output = Output::default();
     let (sink, mut pipe) = (output.clone(), pipe.expect("the pipe was asked for"));
-    thread::spawn(move || {
+    let reader = thread::spawn(move || {
         let mut part = [0; 8192];
         while let Ok(n @ 1..) = pipe.read(&mut part) {
             let mut kept = sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +185,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> Output {
             kept.drain(..surplus);
         }
     });
-    output
+    (output, reader)
 }
 
 fn text(output: &Output) -> String {
