@@ -18,11 +18,11 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::{Splice, member, quoted};
 use mgp_sync::snapshot::Snapshot;
 
-use crate::agent::Agent;
+use crate::agent::stateless_clients::Visitors;
+use crate::agent::{Agent, list_changed};
 use crate::exchange::Class;
-use crate::presence::Visitors;
+use crate::issued_tasks::Given;
 use crate::request::Caller;
-use crate::tasks::Given;
 use mgp_runtime::time::unix_ms;
 
 /// The connected agents. Bounded by the doors: connections and sessions have their limits.
@@ -146,7 +146,7 @@ impl Directory {
             let who = caller.identity();
             servers.iter().any(|server| table.sees(&who, server, now))
         };
-        let frame = Bytes::from(jsonrpc::notification(changed(kind), None));
+        let frame = Bytes::from(jsonrpc::notification(list_changed(kind), None));
         for agent in self.all() {
             let concerned = |c: &Arc<Caller>| c.view == *view && concerns(c);
             if agent.follows(kind) && agent.caller().is_some_and(concerned) {
@@ -165,7 +165,7 @@ impl Directory {
             if before.audience(&identity) != after.audience(&identity) {
                 for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
                     if agent.follows(kind) {
-                        let frame = jsonrpc::notification(changed(kind), None);
+                        let frame = jsonrpc::notification(list_changed(kind), None);
                         agent.tell(frame.into(), Class::Kept);
                     }
                 }
@@ -314,14 +314,6 @@ impl Directory {
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
-    }
-}
-
-pub(crate) fn changed(kind: ListKind) -> &'static str {
-    match kind {
-        ListKind::Tools => "notifications/tools/list_changed",
-        ListKind::Prompts => "notifications/prompts/list_changed",
-        ListKind::Resources | ListKind::Templates => "notifications/resources/list_changed",
     }
 }
 

@@ -1,27 +1,24 @@
 //! One request of an agent while it is under way: how messages that belong to it travel, and whether
 //! the agent took it back.
 
+pub(crate) mod delivery;
+mod flag;
+pub mod question;
+pub mod rounds;
+pub mod streams;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use bytes::Bytes;
-use mgp_engine::servers::log_levels::LogLevel;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
 
-use crate::attempts::Attempts;
-use crate::request::Caller;
-use crate::streams::{Lane, Streams};
+use self::rounds::Attempts;
+use self::streams::{Lane, Streams};
 
-/// May a message be dropped when its reader lags behind?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// Progress and log records: the newest matter, some may be lost.
-    Lossy,
-    /// Answers, questions, changes: never dropped silently; the stream breaks instead.
-    Kept,
-}
+pub use self::delivery::{Class, pass_line, send_line};
+pub use self::flag::Flag;
 
 /// The state of one request.
 #[derive(Debug)]
@@ -88,7 +85,7 @@ impl Exchange {
             return;
         }
         match &self.way {
-            Way::Line(sink) => crate::agent::pass_line(sink, frame, class),
+            Way::Line(sink) => pass_line(sink, frame, class),
             Way::Stream { streams, lane, .. } => {
                 self.prime();
                 streams.push(*lane, frame, class);
@@ -109,15 +106,6 @@ impl Exchange {
         match &self.way {
             Way::Attempts(attempts) => Some(attempts),
             Way::Line(_) | Way::Stream { .. } | Way::Nowhere => None,
-        }
-    }
-
-    /// The least severe log level wanted of this call; `None` wants no log.
-    #[must_use]
-    pub fn level(&self, caller: &Caller) -> Option<LogLevel> {
-        match (&self.way, caller.standing()) {
-            (Way::Attempts(attempts), _) => attempts.level(),
-            (Way::Line(_) | Way::Stream { .. } | Way::Nowhere, agent) => agent.map(|a| a.level()),
         }
     }
 
@@ -272,40 +260,5 @@ pub struct Asked<'a>(&'a Exchange);
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.0.asked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A flag that goes up once and can be waited for.
-#[derive(Debug, Default)]
-pub struct Flag {
-    up: AtomicBool,
-    changed: Notify,
-}
-
-impl Flag {
-    /// Puts the flag up.
-    pub fn raise(&self) {
-        if !self.up.swap(true, Ordering::AcqRel) {
-            self.changed.notify_waiters();
-        }
-    }
-
-    /// True once it is up.
-    #[must_use]
-    pub fn is_raised(&self) -> bool {
-        self.up.load(Ordering::Acquire)
-    }
-
-    /// Resolves when it is up.
-    pub async fn raised(&self) {
-        while !self.is_raised() {
-            let changed = self.changed.notified();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
-            if self.is_raised() {
-                return;
-            }
-            changed.await;
-        }
     }
 }

@@ -5,7 +5,6 @@
 //! only for the client it was given to.
 
 mod again;
-mod given;
 mod keeper;
 mod record;
 
@@ -21,13 +20,13 @@ use mgp_engine::callers::tasks::{Maker, NamedTask, Task, TaskRef, TaskStep};
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;
-use crate::errand::Errand;
 use crate::exchange::Flag;
 use crate::request::Caller;
+use crate::request::background_call::Errand;
 use mgp_runtime::time::unix_ms;
 
+pub use crate::exchange::rounds::LongCall;
 pub use again::Again;
-pub use given::Given;
 pub use record::{Record, load};
 
 /// Tasks kept at once, the ended ones too; one more is not made, and its call goes on as a call.
@@ -73,19 +72,6 @@ struct Kept {
     ended: Flag,
     forgotten: Flag,
     bytes: AtomicUsize,
-}
-
-/// A call that becomes a task when it takes long.
-#[derive(Debug, Clone)]
-pub struct LongCall {
-    /// Whose tool it is.
-    pub server: ServerId,
-    /// The server's own name of the tool.
-    pub tool: Box<str>,
-    /// How long it may take as a call.
-    pub after: Duration,
-    /// How long its task is kept.
-    pub ttl: Duration,
 }
 
 impl Tasks {

@@ -8,7 +8,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 
 use mgp_callers::directory::Directory;
-use mgp_callers::rostered::Rostered;
+use mgp_callers::registered_agents::Rostered;
 use mgp_policy::access::AccessHandle;
 use mgp_servers::server::ServerTable;
 

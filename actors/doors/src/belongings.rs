@@ -6,7 +6,7 @@ use mgp_protocol::ids::AgentId;
 
 use crate::session::Sessions;
 use mgp_callers::directory::Directory;
-use mgp_callers::parked::ParkedCalls;
+use mgp_callers::request::suspended_calls::ParkedCalls;
 use mgp_callers::tasks::Tasks;
 
 /// Where agents have things under way.

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::reception::Reception;
 use crate::stateless::{self, Arrival};
 use mgp_callers::agent::{Agent, Outward, send_line};
-use mgp_callers::attempts::Outlet;
+use mgp_callers::exchange::rounds::Outlet;
 use mgp_callers::request::{Back, Caller, Outcome, Request, answer_frame, identity};
 use mgp_runtime::mailbox::{Alive, Kind};
 use mgp_runtime::trace::Trace;

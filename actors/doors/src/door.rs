@@ -29,7 +29,7 @@ use self::headers::{LAST_EVENT, SESSION};
 use crate::oauth::WELL_KNOWN;
 use crate::reception::Reception;
 use crate::session::{Session, Sessions};
-use mgp_callers::pass::Pass;
+use mgp_callers::credential::Pass;
 use mgp_callers::request::identity;
 
 pub use self::auth::{Auth, Tokens};
@@ -270,7 +270,7 @@ fn not_allowed(methods: &'static str) -> Response<Reply> {
 }
 
 /// An event stream of a session: the answer to a request, which is seen to its end.
-fn events(session: &Arc<Session>, stream: mgp_callers::streams::Stream) -> Reply {
+fn events(session: &Arc<Session>, stream: mgp_callers::exchange::streams::Stream) -> Reply {
     let beat: Bytes = sse::comment("");
     Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
 }

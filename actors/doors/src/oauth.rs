@@ -16,7 +16,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
-use mgp_callers::pass::Pass;
+use mgp_callers::credential::Pass;
 use mgp_runtime::time::{moment, unix_ms};
 
 pub use self::source::Source;

@@ -18,7 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
 use crate::belongings::Belongings;
-use mgp_callers::rostered::Rostered;
+use mgp_callers::registered_agents::Rostered;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle, NotWritten};

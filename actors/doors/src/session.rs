@@ -12,8 +12,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::reception::Reception;
 use mgp_callers::agent::{Agent, Outward};
+use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
-use mgp_callers::streams::{Stream, Streams};
 use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
 use mgp_runtime::time::moment;

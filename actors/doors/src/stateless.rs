@@ -25,12 +25,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use mgp_callers::agent;
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
-use mgp_callers::errand::Errand;
+use mgp_callers::agent::activity::Presence;
+use mgp_callers::exchange::rounds::{Attempt, Attempts, Outlet};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::negotiation;
-use mgp_callers::parked::ParkedCalls;
-use mgp_callers::presence::Presence;
+use mgp_callers::request::background_call::Errand;
+use mgp_callers::request::suspended_calls::ParkedCalls;
 use mgp_callers::request::{Answering, Back, Caller, Outcome, Request, Routes};
 use mgp_callers::tasks::{Again, LongCall, Tasks};
 use mgp_runtime::time::unix_ms;

@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 
 use crate::link::Link;
 use mgp_callers::agent::{ClientAnswer, Unanswered};
-use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::rounds::Attempts;
 use mgp_callers::request::{Back, Caller};
 use mgp_runtime::event_sink::EventSink;
 
@@ -149,7 +149,9 @@ pub async fn put(
         },
         (Back::Alone, Some(attempts)) => {
             let params = params.as_deref().map(era::to_modern_question);
-            let answer = attempts.ask(exchange, method, params.as_deref()).await;
+            let answer = attempts
+                .ask(exchange.cancelled(), method, params.as_deref())
+                .await;
             answer.map(|answer| said(link, method, answer))
         }
         (Back::Alone, None) => Err(Unanswered::Gone),
@@ -187,7 +189,9 @@ pub async fn put_own(
         },
         (Back::Alone, Some(attempts)) => {
             let params = era::to_modern_question(params);
-            attempts.ask(exchange, method, Some(&params)).await
+            attempts
+                .ask(exchange.cancelled(), method, Some(&params))
+                .await
         }
         (Back::Alone, None) => Err(Unanswered::Gone),
     }

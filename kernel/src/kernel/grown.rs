@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::agents::{Agents, AgentsActor};
+use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
-use mgp_callers::parked::ParkedCalls;
+use mgp_callers::registered_agents::Rostered;
 use mgp_callers::request::Routes;
-use mgp_callers::rostered::Rostered;
+use mgp_callers::request::suspended_calls::ParkedCalls;
 use mgp_callers::tasks::{Record, Tasks};
 use mgp_calls::naming::Naming;
 use mgp_calls::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};

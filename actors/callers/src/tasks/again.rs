@@ -9,8 +9,8 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
-use crate::errand::Errand;
-use crate::input_required::{MAX_ROUNDS, Needs, needs, next_round};
+use crate::request::background_call::Errand;
+use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
@@ -60,7 +60,9 @@ async fn ask(errand: &Errand, needs: &Needs<'_>) -> Result<String, Refusal> {
     let attempts = exchange.attempts().expect("a task is a stateless client's");
     let asking = needs.input_requests.iter().map(|(key, input)| async move {
         let params = input.params.map(RawValue::get);
-        let answer = attempts.ask(exchange, &input.method, params).await;
+        let answer = attempts
+            .ask(exchange.cancelled(), &input.method, params)
+            .await;
         match answer {
             Ok(Ok(result)) => Ok(format!(
                 "{}:{}",

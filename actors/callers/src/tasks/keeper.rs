@@ -9,8 +9,8 @@ use mgp_protocol::refusal::{Refusal, Rendered};
 
 use super::again::{Again, whole};
 use super::{Kept, MAX_BYTES, Tasks};
-use crate::errand::Errand;
 use crate::request::Outcome;
+use crate::request::background_call::Errand;
 use mgp_runtime::time::unix_ms;
 
 /// Ends when the task's time is over, or it is forgotten before.

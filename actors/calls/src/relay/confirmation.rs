@@ -14,7 +14,7 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::{member, quoted};
 
 use super::Relay;
-use mgp_callers::attempts::Attempts;
+use mgp_callers::exchange::rounds::Attempts;
 use mgp_callers::request::Request;
 use mgp_policy::approvals::legible;
 use mgp_runtime::time::{moment, unix_ms};

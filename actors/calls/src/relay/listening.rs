@@ -49,7 +49,7 @@ impl Relay {
         let (mut wanted, resources) = self.agreed(request, notifications).await;
         let tasks = self.named(request, &mut wanted);
         let followed = self.follow_tasks(&request.caller, &tasks);
-        let agent = Agent::listening(request, &wanted, &tag, tasks);
+        let agent = Agent::listening(&request.caller, &request.exchange, &wanted, &tag, tasks);
         let listener = listener::begin(&self.agents, &self.directory, &self.subscriptions, &agent);
         let _listener = listener.await?;
         let wanted = self.follow(&agent, wanted, resources).await;

@@ -18,8 +18,8 @@ use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
 
 use crate::oauth::OAuth;
-use mgp_callers::pass::Pass;
-use mgp_callers::rostered::Rostered;
+use mgp_callers::credential::Pass;
+use mgp_callers::registered_agents::Rostered;
 
 /// How callers show who they are.
 #[derive(Debug, Clone)]

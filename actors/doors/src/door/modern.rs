@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::answer::{json, refusal};
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::stateless::{self, Arrival, Stated};
-use mgp_callers::attempts::{Outlet, STREAM_QUEUE};
+use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
 use mgp_runtime::trace::Trace;
 

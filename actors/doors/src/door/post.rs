@@ -26,8 +26,8 @@ use super::{HttpDoor, events, modern, status, stream_response};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::streams::Lane;
 use mgp_callers::request::{Answering, Outcome, Request, answer_frame, answer_parts};
-use mgp_callers::streams::Lane;
 use mgp_runtime::trace::Trace;
 
 /// How long a client may take to send a message.

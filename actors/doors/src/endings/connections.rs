@@ -18,7 +18,7 @@ use super::scene::Scene;
 use super::watched::Watched;
 use crate::connection;
 use mgp_callers::agent::{self, Agent};
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
+use mgp_callers::exchange::rounds::{Attempt, Attempts, Outlet};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::{Back, Caller, Request};
 use mgp_calls::listener;
@@ -108,7 +108,13 @@ async fn a_listener_that_has_ended_leaves_nothing() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
     let request = listening();
-    let agent = Agent::listening(&request, &Filter::default(), "{}", Vec::new());
+    let agent = Agent::listening(
+        &request.caller,
+        &request.exchange,
+        &Filter::default(),
+        "{}",
+        Vec::new(),
+    );
     let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
     let listener = listener::begin(agents, directory, &scene.subscriptions, &agent);
     let listener = listener.await.unwrap();

@@ -15,7 +15,7 @@ use super::scene::Scene;
 use super::watched::Watched;
 use crate::session::{Session, SessionLimits, Sessions};
 use mgp_callers::exchange::Class;
-use mgp_callers::holding::{Holding, Outside};
+use mgp_callers::tool_cache::Outside;
 
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;
 
@@ -55,11 +55,9 @@ async fn a_deleted_session_leaves_nothing() {
         .finish(lane, Bytes::from(vec![b'y'; 500 << 10]));
     session.agent.done(&id);
     drop(stream);
-    let held = Holding::of(
-        &session.agent,
-        Budget::default(),
-        scene.reception.agents.get_cell(),
-    );
+    let held = session
+        .agent
+        .start_tool_cache(Budget::default(), scene.reception.agents.get_cell());
     let outside = Outside {
         pinned: Vec::new(),
         there: Box::new(|_| true),

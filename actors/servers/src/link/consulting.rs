@@ -15,8 +15,8 @@ use super::turns::party;
 use super::{InFlight, Link};
 use crate::question;
 use mgp_callers::agent::ClientAnswer;
-use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::rounds::Attempts;
 use mgp_callers::request::Caller;
 
 /// Who answers this soon keeps others waiting meanwhile: a client that does it without a person may be

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use super::{Call, Link, List, Mirror, Peer, Upward, Ways, Wire};
 use mgp_callers::agent::Agent;
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
+use mgp_callers::exchange::rounds::{Attempt, Attempts, Outlet};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::{Answering, Back, Caller, Outcome};
 

@@ -10,7 +10,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::pass::Pass;
+use crate::credential::Pass;
 use mgp_runtime::time::unix_ms;
 
 /// What the doors read.

@@ -1,7 +1,5 @@
 //! Who is there: what the operator is told of every client.
 
-mod visitors;
-
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +10,6 @@ use mgp_protocol::mcp::Implementation;
 use mgp_protocol::mgp::kernel;
 
 use mgp_runtime::time::moment;
-
-pub use visitors::Visitors;
 
 /// Most of a name or version that is kept, in characters: it is shown in a table.
 const LONGEST: usize = 64;
@@ -80,7 +76,7 @@ impl Presence {
     }
 
     /// How long ago it last asked for something, in milliseconds.
-    fn silent_ms(&self) -> u64 {
+    pub(super) fn silent_ms(&self) -> u64 {
         millis(moment()).saturating_sub(self.heard.load(Ordering::Relaxed))
     }
 

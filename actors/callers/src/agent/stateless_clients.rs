@@ -9,7 +9,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::kernel;
 
-use super::Presence;
+use super::activity::Presence;
 
 /// Who asked nothing for this long is not there any more, in milliseconds: a model thinks for minutes.
 const FORGOTTEN_MS: u64 = 5 * 60 * 1000;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::callers::questions::{PendingQuestions, QuestionKey};
 use mgp_engine::servers::log_levels::LogLevel;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_transports::lines::LineSink;
@@ -15,9 +16,9 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::agent::{ClientAnswer, Unanswered, pass_line};
-use crate::exchange::{Class, Exchange, Flag};
-use crate::tasks::LongCall;
+use super::delivery::{Class, pass_line};
+use super::flag::Flag;
+use super::question::{ClientAnswer, Unanswered};
 
 /// Questions that come this close to one another are put to the client together.
 const GATHER: Duration = Duration::from_millis(10);
@@ -72,6 +73,19 @@ pub enum Outlet {
 struct Board {
     questions: PendingQuestions,
     waiting: HashMap<QuestionKey, oneshot::Sender<ClientAnswer>>,
+}
+
+/// A call that becomes a task when it takes long.
+#[derive(Debug, Clone)]
+pub struct LongCall {
+    /// Whose tool it is.
+    pub server: ServerId,
+    /// The server's own name of the tool.
+    pub tool: Box<str>,
+    /// How long it may take as a call.
+    pub after: Duration,
+    /// How long its task is kept.
+    pub ttl: Duration,
 }
 
 impl Attempts {
@@ -139,10 +153,14 @@ impl Attempts {
         }
     }
 
-    /// Puts a question into the next `input_required` and waits for what the client says.
+    /// Puts a question into the next `input_required` and waits for what the client says, unless the
+    /// call is `cancelled` before.
+    ///
+    /// # Errors
+    /// [`Unanswered`] says why there is no answer.
     pub async fn ask(
         &self,
-        exchange: &Exchange,
+        cancelled: impl Future<Output = ()>,
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
@@ -164,7 +182,7 @@ impl Attempts {
         self.changed.notify_waiters();
         tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
-            () = exchange.cancelled() => Err(Unanswered::Cancelled),
+            () = cancelled => Err(Unanswered::Cancelled),
         }
     }
 

@@ -10,7 +10,7 @@ use mgp_sync::Refused;
 use mgp_sync::ring::{LIVE, Limits, Next, Reader, Ring};
 use mgp_transports::sse;
 
-use crate::exchange::Class;
+use super::delivery::Class;
 
 /// One SSE stream of a session. Lane 0 is the GET stream, the others belong to one request each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::errand::Errand;
-use crate::request::Caller;
+use super::background_call::Errand;
+use crate::agent::caller::Caller;
 
 /// Calls that may be parked at once: each holds a call under way at its server, so servers' own
 /// bounds are met first; this one keeps clients that never come back from filling the table.

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::{Answering, Outcome};
 use crate::exchange::{Exchange, Flag};
-use crate::request::{Answering, Outcome};
 
 /// One such call.
 #[derive(Debug)]
