@@ -8,6 +8,7 @@ pub mod suspended_calls;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -17,6 +18,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
+use mgp_runtime::task::{self, Broken};
 use mgp_runtime::trace::Trace;
 
 pub use self::answer::{answer_frame, answer_parts};
@@ -42,6 +44,46 @@ pub type Outcome = Result<Bytes, Refusal>;
 
 /// An answer under way.
 pub type Answering<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// An answer under way that comes even when the code behind it panics: then it is [`Refusal::Broken`].
+/// Nobody waits for ever, and what the code held is let go of.
+pub struct GuardedAnswer(Answering);
+
+impl GuardedAnswer {
+    /// What `begin` starts, which may itself panic.
+    #[must_use]
+    pub fn new(begin: impl FnOnce() -> Answering) -> Self {
+        let begun = task::guarded(ANSWER, begin);
+        Self(begun.unwrap_or_else(|broken| Box::pin(std::future::ready(Err(refused(&broken))))))
+    }
+}
+
+impl Future for GuardedAnswer {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let polled = task::guarded(ANSWER, || self.0.as_mut().poll(cx));
+        polled.unwrap_or_else(|broken| Poll::Ready(Err(refused(&broken))))
+    }
+}
+
+impl std::fmt::Debug for GuardedAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GuardedAnswer")
+    }
+}
+
+/// The name under which panics of answers are counted.
+const ANSWER: &str = "answer";
+
+/// What a client is told of a panic. What it says is for the kernel's own log.
+#[must_use]
+pub fn refused(broken: &Broken) -> Refusal {
+    Refusal::Broken(match broken {
+        Broken::Panicked { .. } => "the kernel failed at this; its log says where".into(),
+        Broken::Aborted => broken.to_string(),
+    })
+}
 
 /// Who answers what: the table of every method (`kernel/src/routes.rs`).
 pub trait Routes: Send + Sync + std::fmt::Debug + 'static {

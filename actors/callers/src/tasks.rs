@@ -23,6 +23,7 @@ use crate::directory::Directory;
 use crate::exchange::Flag;
 use crate::request::Caller;
 use crate::request::background_call::Errand;
+use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
 pub use crate::exchange::rounds::LongCall;
@@ -103,7 +104,7 @@ impl Tasks {
                 .bytes
                 .fetch_add(kept.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
             tasks.table().insert(kept.at, kept.clone());
-            tokio::spawn(keeper::keep(tasks.clone(), kept, None));
+            keeper::start(&tasks, kept, None);
         }
         tasks
     }
@@ -148,7 +149,7 @@ impl Tasks {
             errand.exchange.take_time();
         }
         let announcement = kept.task().render_created(&kept.id);
-        tokio::spawn(keeper::keep(self.clone(), kept, Some(again)));
+        keeper::start(self, kept, Some(again));
         Some(announcement.into())
     }
 
@@ -268,12 +269,12 @@ impl Tasks {
         let bytes = kept.bytes.swap(0, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let (folder, record) = (self.folder.clone(), kept.record(&kept.task()));
-        let _ = tokio::task::spawn_blocking(move || record.remove(&folder)).await;
+        let _ = task::blocking("task record", move || record.remove(&folder)).await;
     }
 
     async fn write(&self, record: Record) -> std::io::Result<()> {
         let folder = self.folder.clone();
-        let writing = tokio::task::spawn_blocking(move || record.write(&folder));
+        let writing = task::blocking("task record", move || record.write(&folder));
         writing.await.map_err(std::io::Error::other)?
     }
 
@@ -405,7 +406,9 @@ impl Drop for Place<'_> {
             && let Some(kept) = self.tasks.table().remove(&self.at)
         {
             let (folder, record) = (self.tasks.folder.clone(), kept.record(&kept.task()));
-            tokio::task::spawn_blocking(move || record.remove(&folder));
+            task::detached("task record", async move {
+                let _ = task::blocking("task record", move || record.remove(&folder)).await;
+            });
         }
     }
 }

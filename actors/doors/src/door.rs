@@ -24,13 +24,14 @@ use mgp_transports::http::body::Reply;
 use mgp_transports::http::server::Peer;
 use mgp_transports::sse;
 
-use self::answer::{plain, refusal, unknown_session};
+use self::answer::{failed, plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
 use crate::oauth::WELL_KNOWN;
 use crate::reception::Reception;
 use crate::session::{Session, Sessions};
 use mgp_callers::credential::Pass;
-use mgp_callers::request::identity;
+use mgp_callers::request::{identity, refused};
+use mgp_runtime::task;
 
 pub use self::auth::{Auth, Tokens};
 pub use self::old_style::OldStyle;
@@ -65,12 +66,17 @@ pub struct Manners {
 }
 
 impl HttpDoor {
-    /// Answers one HTTP request.
+    /// Answers one HTTP request; where the code that does panics, with status 500.
     pub async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: Peer,
     ) -> Response<Reply> {
+        let answered = task::caught("http request", self.respond(request, peer)).await;
+        answered.unwrap_or_else(|broken| failed(&refused(&broken)))
+    }
+
+    async fn respond(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Reply> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }

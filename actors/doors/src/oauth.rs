@@ -17,6 +17,7 @@ use mgp_sync::Snapshot;
 use serde_json::json;
 
 use mgp_callers::credential::Pass;
+use mgp_runtime::task;
 use mgp_runtime::time::{moment, unix_ms};
 
 pub use self::source::Source;
@@ -154,7 +155,7 @@ impl OAuth {
         let held = self.held.load();
         if held.is_younger(STALE) && !held.is_younger(FRESH) {
             let this = self.clone();
-            tokio::spawn(async move { this.refresh().await });
+            task::detached("token keys", async move { this.refresh().await });
         }
         let mark = (blake3::hash(token.as_bytes()), view.clone());
         if let Some(good) = self.remembered(&held, &mark) {

@@ -20,6 +20,7 @@ use serde_json::json;
 use crate::belongings::Belongings;
 use mgp_callers::registered_agents::Rostered;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle, NotWritten};
 
@@ -214,7 +215,7 @@ impl RosterActor {
             .decided(noted(&change, trace, Outcome::Success))
             .await?;
         let (file, kept) = (self.file.clone(), next.kept());
-        let writing = tokio::task::spawn_blocking(move || file::write(&file, &kept));
+        let writing = task::blocking("agent registry file", move || file::write(&file, &kept));
         let written = writing.await.map_err(std::io::Error::other).flatten();
         if let Err(error) = written {
             self.audit.tell(noted(&change, trace, Outcome::Failure));

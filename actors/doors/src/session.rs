@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::reception::Reception;
 use mgp_callers::agent::{Agent, Outward};
@@ -16,6 +15,7 @@ use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
 use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
+use mgp_runtime::task::{self, Task};
 use mgp_runtime::time::moment;
 
 /// What requests of a session share.
@@ -253,7 +253,7 @@ struct SessionActor {
 struct SessionState {
     me: Mailbox<SessionMsg>,
     /// The clock that says when to look; it ends with the session.
-    looking: AbortOnDropHandle<()>,
+    looking: Task<()>,
     _alive: Alive,
 }
 
@@ -311,11 +311,11 @@ impl Actor for SessionActor {
     }
 }
 
-fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> AbortOnDropHandle<()> {
+fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> Task<()> {
     let me = me.clone();
     let after = after.max(Duration::from_secs(1));
-    AbortOnDropHandle::new(tokio::spawn(async move {
+    task::supervised("session clock", async move {
         tokio::time::sleep(after).await;
         let _ = me.tell(SessionMsg::Look);
-    }))
+    })
 }

@@ -31,7 +31,7 @@ use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::negotiation;
 use mgp_callers::request::background_call::Errand;
 use mgp_callers::request::suspended_calls::ParkedCalls;
-use mgp_callers::request::{Answering, Back, Caller, Outcome, Request, Routes};
+use mgp_callers::request::{Back, Caller, GuardedAnswer, Outcome, Request, Routes};
 use mgp_callers::tasks::{Again, LongCall, Tasks};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
@@ -136,7 +136,7 @@ impl Stateless {
         };
         Ok(Running {
             stateless: self.clone(),
-            work: Work::Fresh(self.routes.answer(request)),
+            work: Work::Fresh(GuardedAnswer::new(|| self.routes.answer(request))),
             caller,
             exchange,
             method: arrival.method,
@@ -212,7 +212,7 @@ enum Next {
 }
 
 enum Work {
-    Fresh(Answering),
+    Fresh(GuardedAnswer),
     Resumed(u64, Arc<Errand>),
     Nothing,
 }
@@ -234,9 +234,14 @@ impl Running {
         &self.exchange
     }
 
-    /// Resolves with the answer to this request: the call's own, what is needed before it can go on,
-    /// or the task it has become.
-    pub async fn outcome(&mut self) -> Outcome {
+    /// The answer to this request: the call's own, what is needed before it can go on, or the task it
+    /// has become.
+    #[must_use]
+    pub fn answer(mut self) -> GuardedAnswer {
+        GuardedAnswer::new(|| Box::pin(async move { self.outcome().await }))
+    }
+
+    async fn outcome(&mut self) -> Outcome {
         let exchange = self.exchange.clone();
         let attempts = exchange.attempts().expect("made with them");
         let next = match self.next(attempts, true).await {
@@ -263,7 +268,7 @@ impl Running {
     async fn next(&mut self, attempts: &Attempts, may_become_task: bool) -> Next {
         let answered = async {
             match &mut self.work {
-                Work::Fresh(answering) => answering.as_mut().await,
+                Work::Fresh(answering) => answering.await,
                 Work::Resumed(_, errand) => errand.outcome().await,
                 Work::Nothing => std::future::pending().await,
             }

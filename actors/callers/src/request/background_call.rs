@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Answering, Outcome};
+use super::{GuardedAnswer, Outcome};
 use crate::exchange::{Exchange, Flag};
+use mgp_runtime::task;
 
 /// One such call.
 #[derive(Debug)]
@@ -18,14 +19,14 @@ pub struct Errand {
 impl Errand {
     /// Lets the call go on by itself.
     #[must_use]
-    pub fn begin(exchange: Arc<Exchange>, answering: Answering) -> Arc<Self> {
+    pub fn begin(exchange: Arc<Exchange>, answering: GuardedAnswer) -> Arc<Self> {
         let errand = Arc::new(Self {
             exchange,
             outcome: Mutex::new(None),
             done: Flag::default(),
         });
         let own = errand.clone();
-        tokio::spawn(async move {
+        task::detached("background call", async move {
             let outcome = answering.await;
             *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             own.done.raise();
@@ -38,5 +39,28 @@ impl Errand {
         self.done.raised().await;
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.clone().expect("it is there before the flag is up")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::exchange::Way;
+    use mgp_protocol::refusal::Refusal;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_panics_has_an_outcome() {
+        let answering = GuardedAnswer::new(|| {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                panic!("as it was told to")
+            })
+        });
+        let call = Errand::begin(Exchange::new(Way::Nowhere), answering);
+        let outcome = tokio::time::timeout(Duration::from_secs(60), call.outcome()).await;
+        let outcome = outcome.expect("nobody waits for ever");
+        assert!(matches!(outcome, Err(Refusal::Broken(_))), "{outcome:?}");
     }
 }

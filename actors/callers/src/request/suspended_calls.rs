@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytestring::ByteString;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::background_call::Errand;
 use crate::agent::caller::Caller;
+use mgp_runtime::task::{self, Task};
 
 /// Calls that may be parked at once: each holds a call under way at its server, so servers' own
 /// bounds are met first; this one keeps clients that never come back from filling the table.
@@ -38,7 +38,7 @@ pub struct Parked {
     /// Tells this stay from an earlier one of the same call.
     stay: u64,
     /// Ends the stay in time, and itself with it.
-    _patience: AbortOnDropHandle<()>,
+    _patience: Task<()>,
 }
 
 impl ParkedCalls {
@@ -83,7 +83,7 @@ impl ParkedCalls {
             });
         }
         let table = self.clone();
-        let patience = tokio::spawn(async move {
+        let patience = task::supervised("suspended call", async move {
             tokio::time::sleep(table.patience).await;
             table.expire(number, stay);
         });
@@ -92,7 +92,7 @@ impl ParkedCalls {
             caller,
             params,
             stay,
-            _patience: AbortOnDropHandle::new(patience),
+            _patience: patience,
         };
         calls.insert(number, parked);
         Ok(())

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::request::background_call::Errand;
 use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
-use crate::request::{Caller, Outcome, Request, Routes};
+use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
 /// How the call of a task is made once more.
@@ -47,7 +47,7 @@ pub(super) async fn whole(errand: &Errand, again: &Again) -> Outcome {
             params: Some(params.into()),
             trace: again.trace.clone(),
         };
-        outcome = again.routes.answer(request).await?;
+        outcome = GuardedAnswer::new(|| again.routes.answer(request)).await?;
     }
     Err(Refusal::Broken(format!(
         "the server asked for more input {MAX_ROUNDS} times in one call"

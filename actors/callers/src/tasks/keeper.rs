@@ -11,24 +11,48 @@ use super::again::{Again, whole};
 use super::{Kept, MAX_BYTES, Tasks};
 use crate::request::Outcome;
 use crate::request::background_call::Errand;
+use crate::request::refused;
+use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
-/// Ends when the task's time is over, or it is forgotten before.
-pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
-    let left = kept.expires_ms().saturating_sub(unix_ms());
-    let mut time = std::pin::pin!(tokio::time::sleep(Duration::from_millis(left)));
-    if let (Some(errand), Some(again)) = (kept.errand(), again) {
-        tokio::select! {
-            outcome = follow(&tasks, &kept, &errand, &again) => {
-                tasks.end(&kept, step(&errand, outcome, again.caller.dialect())).await;
+/// Follows a task until its time is over, or it is forgotten before. A panic on the way fails the task,
+/// which is kept for its time all the same.
+pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
+    let tasks = tasks.clone();
+    task::detached("task", async move {
+        if let Some(again) = again {
+            let followed = task::caught("task", to_its_end(&tasks, &kept, &again)).await;
+            if let Err(broken) = followed {
+                if let Some(errand) = kept.errand() {
+                    errand.exchange.cancel();
+                }
+                let end = failed(&refused(&broken), again.caller.dialect());
+                tasks.end(&kept, end).await;
             }
-            () = &mut time => errand.exchange.cancel(),
+            kept.let_go();
         }
-        kept.let_go();
-    }
+        tokio::select! {
+            () = tokio::time::sleep(left(&kept)) => tasks.forget(&kept).await,
+            () = kept.forgotten.raised() => {}
+        }
+    });
+}
+
+/// How long the task is still kept.
+fn left(kept: &Kept) -> Duration {
+    Duration::from_millis(kept.expires_ms().saturating_sub(unix_ms()))
+}
+
+/// Resolves when the call has ended, and its end is noted; or when the time of the task is over.
+async fn to_its_end(tasks: &Tasks, kept: &Kept, again: &Again) {
+    let Some(errand) = kept.errand() else {
+        return;
+    };
     tokio::select! {
-        () = time => tasks.forget(&kept).await,
-        () = kept.forgotten.raised() => {}
+        outcome = follow(tasks, kept, &errand, again) => {
+            tasks.end(kept, step(&errand, outcome, again.caller.dialect())).await;
+        }
+        () = tokio::time::sleep(left(kept)) => errand.exchange.cancel(),
     }
 }
 

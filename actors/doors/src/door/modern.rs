@@ -75,8 +75,8 @@ pub(super) async fn post(
     });
     match begun {
         Err(refused) => answered(&id, &Err(refused), dialect),
-        Ok(mut running) => {
-            let outcome = Box::pin(async move { running.outcome().await });
+        Ok(running) => {
+            let outcome: Asking = Box::pin(running.answer());
             let conversation = Conversation {
                 id,
                 dialect,

@@ -27,6 +27,7 @@ use super::answer::{json, overloaded, unknown_session};
 use super::post::taken;
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::connection;
+use mgp_runtime::task;
 
 /// Where messages are POSTed; the query names the connection.
 pub(super) const ENDPOINT: &str = "/sse/messages";
@@ -71,7 +72,7 @@ impl OldStyle {
             }
             open.insert(id.clone(), visit);
         }
-        tokio::spawn(connection::serve(
+        let serving = connection::serve(
             door.reception.clone(),
             agent,
             false,
@@ -79,7 +80,8 @@ impl OldStyle {
             tokio_util::sync::CancellationToken::new(),
             lines(messages),
             writer,
-        ));
+        );
+        task::detached("connection", serving);
         let endpoint = format!("{ENDPOINT}?session={id}");
         let first = sse::named("endpoint", None, endpoint.as_bytes());
         let leaving = Leaving {

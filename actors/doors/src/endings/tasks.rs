@@ -21,7 +21,7 @@ use mgp_callers::agent;
 use mgp_callers::exchange::rounds::{Attempt, Attempts};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::background_call::Errand;
-use mgp_callers::request::{Back, Caller};
+use mgp_callers::request::{Back, Caller, GuardedAnswer};
 use mgp_callers::tasks::{Again, LongCall};
 use mgp_runtime::trace::Trace;
 
@@ -52,11 +52,13 @@ fn errand() -> (Arc<Errand>, oneshot::Sender<Bytes>) {
     let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
     let (tell, told) = oneshot::channel();
     let own = exchange.clone();
-    let answering = Box::pin(async move {
-        tokio::select! {
-            told = told => told.map_err(|_| Refusal::Cancelled),
-            () = own.cancelled() => Err(Refusal::Cancelled),
-        }
+    let answering = GuardedAnswer::new(|| {
+        Box::pin(async move {
+            tokio::select! {
+                told = told => told.map_err(|_| Refusal::Cancelled),
+                () = own.cancelled() => Err(Refusal::Cancelled),
+            }
+        })
     });
     (Errand::begin(exchange, answering), tell)
 }
@@ -103,6 +105,55 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
     tasks.end_of(&who).await;
     assert!(tasks.get((boot, number)).is_none());
     gone.gone().await;
+}
+
+/// A panic of what follows a task fails the task, takes its call back and lets go of it; the task is kept
+/// and can be asked after.
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_keeper_panics_has_failed() {
+    let scene = Scene::new().await;
+    let tasks = scene.reception.stateless.tasks.clone();
+    let who = AgentId::new("agent.local");
+    let mut watched = Watched::begin();
+    // No stateless client's: whatever follows it relies on that.
+    let exchange = Exchange::new(Way::Nowhere);
+    let own = exchange.clone();
+    let answering = GuardedAnswer::new(|| {
+        Box::pin(async move {
+            own.cancelled().await;
+            Err(Refusal::Cancelled)
+        })
+    });
+    let errand = Errand::begin(exchange, answering);
+    let caller = caller(&who);
+    watched.add("the call", &errand);
+    watched.add("its exchange", &errand.exchange);
+    let call = LongCall {
+        server: ServerId::new("it"),
+        tool: "slow".into(),
+        after: Duration::ZERO,
+        ttl: Duration::from_secs(3600),
+    };
+    let again = Again {
+        routes: scene.routes.clone(),
+        caller: caller.clone(),
+        method: ByteString::from_static("tools/call"),
+        params: None,
+        trace: Trace::of(None, None),
+    };
+    let created = tasks.make(again, &call, errand).await.unwrap();
+    let created: serde_json::Value = serde_json::from_slice(&created).unwrap();
+    let named = tasks.find(&caller, created["taskId"].as_str().unwrap());
+    let Maker::Kernel { boot, number } = named.unwrap().task.maker else {
+        panic!("the kernel made it");
+    };
+    watched.but_tasks(1).gone().await;
+    let got: serde_json::Value =
+        serde_json::from_slice(&tasks.get((boot, number)).unwrap()).unwrap();
+    assert_eq!(got["status"], "failed", "{got}");
+    assert_eq!(got["error"]["code"], -32603, "{got}");
+    tasks.end_of(&who).await;
+    assert!(tasks.get((boot, number)).is_none());
 }
 
 /// A call that was parked and whose client came back leaves no clock.
