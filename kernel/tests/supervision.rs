@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_discovery::config::{ConfigFile, Kind};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable};
@@ -363,7 +363,7 @@ fn pid(status: &Status) -> i32 {
 /// Calls a tool of a server; gives the result as text.
 async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
-        .connection(&Exchange::new(Way::Nowhere))
+        .connection(&Exchange::new(ReplyPath::Nowhere))
         .await
         .unwrap();
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);

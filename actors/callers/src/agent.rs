@@ -32,12 +32,12 @@ use mgp_sync::pending::{Pending, Refused};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
-use self::activity::Presence;
-use self::caller::{Back, Caller};
+use self::activity::ClientActivity;
+use self::caller::{Caller, CallerSession};
 use self::outward::tagged;
 use crate::exchange::question::MAX_ASKED;
 use crate::exchange::streams::{GET, Lane};
-use crate::exchange::{Class, Exchange, Flag, Way, pass_line};
+use crate::exchange::{Delivery, Exchange, Flag, ReplyPath, pass_line};
 use crate::negotiation;
 use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
 use mgp_runtime::event_sink::EventSink;
@@ -89,7 +89,7 @@ pub struct Agent {
     /// Its place among [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
-    asked: Pending<Asked>,
+    asked: Pending<PendingQuestion>,
     /// What the client reads for the numbers of `asked`.
     ids: RequestIds,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
@@ -97,12 +97,12 @@ pub struct Agent {
     /// What its session holds of tools.
     pub tool_cache: SessionToolCache,
     /// What the operator is told of it.
-    pub presence: Arc<Presence>,
+    pub activity: Arc<ClientActivity>,
 }
 
 /// A question that awaits its answer.
 #[derive(Debug)]
-struct Asked {
+struct PendingQuestion {
     answer: oneshot::Sender<ClientAnswer>,
     /// Who hears of the client's progress, under a token of its own, as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
@@ -131,7 +131,7 @@ impl Agent {
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
             tool_cache: SessionToolCache::default(),
-            presence: Arc::default(),
+            activity: Arc::default(),
         }
     }
 
@@ -228,13 +228,13 @@ impl Agent {
             version,
             capabilities: ClientCapabilities::read(Some(hello.capabilities)),
             mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
-            back: Back::Standing(Arc::downgrade(self)),
-            presence: self.presence.clone(),
+            session: CallerSession::Open(Arc::downgrade(self)),
+            activity: self.activity.clone(),
         });
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
         })?;
-        self.presence.introduce(&hello.client_info, version);
+        self.activity.introduce(&hello.client_info, version);
         Ok(caller)
     }
 
@@ -249,7 +249,7 @@ impl Agent {
             EventSink::new(move |()| {
                 if let Some(agent) = agent.upgrade() {
                     let frame = jsonrpc::notification(list_changed(ListKind::Tools), None);
-                    agent.tell(frame.into(), Class::Kept);
+                    agent.tell(frame.into(), Delivery::Reliable);
                 }
             })
         };
@@ -270,7 +270,7 @@ impl Agent {
         let view = self
             .caller()
             .map_or(&CatalogView::All, |caller| &caller.view);
-        self.presence.told(agent, door, view)
+        self.activity.told(agent, door, view)
     }
 
     /// Who it is since `initialize`.
@@ -317,19 +317,19 @@ impl Agent {
     /// [`MAX_OPEN`].
     pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
         let exchange = Exchange::new(match (&self.outward, lane) {
-            (Outward::Line(sink), _) => Way::Line(sink.clone()),
-            (Outward::Session(streams), Some(lane)) => Way::Stream {
+            (Outward::Line(sink), _) => ReplyPath::Line(sink.clone()),
+            (Outward::Session(streams), Some(lane)) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane,
                 primed: self.caller().is_some_and(|c| c.version.primes_streams()),
             },
             // A part of a batch has no stream of its own.
-            (Outward::Session(streams), None) => Way::Stream {
+            (Outward::Session(streams), None) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
                 primed: false,
             },
-            (Outward::Listening { .. }, _) => Way::Nowhere,
+            (Outward::Listening { .. }, _) => ReplyPath::Nowhere,
         });
         self.enroll(id, exchange.clone())?;
         Ok(exchange)
@@ -359,13 +359,13 @@ impl Agent {
     #[must_use]
     pub fn outside(&self) -> Arc<Exchange> {
         Exchange::new(match &self.outward {
-            Outward::Line(sink) => Way::Line(sink.clone()),
-            Outward::Session(streams) => Way::Stream {
+            Outward::Line(sink) => ReplyPath::Line(sink.clone()),
+            Outward::Session(streams) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
                 primed: false,
             },
-            Outward::Listening { .. } => Way::Nowhere,
+            Outward::Listening { .. } => ReplyPath::Nowhere,
         })
     }
 
@@ -396,7 +396,7 @@ impl Agent {
         }
     }
 
-    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
+    /// The client takes a request session: `params` of its `notifications/cancelled`. Unknown ids are
     /// nothing (MCP-055).
     pub fn cancel(&self, params: Option<&str>) {
         let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
@@ -431,7 +431,7 @@ impl Agent {
     }
 
     /// Says something that belongs to no request.
-    pub fn tell(&self, frame: Bytes, class: Class) {
+    pub fn tell(&self, frame: Bytes, class: Delivery) {
         if !self.is_ready() {
             return;
         }
@@ -461,7 +461,7 @@ impl Agent {
         self.may_be_asked(exchange).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
-        let asked = Asked {
+        let asked = PendingQuestion {
             answer: sender,
             progress: token.map(|token| token.get().into()).zip(progress),
         };
@@ -485,7 +485,7 @@ impl Agent {
         });
         exchange.send(
             jsonrpc::request(&id.to_string(), method, params.as_deref()).into(),
-            Class::Kept,
+            Delivery::Reliable,
         );
         let outcome = tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
@@ -558,7 +558,7 @@ impl Drop for Forget<'_> {
         if self.agent.asked.take(self.number).is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
-            self.exchange.send(frame.into(), Class::Kept);
+            self.exchange.send(frame.into(), Delivery::Reliable);
         }
     }
 }

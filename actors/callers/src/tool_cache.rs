@@ -75,14 +75,14 @@ pub struct ToolCacheHandle {
 }
 
 /// How things stand outside, when somebody asks.
-pub struct Outside {
+pub struct CallableTools {
     /// What is pinned for the agent and may be called by it.
     pub pinned: Vec<Priced>,
     /// Whether a tool is there and may be called.
     pub there: Box<dyn Fn(&str) -> bool + Send>,
 }
 
-impl fmt::Debug for Outside {
+impl fmt::Debug for CallableTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outside")
             .field("pinned", &self.pinned)
@@ -143,7 +143,7 @@ impl ToolCacheHandle {
     }
 
     async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> ToolCacheMsg) -> Result<T, Refusal> {
-        let _forgets = Forgets(self);
+        let _forgets = ForgetsLatest(self);
         self.mailbox.ask(message).await.map_err(refused)
     }
 
@@ -153,7 +153,7 @@ impl ToolCacheHandle {
     /// When the session ends, or too much waits for it.
     pub async fn load(
         &self,
-        outside: Outside,
+        outside: CallableTools,
         tools: Vec<Arc<CatalogTool>>,
     ) -> Result<Loaded, Refusal> {
         self.ask(|reply| ToolCacheMsg::Load(outside, tools, reply))
@@ -164,7 +164,7 @@ impl ToolCacheHandle {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn held(&self, outside: Outside) -> Result<ToolCache, Refusal> {
+    pub async fn held(&self, outside: CallableTools) -> Result<ToolCache, Refusal> {
         self.ask(|reply| ToolCacheMsg::Held(outside, reply)).await
     }
 
@@ -172,7 +172,11 @@ impl ToolCacheHandle {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn evict(&self, outside: Outside, tools: Vec<Named>) -> Result<Evicted, Refusal> {
+    pub async fn evict(
+        &self,
+        outside: CallableTools,
+        tools: Vec<Named>,
+    ) -> Result<Evicted, Refusal> {
         self.ask(|reply| ToolCacheMsg::Evict(outside, tools, reply))
             .await
     }
@@ -180,9 +184,9 @@ impl ToolCacheHandle {
 
 /// When this goes nothing is the latest any more: neither what was told of before nor meanwhile, for it
 /// may have been let go of. Also when nobody waits for the answer.
-struct Forgets<'a>(&'a ToolCacheHandle);
+struct ForgetsLatest<'a>(&'a ToolCacheHandle);
 
-impl Drop for Forgets<'_> {
+impl Drop for ForgetsLatest<'_> {
     fn drop(&mut self) {
         *self.0.latest() = None;
     }
@@ -214,11 +218,11 @@ pub enum ToolCacheMsg {
     /// A tool was called.
     Used(Arc<CatalogTool>),
     /// A request found these.
-    Load(Outside, Vec<Arc<CatalogTool>>, Reply<Loaded>),
+    Load(CallableTools, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// What is there?
-    Held(Outside, Reply<ToolCache>),
+    Held(CallableTools, Reply<ToolCache>),
     /// These may go.
-    Evict(Outside, Vec<Named>, Reply<Evicted>),
+    Evict(CallableTools, Vec<Named>, Reply<Evicted>),
 }
 
 /// What never changes.
@@ -300,8 +304,8 @@ impl ToolCacheActor {
 
 impl ToolCacheState {
     /// Lets go of what is not there any more.
-    fn look_at(&mut self, outside: Outside) {
-        let Outside { pinned, there } = outside;
+    fn look_at(&mut self, outside: CallableTools) {
+        let CallableTools { pinned, there } = outside;
         self.cache.retain(there);
         self.cache.pin(pinned);
     }

@@ -11,7 +11,7 @@ use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mgp::negotiation::Negotiated;
 
 use super::Agent;
-use super::activity::Presence;
+use super::activity::ClientActivity;
 use crate::exchange::Exchange;
 
 /// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
@@ -33,9 +33,9 @@ pub struct Caller {
     /// What of MGP may be said to it.
     pub mgp: Negotiated,
     /// The way back to it.
-    pub back: Back,
+    pub session: CallerSession,
     /// What the operator is told of it.
-    pub presence: Arc<Presence>,
+    pub activity: Arc<ClientActivity>,
 }
 
 /// Who somebody is, as far as it decides what may be done.
@@ -49,21 +49,21 @@ pub fn identity(agent: &AgentId, operator: bool) -> Principal {
 
 /// The way back to a caller.
 #[derive(Debug)]
-pub enum Back {
+pub enum CallerSession {
     /// A connection or session that stands: it can be asked and told. Who holds the caller does not
     /// hold it: it keeps its caller itself, and ends however many calls still know who called.
-    Standing(Weak<Agent>),
+    Open(Weak<Agent>),
     /// A request that stands alone: what belongs to it travels with it.
-    Alone,
+    Stateless,
 }
 
 impl Caller {
     /// The connection or session it has, when it has one and that is not over.
     #[must_use]
     pub fn standing(&self) -> Option<Arc<Agent>> {
-        match &self.back {
-            Back::Standing(agent) => agent.upgrade(),
-            Back::Alone => None,
+        match &self.session {
+            CallerSession::Open(agent) => agent.upgrade(),
+            CallerSession::Stateless => None,
         }
     }
 
@@ -77,7 +77,7 @@ impl Caller {
     /// True for one whose requests stand alone.
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        matches!(self.back, Back::Alone)
+        matches!(self.session, CallerSession::Stateless)
     }
 
     /// In whose words it is answered.
@@ -105,8 +105,8 @@ impl Caller {
     /// The least severe log level it wants of the call under way in `exchange`; `None` wants no log.
     #[must_use]
     pub fn log_level(&self, exchange: &Exchange) -> Option<LogLevel> {
-        match exchange.attempts() {
-            Some(attempts) => attempts.level(),
+        match exchange.rounds() {
+            Some(rounds) => rounds.level(),
             None => self.standing().map(|agent| agent.level()),
         }
     }

@@ -5,18 +5,18 @@ use mgp_transports::lines::LineSink;
 
 /// May a message be dropped when its reader lags behind?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum Delivery {
     /// Progress and log records: the newest matter, some may be lost.
     Lossy,
     /// Answers, questions, changes: never dropped silently; the stream breaks instead.
-    Kept,
+    Reliable,
 }
 
 /// Sends a line that may be lost when its reader lags behind, or one that may not.
-pub fn pass_line(sink: &LineSink, frame: Bytes, class: Class) {
+pub fn pass_line(sink: &LineSink, frame: Bytes, class: Delivery) {
     match class {
-        Class::Lossy => drop(sink.offer(frame)),
-        Class::Kept => send_line(sink, frame),
+        Delivery::Lossy => drop(sink.offer(frame)),
+        Delivery::Reliable => send_line(sink, frame),
     }
 }
 

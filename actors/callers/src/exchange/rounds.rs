@@ -16,7 +16,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::delivery::{Class, pass_line};
+use super::delivery::{Delivery, pass_line};
 use super::flag::Flag;
 use super::question::{ClientAnswer, Unanswered};
 
@@ -31,8 +31,8 @@ pub const STREAM_QUEUE: usize = 256;
 
 /// One call of a stateless client.
 #[derive(Debug)]
-pub struct Attempts {
-    now: Mutex<Attempt>,
+pub struct CallRounds {
+    now: Mutex<CallRound>,
     /// Its method may be answered with questions.
     may_ask: bool,
     board: Mutex<Board>,
@@ -44,7 +44,7 @@ pub struct Attempts {
 
 /// The request by which the client follows the call right now.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct CallRound {
     /// The client's id of it.
     pub id: RequestId,
     /// Where messages that belong to it go; `None` once it has its answer.
@@ -88,10 +88,10 @@ pub struct LongCall {
     pub ttl: Duration,
 }
 
-impl Attempts {
+impl CallRounds {
     /// A call that its client follows by this request.
     #[must_use]
-    pub fn new(first: Attempt, may_ask: bool) -> Self {
+    pub fn new(first: CallRound, may_ask: bool) -> Self {
         Self {
             now: Mutex::new(first),
             may_ask,
@@ -103,7 +103,7 @@ impl Attempts {
     }
 
     /// The client comes back for the call with another request.
-    pub fn follow(&self, next: Attempt) {
+    pub fn follow(&self, next: CallRound) {
         *self.now() = next;
     }
 
@@ -141,14 +141,16 @@ impl Attempts {
 
     /// Sends a message to whoever follows the call; false when a message that must not be lost
     /// found no room.
-    pub(crate) fn send(&self, frame: Bytes, class: Class) -> bool {
+    pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> bool {
         let outlet = self.now().outlet.clone();
         match outlet {
             Some(Outlet::Line(sink)) => {
                 pass_line(&sink, frame, class);
                 true
             }
-            Some(Outlet::Stream(stream)) => stream.try_send(frame).is_ok() || class == Class::Lossy,
+            Some(Outlet::Stream(stream)) => {
+                stream.try_send(frame).is_ok() || class == Delivery::Lossy
+            }
             None => true,
         }
     }
@@ -175,10 +177,7 @@ impl Attempts {
             board.waiting.insert(key, sender);
             key
         };
-        let _withdraw = Withdraw {
-            attempts: self,
-            key,
-        };
+        let _withdraw = Withdraw { rounds: self, key };
         self.changed.notify_waiters();
         tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
@@ -242,7 +241,7 @@ impl Attempts {
     /// How long the call has been waiting for its client to come back with answers; `None` while it
     /// does not.
     #[must_use]
-    pub fn parked_for(&self) -> Option<Duration> {
+    pub fn suspended_for(&self) -> Option<Duration> {
         let since = self.now().left.filter(|_| self.is_asking())?;
         Some(since.elapsed())
     }
@@ -267,7 +266,7 @@ impl Attempts {
         self.changed.notify_waiters();
     }
 
-    fn now(&self) -> MutexGuard<'_, Attempt> {
+    fn now(&self) -> MutexGuard<'_, CallRound> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -278,16 +277,16 @@ impl Attempts {
 
 /// However the asking ends, the question does not outlive it.
 struct Withdraw<'a> {
-    attempts: &'a Attempts,
+    rounds: &'a CallRounds,
     key: QuestionKey,
 }
 
 impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
-        let mut board = self.attempts.board();
+        let mut board = self.rounds.board();
         board.questions.withdraw(self.key);
         board.waiting.remove(&self.key);
         drop(board);
-        self.attempts.changed.notify_waiters();
+        self.rounds.changed.notify_waiters();
     }
 }

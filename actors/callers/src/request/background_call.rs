@@ -1,4 +1,4 @@
-//! A call that goes on without its request: parked until its client answers a question, or run as a
+//! A call that goes on without its request: suspended until its client answers a question, or run as a
 //! task.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,29 +9,29 @@ use mgp_runtime::task;
 
 /// One such call.
 #[derive(Debug)]
-pub struct Errand {
+pub struct BackgroundCall {
     /// The call's own state.
     pub exchange: Arc<Exchange>,
     outcome: Mutex<Option<Outcome>>,
     done: Flag,
 }
 
-impl Errand {
+impl BackgroundCall {
     /// Lets the call go on by itself.
     #[must_use]
     pub fn begin(exchange: Arc<Exchange>, answering: GuardedAnswer) -> Arc<Self> {
-        let errand = Arc::new(Self {
+        let background = Arc::new(Self {
             exchange,
             outcome: Mutex::new(None),
             done: Flag::default(),
         });
-        let own = errand.clone();
+        let own = background.clone();
         task::detached("background call", async move {
             let outcome = answering.await;
             *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             own.done.raise();
         });
-        errand
+        background
     }
 
     /// Resolves when the call has its answer.
@@ -47,7 +47,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::exchange::Way;
+    use crate::exchange::ReplyPath;
     use mgp_protocol::refusal::Refusal;
 
     #[tokio::test(start_paused = true)]
@@ -58,7 +58,7 @@ mod tests {
                 panic!("as it was told to")
             })
         });
-        let call = Errand::begin(Exchange::new(Way::Nowhere), answering);
+        let call = BackgroundCall::begin(Exchange::new(ReplyPath::Nowhere), answering);
         let outcome = tokio::time::timeout(Duration::from_secs(60), call.outcome()).await;
         let outcome = outcome.expect("nobody waits for ever");
         assert!(matches!(outcome, Err(Refusal::Broken(_))), "{outcome:?}");

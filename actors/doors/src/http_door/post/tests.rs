@@ -8,8 +8,8 @@ use mgp_protocol::mcp;
 use serde_json::Value;
 
 use super::*;
-use crate::door::{Auth, Manners, OldStyle};
 use crate::endings::scene::{LATER, Scene};
+use crate::http_door::{Auth, HttpSse, Manners};
 use crate::session::{SessionLimits, Sessions};
 
 const HELLO: &str =
@@ -25,7 +25,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
     let door = Arc::new(HttpDoor {
         reception: scene.reception.clone(),
         sessions: sessions.clone(),
-        old_style: Arc::new(OldStyle::default()),
+        http_sse: Arc::new(HttpSse::default()),
         auth: Auth::None,
         manners: Manners {
             stream_after,

@@ -7,24 +7,24 @@ use mgp_engine::callers::tasks::TaskStep;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::refusal::{Refusal, Rendered};
 
-use super::again::{Again, whole};
-use super::{Kept, MAX_BYTES, Tasks};
+use super::call_retry::{CallRetry, whole};
+use super::{KernelTask, MAX_BYTES, Tasks};
 use crate::request::Outcome;
-use crate::request::background_call::Errand;
+use crate::request::background_call::BackgroundCall;
 use crate::request::refused;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
 /// Follows a task until its time is over, or it is forgotten before. A panic on the way fails the task,
 /// which is kept for its time all the same.
-pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
+pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, again: Option<CallRetry>) {
     let tasks = tasks.clone();
     task::detached("task", async move {
         if let Some(again) = again {
             let followed = task::caught("task", to_its_end(&tasks, &kept, &again)).await;
             if let Err(broken) = followed {
-                if let Some(errand) = kept.errand() {
-                    errand.exchange.cancel();
+                if let Some(background) = kept.background() {
+                    background.exchange.cancel();
                 }
                 let end = failed(&refused(&broken), again.caller.dialect());
                 tasks.end(&kept, end).await;
@@ -39,32 +39,37 @@ pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
 }
 
 /// How long the task is still kept.
-fn left(kept: &Kept) -> Duration {
+fn left(kept: &KernelTask) -> Duration {
     Duration::from_millis(kept.expires_ms().saturating_sub(unix_ms()))
 }
 
 /// Resolves when the call has ended, and its end is noted; or when the time of the task is over.
-async fn to_its_end(tasks: &Tasks, kept: &Kept, again: &Again) {
-    let Some(errand) = kept.errand() else {
+async fn to_its_end(tasks: &Tasks, kept: &KernelTask, again: &CallRetry) {
+    let Some(background) = kept.background() else {
         return;
     };
     tokio::select! {
-        outcome = follow(tasks, kept, &errand, again) => {
-            tasks.end(kept, step(&errand, outcome, again.caller.dialect())).await;
+        outcome = follow(tasks, kept, &background, again) => {
+            tasks.end(kept, step(&background, outcome, again.caller.dialect())).await;
         }
-        () = tokio::time::sleep(left(kept)) => errand.exchange.cancel(),
+        () = tokio::time::sleep(left(kept)) => background.exchange.cancel(),
     }
 }
 
 /// Says what the server asks meanwhile; resolves with the call's outcome.
-async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> Outcome {
-    let attempts = errand
+async fn follow(
+    tasks: &Tasks,
+    kept: &KernelTask,
+    background: &BackgroundCall,
+    again: &CallRetry,
+) -> Outcome {
+    let rounds = background
         .exchange
-        .attempts()
+        .rounds()
         .expect("only calls of stateless clients become tasks");
-    let mut outcome = std::pin::pin!(whole(errand, again));
+    let mut outcome = std::pin::pin!(whole(background, again));
     loop {
-        let mut changed = std::pin::pin!(attempts.changed());
+        let mut changed = std::pin::pin!(rounds.changed());
         changed.as_mut().enable();
         if kept.look() {
             tasks.tell(kept);
@@ -73,15 +78,15 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
             biased;
             outcome = &mut outcome => {
                 // What was taken back is cancelled, whatever the server still made of it.
-                let taken_back = errand.exchange.is_cancelled();
-                return match taken_back && errand.exchange.lacking().is_none() {
+                let taken_back = background.exchange.is_cancelled();
+                return match taken_back && background.exchange.lacking().is_none() {
                     true => Err(Refusal::Cancelled),
                     false => outcome,
                 };
             }
             () = changed => {}
-            () = tokio::time::sleep(tasks.patience), if attempts.is_asking() => {
-                errand.exchange.cancel();
+            () = tokio::time::sleep(tasks.patience), if rounds.is_asking() => {
+                background.exchange.cancel();
                 let secs = tasks.patience.as_secs();
                 return Err(Refusal::Broken(format!(
                     "nobody answered what the server asked within {secs} s"
@@ -92,8 +97,8 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
 }
 
 /// What the outcome of a call means to its task.
-fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> TaskStep {
-    let refusal = match (outcome, errand.exchange.lacking()) {
+fn step(background: &BackgroundCall, outcome: Outcome, dialect: Dialect) -> TaskStep {
+    let refusal = match (outcome, background.exchange.lacking()) {
         (Ok(result), _) => {
             return TaskStep::Complete(String::from_utf8_lossy(&result).into_owned());
         }

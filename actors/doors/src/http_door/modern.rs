@@ -68,10 +68,10 @@ pub(super) async fn post(
         Err(_) => Version::MODERN.into(),
     };
     let begun = read.and_then(|stated| {
-        let visitors = &door.reception.directory.visitors;
+        let stateless_clients = &door.reception.directory.stateless_clients;
         let client = stated.client.as_deref();
-        let presence = visitors.presence(&arrival.agent, &arrival.view, client);
-        door.reception.stateless.open(arrival, stated, presence)
+        let activity = stateless_clients.activity(&arrival.agent, &arrival.view, client);
+        door.reception.stateless.open(arrival, stated, activity)
     });
     match begun {
         Err(refused) => answered(&id, &Err(refused), dialect),

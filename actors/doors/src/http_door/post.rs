@@ -260,7 +260,7 @@ async fn request(
         trace,
     };
     let answering = GuardedAnswer::new(|| door.reception.routes.answer(request));
-    let mut work = Work {
+    let mut work = SessionRequest {
         answering: Some(answering),
         session: session.clone(),
         exchange,
@@ -278,7 +278,7 @@ async fn request(
 
 /// A request under way. Dropped before its end, because the client's connection is gone, it goes on
 /// by itself: in the legacy era a broken connection is no cancellation.
-struct Work {
+struct SessionRequest {
     answering: Option<GuardedAnswer>,
     session: Arc<Session>,
     exchange: Arc<Exchange>,
@@ -286,7 +286,7 @@ struct Work {
     lane: Lane,
 }
 
-impl Future for Work {
+impl Future for SessionRequest {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -301,7 +301,7 @@ impl Future for Work {
     }
 }
 
-impl Work {
+impl SessionRequest {
     /// The answer came: plain JSON, or behind what came before it on the stream.
     fn reply(&self, outcome: &Outcome) -> Response<Reply> {
         let (streams, caller) = (&self.session.streams, &self.session.caller);
@@ -370,7 +370,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         if let Some(answering) = self.answering.take() {
             self.go_on(answering);
