@@ -12,7 +12,7 @@ use std::time::Duration;
 use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Exchange, ReplyPath};
-use mgp_discovery::config::{ConfigFile, Kind};
+use mgp_discovery::config::{ConfigFile, ConfigKind};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable};
 use mgp_engine::servers::lifecycle::LifecycleState;
@@ -180,7 +180,7 @@ fn loaded(folder: &TempDir, servers: &[&str]) -> Loaded {
     std::fs::write(&path, entries(servers)).unwrap();
     let file = ConfigFile {
         path,
-        kind: Kind::Override,
+        kind: ConfigKind::Override,
         present: true,
     };
     let loaded = config::read(vec![file], &|_| None);

@@ -20,8 +20,8 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_transports::http::body::Reply;
-use mgp_transports::http::server::Peer;
+use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
 
 use self::answer::{failed, plain, refusal, unknown_session};
@@ -70,13 +70,17 @@ impl HttpDoor {
     pub async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: Peer,
-    ) -> Response<Reply> {
+        peer: HttpPeer,
+    ) -> Response<ReplyBody> {
         let answered = task::caught("http request", self.respond(request, peer)).await;
         answered.unwrap_or_else(|broken| failed(&refused(&broken)))
     }
 
-    async fn respond(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Reply> {
+    async fn respond(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: HttpPeer,
+    ) -> Response<ReplyBody> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }
@@ -121,7 +125,12 @@ impl HttpDoor {
 
     /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
     /// that shows everything without. Which servers there are is not told.
-    fn metadata(&self, method: &Method, headers: &http::HeaderMap, path: &str) -> Response<Reply> {
+    fn metadata(
+        &self,
+        method: &Method,
+        headers: &http::HeaderMap,
+        path: &str,
+    ) -> Response<ReplyBody> {
         if *method != Method::GET {
             return not_allowed("GET");
         }
@@ -134,7 +143,7 @@ impl HttpDoor {
                 .then_some(CatalogView::All),
         };
         match view.and_then(|view| self.auth.metadata(headers, &view)) {
-            Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
+            Some(metadata) => answer::json(StatusCode::OK, ReplyBody::full(metadata)),
             None => refusal(StatusCode::NOT_FOUND, "no such resource"),
         }
     }
@@ -145,7 +154,7 @@ impl HttpDoor {
         request: Request<Incoming>,
         view: CatalogView,
         agent: AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         match (way, request.method()) {
             (HttpEndpoint::Streamable, &Method::POST) => {
                 post::post(&self, request, view, agent).await
@@ -167,7 +176,7 @@ impl HttpDoor {
 
     /// The pass ended while its request was under way. What the request opened meanwhile, after
     /// everything else of a withdrawn pass was ended, ends here.
-    fn shut_out(&self, pass: &Credential) -> Response<Reply> {
+    fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
         if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
             self.reception.directory.end_of(&pass.agent);
@@ -182,7 +191,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         if !headers::accepts_events(request.headers()) {
             return refusal(
                 StatusCode::NOT_ACCEPTABLE,
@@ -209,7 +218,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         match self.session(request, view, agent) {
             Ok(session) => {
                 self.sessions.close(&session.id);
@@ -225,7 +234,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Result<Arc<Session>, Box<Response<Reply>>> {
+    ) -> Result<Arc<Session>, Box<Response<ReplyBody>>> {
         let Some(id) = request.headers().get(SESSION) else {
             return Err(Box::new(refusal(
                 StatusCode::BAD_REQUEST,
@@ -272,7 +281,7 @@ fn address(path: &str) -> Option<(HttpEndpoint, CatalogView)> {
     Some((way, view))
 }
 
-fn not_allowed(methods: &'static str) -> Response<Reply> {
+fn not_allowed(methods: &'static str) -> Response<ReplyBody> {
     let words = format!("only {methods} here");
     let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &words);
     response
@@ -282,12 +291,12 @@ fn not_allowed(methods: &'static str) -> Response<Reply> {
 }
 
 /// An event stream of a session: the answer to a request, which is seen to its end.
-fn events(session: &Arc<Session>, stream: mgp_callers::exchange::streams::Stream) -> Reply {
+fn events(session: &Arc<Session>, stream: mgp_callers::exchange::streams::Stream) -> ReplyBody {
     let beat: Bytes = sse::comment("");
-    Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
+    ReplyBody::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
 }
 
-fn stream_response(body: Reply) -> Response<Reply> {
+fn stream_response(body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -299,8 +308,8 @@ fn stream_response(body: Reply) -> Response<Reply> {
     response
 }
 
-fn status(status: StatusCode) -> Response<Reply> {
-    let mut response = Response::new(Reply::empty());
+fn status(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty());
     *response.status_mut() = status;
     response
 }

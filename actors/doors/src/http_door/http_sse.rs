@@ -16,7 +16,7 @@ use mgp_protocol::framing::one_line;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed};
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;
 use tokio::io::{AsyncRead, DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -56,7 +56,7 @@ impl HttpSse {
         door: &HttpDoor,
         view: CatalogView,
         agent: AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let id = mgp_runtime::ids::new_id().to_string();
         let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
@@ -88,7 +88,7 @@ impl HttpSse {
             table: self.clone(),
             id,
         };
-        let body = Reply::stream(events(first, way_out, leaving))
+        let body = ReplyBody::stream(events(first, way_out, leaving))
             .heartbeat(HEARTBEAT, sse::comment(""))
             .standing();
         stream_response(body)
@@ -100,7 +100,7 @@ impl HttpSse {
         door: &HttpDoor,
         request: Request<Incoming>,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let query = request.uri().query().unwrap_or("");
         let visit = query
             .split('&')
@@ -124,7 +124,7 @@ impl HttpSse {
                 // The connection fails the question it was to answer, and says nothing.
                 let _ = visit.pass(body).await;
             }
-            return json(StatusCode::BAD_REQUEST, Reply::full(frame));
+            return json(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
         match visit.pass(body).await {
             Ok(()) => status(StatusCode::ACCEPTED),
