@@ -9,10 +9,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::agents::AgentsActor;
+use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
+<<<<<<< HEAD
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_discovery::config::LookUp;
+=======
+use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_discovery::config::{ConfigFile, ConfigKind};
+>>>>>>> callers
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable};
 use mgp_engine::servers::lifecycle::LifecycleState;
@@ -362,7 +367,7 @@ fn pid(status: &Status) -> i32 {
 /// Calls a tool of a server; gives the result as text.
 async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
-        .connection(&Exchange::new(Way::Nowhere))
+        .connection(&Exchange::new(ReplyPath::Nowhere))
         .await
         .unwrap();
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);

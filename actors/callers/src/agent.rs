@@ -1,6 +1,10 @@
 //! One connection of one agent: what its requests and the kernel's own tables share of it.
 
+pub mod activity;
+pub mod caller;
 mod outward;
+pub mod stateless_clients;
+pub mod supervisor;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +16,7 @@ use bytes::Bytes;
 use mgp_engine::callers::request_ids::{RequestIds, WireId};
 use mgp_engine::callers::tasks::{NamedTask, TaskRef};
 use mgp_engine::servers::log_levels::LogLevel;
-use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::torn::Glance;
@@ -21,35 +25,35 @@ use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
+use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use mgp_sync::pending::{NotAdmitted, Pending};
+use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
-use crate::exchange::{Class, Exchange, Flag, Way};
-use crate::holding::Holding;
-use crate::negotiation;
-use crate::presence::Presence;
-use crate::request::{Back, Caller, Request};
-use crate::streams::{GET, Lane};
-use crate::wire_ids;
-use mgp_runtime::event_sink::EventSink;
-
+use self::activity::ClientActivity;
+use self::caller::{Caller, CallerSession};
 use self::outward::tagged;
-pub use self::outward::{Outward, pass_line, send_line};
+use crate::exchange::question::MAX_ASKED;
+use crate::exchange::streams::{GET, Lane};
+use crate::exchange::{Delivery, Exchange, Flag, ReplyPath, pass_line};
+use crate::negotiation;
+use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::ids::request_ids;
+
+pub use self::outward::Outward;
+pub(crate) use self::outward::list_changed;
+pub use crate::exchange::question::{ANSWER_DEADLINE, ClientAnswer, Unanswered};
+pub use crate::exchange::send_line;
 
 /// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
 pub const MAX_OPEN: usize = 1024;
 
-/// Questions one agent may have before it. A person answers one at a time.
-const MAX_ASKED: usize = 64;
-
 /// How long a question waits for the client to say that it is ready. Over HTTP that may come a moment
 /// behind the call that causes the question; who does not say it at all is asked nothing.
 const READINESS: Duration = Duration::from_secs(5);
-
-/// How long a person may think about a question of a server.
-pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -85,46 +89,23 @@ pub struct Agent {
     /// Its place among [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
-    asked: Pending<Asked>,
+    asked: Pending<PendingQuestion>,
     /// What the client reads for the numbers of `asked`.
     ids: RequestIds,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
     answered: Notify,
     /// What its session holds of tools.
-    pub holding: Holding,
+    pub tool_cache: SessionToolCache,
     /// What the operator is told of it.
-    pub presence: Arc<Presence>,
+    pub activity: Arc<ClientActivity>,
 }
-
-/// What the agent said to a question: the `result` or the `error` member, as JSON text.
-pub type ClientAnswer = Result<Bytes, Bytes>;
 
 /// A question that awaits its answer.
 #[derive(Debug)]
-struct Asked {
+struct PendingQuestion {
     answer: oneshot::Sender<ClientAnswer>,
     /// Who hears of the client's progress, under a token of its own, as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
-}
-
-/// Why a question has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// The client never said that it is ready.
-    #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
-    Unready,
-    /// The client went away.
-    #[error("the client went away before it answered")]
-    Gone,
-    /// Nobody answered in time.
-    #[error("nobody answered within {} s", ANSWER_DEADLINE.as_secs())]
-    TimedOut,
-    /// Too many questions wait for this client.
-    #[error("{MAX_ASKED} questions wait for this client already")]
-    Overloaded,
-    /// The request that caused the question was taken back.
-    #[error("the request was cancelled")]
-    Cancelled,
 }
 
 impl Agent {
@@ -146,11 +127,11 @@ impl Agent {
             level: AtomicU8::new(0),
             level_set: AtomicBool::new(false),
             asked: Pending::new(MAX_ASKED),
-            ids: wire_ids::of_a_connection(),
+            ids: request_ids(),
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
-            holding: Holding::default(),
-            presence: Arc::default(),
+            tool_cache: SessionToolCache::default(),
+            activity: Arc::default(),
         }
     }
 
@@ -158,14 +139,14 @@ impl Agent {
     /// [`Self::set_ready`].
     #[must_use]
     pub fn listening(
-        request: &Request,
+        caller: &Arc<Caller>,
+        exchange: &Arc<Exchange>,
         wanted: &Filter,
         tag: &str,
         tasks: Vec<(NamedTask, String)>,
     ) -> Arc<Self> {
-        let caller = &request.caller;
         let outward = Outward::Listening {
-            exchange: request.exchange.clone(),
+            exchange: exchange.clone(),
             wanted: wanted.clone(),
             tag: tag.into(),
             tasks,
@@ -183,8 +164,7 @@ impl Agent {
 
     /// True when it wants to hear that a list changed.
     #[must_use]
-    pub fn follows(&self, kind: mgp_engine::tools::catalog::ListKind) -> bool {
-        use mgp_engine::tools::catalog::ListKind;
+    pub fn follows(&self, kind: ListKind) -> bool {
         match (&self.outward, kind) {
             (Outward::Line(_) | Outward::Session(_), _) => true,
             (Outward::Listening { wanted, .. }, ListKind::Tools) => wanted.tools_list_changed,
@@ -248,14 +228,32 @@ impl Agent {
             version,
             capabilities: ClientCapabilities::read(Some(hello.capabilities)),
             mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
-            back: Back::Standing(Arc::downgrade(self)),
-            presence: self.presence.clone(),
+            session: CallerSession::Open(Arc::downgrade(self)),
+            activity: self.activity.clone(),
         });
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
         })?;
-        self.presence.introduce(&hello.client_info, version);
+        self.activity.introduce(&hello.client_info, version);
         Ok(caller)
+    }
+
+    /// The tools its session holds, which `parent` supervises; `None` when it has ended.
+    pub fn start_tool_cache(
+        self: &Arc<Self>,
+        budget: Budget,
+        parent: ActorCell,
+    ) -> Option<&ToolCacheHandle> {
+        let changed = || {
+            let agent = Arc::downgrade(self);
+            EventSink::new(move |()| {
+                if let Some(agent) = agent.upgrade() {
+                    let frame = jsonrpc::notification(list_changed(ListKind::Tools), None);
+                    agent.tell(frame.into(), Delivery::Reliable);
+                }
+            })
+        };
+        self.tool_cache.get_or_start(budget, parent, changed)
     }
 
     /// What the operator is told of it.
@@ -272,7 +270,7 @@ impl Agent {
         let view = self
             .caller()
             .map_or(&CatalogView::All, |caller| &caller.view);
-        self.presence.told(agent, door, view)
+        self.activity.told(agent, door, view)
     }
 
     /// Who it is since `initialize`.
@@ -319,19 +317,19 @@ impl Agent {
     /// [`MAX_OPEN`].
     pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
         let exchange = Exchange::new(match (&self.outward, lane) {
-            (Outward::Line(sink), _) => Way::Line(sink.clone()),
-            (Outward::Session(streams), Some(lane)) => Way::Stream {
+            (Outward::Line(sink), _) => ReplyPath::Line(sink.clone()),
+            (Outward::Session(streams), Some(lane)) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane,
                 primed: self.caller().is_some_and(|c| c.version.primes_streams()),
             },
             // A part of a batch has no stream of its own.
-            (Outward::Session(streams), None) => Way::Stream {
+            (Outward::Session(streams), None) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
                 primed: false,
             },
-            (Outward::Listening { .. }, _) => Way::Nowhere,
+            (Outward::Listening { .. }, _) => ReplyPath::Nowhere,
         });
         self.enroll(id, exchange.clone())?;
         Ok(exchange)
@@ -361,13 +359,13 @@ impl Agent {
     #[must_use]
     pub fn outside(&self) -> Arc<Exchange> {
         Exchange::new(match &self.outward {
-            Outward::Line(sink) => Way::Line(sink.clone()),
-            Outward::Session(streams) => Way::Stream {
+            Outward::Line(sink) => ReplyPath::Line(sink.clone()),
+            Outward::Session(streams) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
                 primed: false,
             },
-            Outward::Listening { .. } => Way::Nowhere,
+            Outward::Listening { .. } => ReplyPath::Nowhere,
         })
     }
 
@@ -398,7 +396,7 @@ impl Agent {
         }
     }
 
-    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
+    /// The client takes a request session: `params` of its `notifications/cancelled`. Unknown ids are
     /// nothing (MCP-055).
     pub fn cancel(&self, params: Option<&str>) {
         let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
@@ -424,7 +422,7 @@ impl Agent {
         };
         open.into_values().for_each(|exchange| exchange.cancel());
         self.asked.close();
-        self.holding.end();
+        self.tool_cache.end();
         match &self.outward {
             Outward::Line(sink) => sink.close(),
             Outward::Session(streams) => streams.close(),
@@ -433,7 +431,7 @@ impl Agent {
     }
 
     /// Says something that belongs to no request.
-    pub fn tell(&self, frame: Bytes, class: Class) {
+    pub fn tell(&self, frame: Bytes, class: Delivery) {
         if !self.is_ready() {
             return;
         }
@@ -463,7 +461,7 @@ impl Agent {
         self.may_be_asked(exchange).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
-        let asked = Asked {
+        let asked = PendingQuestion {
             answer: sender,
             progress: token.map(|token| token.get().into()).zip(progress),
         };
@@ -487,7 +485,7 @@ impl Agent {
         });
         exchange.send(
             jsonrpc::request(&id.to_string(), method, params.as_deref()).into(),
-            Class::Kept,
+            Delivery::Reliable,
         );
         let outcome = tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
@@ -560,7 +558,7 @@ impl Drop for Forget<'_> {
         if self.agent.asked.take(self.number).is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
-            self.exchange.send(frame.into(), Class::Kept);
+            self.exchange.send(frame.into(), Delivery::Reliable);
         }
     }
 }

@@ -1,113 +1,28 @@
 //! A request as the core sees it: it carries its caller and stands alone.
 
+mod answer;
+pub mod background_call;
+pub mod input_required;
+pub mod suspended_calls;
+
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
-use mgp_protocol::dialect::{Dialect, Version};
-use mgp_protocol::ids::{AgentId, ConnectionId};
-use mgp_protocol::jsonrpc;
-use mgp_protocol::mcp::ClientCapabilities;
-use mgp_protocol::mgp::negotiation::Negotiated;
-use mgp_protocol::refusal::{Refusal, Rendered};
+use mgp_protocol::refusal::Refusal;
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
-use crate::presence::Presence;
+use mgp_runtime::task::{self, Broken};
 use mgp_runtime::trace::Trace;
 
-/// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
-/// `_meta` of a stateless one.
-#[derive(Debug)]
-pub struct Caller {
-    /// What calls and questions are attributed to.
-    pub connection: ConnectionId,
-    /// As the door knows it.
-    pub agent: AgentId,
-    /// May ask `mgp/kernel/*` and `mgp/servers/*`.
-    pub operator: bool,
-    /// What it is shown.
-    pub view: CatalogView,
-    /// What it speaks.
-    pub version: Version,
-    /// What it can be asked for.
-    pub capabilities: ClientCapabilities,
-    /// What of MGP may be said to it.
-    pub mgp: Negotiated,
-    /// The way back to it.
-    pub back: Back,
-    /// What the operator is told of it.
-    pub presence: Arc<Presence>,
-}
-
-/// Who somebody is, as far as it decides what may be done.
-#[must_use]
-pub fn identity(agent: &AgentId, operator: bool) -> Principal {
-    match operator {
-        true => Principal::Operator(agent.as_str().into()),
-        false => Principal::Agent(agent.clone()),
-    }
-}
-
-/// The way back to a caller.
-#[derive(Debug)]
-pub enum Back {
-    /// A connection or session that stands: it can be asked and told. Who holds the caller does not
-    /// hold it: it keeps its caller itself, and ends however many calls still know who called.
-    Standing(Weak<Agent>),
-    /// A request that stands alone: what belongs to it travels with it.
-    Alone,
-}
-
-impl Caller {
-    /// The connection or session it has, when it has one and that is not over.
-    #[must_use]
-    pub fn standing(&self) -> Option<Arc<Agent>> {
-        match &self.back {
-            Back::Standing(agent) => agent.upgrade(),
-            Back::Alone => None,
-        }
-    }
-
-    /// False for one that has not said yet that it is ready: it hears nothing but answers and log
-    /// (MCP-017).
-    #[must_use]
-    pub fn hears(&self) -> bool {
-        self.standing().is_none_or(|agent| agent.is_ready())
-    }
-
-    /// True for one whose requests stand alone.
-    #[must_use]
-    pub fn is_alone(&self) -> bool {
-        matches!(self.back, Back::Alone)
-    }
-
-    /// In whose words it is answered.
-    #[must_use]
-    pub fn dialect(&self) -> Dialect {
-        Dialect {
-            version: self.version,
-            mgp: self.mgp.says_codes(),
-        }
-    }
-
-    /// Who asks, as far as it decides what may be done.
-    #[must_use]
-    pub fn identity(&self) -> Principal {
-        identity(&self.agent, self.operator)
-    }
-
-    /// Whom sealed records are for: they open for the client they were given to, and where it was
-    /// given them.
-    #[must_use]
-    pub fn principal(&self) -> String {
-        format!("{}@{}", self.agent, self.view)
-    }
-}
+pub use self::answer::{answer_frame, answer_parts};
+pub use crate::agent::caller::{Caller, CallerSession, identity};
 
 /// One request. Method and params are slices of the frame it came in.
 #[derive(Debug)]
@@ -129,6 +44,46 @@ pub type Outcome = Result<Bytes, Refusal>;
 
 /// An answer under way.
 pub type Answering<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// An answer under way that comes even when the code behind it panics: then it is [`Refusal::Broken`].
+/// Nobody waits for ever, and what the code held is let go of.
+pub struct GuardedAnswer(Answering);
+
+impl GuardedAnswer {
+    /// What `begin` starts, which may itself panic.
+    #[must_use]
+    pub fn new(begin: impl FnOnce() -> Answering) -> Self {
+        let begun = task::guarded(ANSWER, begin);
+        Self(begun.unwrap_or_else(|broken| Box::pin(std::future::ready(Err(refused(&broken))))))
+    }
+}
+
+impl Future for GuardedAnswer {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let polled = task::guarded(ANSWER, || self.0.as_mut().poll(cx));
+        polled.unwrap_or_else(|broken| Poll::Ready(Err(refused(&broken))))
+    }
+}
+
+impl std::fmt::Debug for GuardedAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GuardedAnswer")
+    }
+}
+
+/// The name under which panics of answers are counted.
+const ANSWER: &str = "answer";
+
+/// What a client is told of a panic. What it says is for the kernel's own log.
+#[must_use]
+pub fn refused(broken: &Broken) -> Refusal {
+    Refusal::Broken(match broken {
+        Broken::Panicked { .. } => "the kernel failed at this; its log says where".into(),
+        Broken::Aborted => broken.to_string(),
+    })
+}
 
 /// Who answers what: the table of every method (`kernel/src/routes.rs`).
 pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
@@ -155,46 +110,4 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
 
     /// An agent has gone: what it subscribed to ends.
     fn farewell(&self, agent: &Agent);
-}
-
-/// Answers up to this size are copied into one buffer; larger ones are written in parts.
-const COPIED: usize = 16 << 10;
-
-/// The whole answer to the request `id`: one part, or three of which the middle one is the server's
-/// own bytes.
-#[must_use]
-pub fn answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
-    let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
-    match outcome {
-        Ok(result) if result.len() <= COPIED => {
-            let mut out = Vec::with_capacity(40 + id.len() + result.len());
-            out.extend_from_slice(PREFIX);
-            out.extend_from_slice(id.as_bytes());
-            out.extend_from_slice(RESULT);
-            out.extend_from_slice(result);
-            out.push(b'}');
-            whole(out)
-        }
-        Ok(result) => {
-            let head = [PREFIX, id.as_bytes(), RESULT].concat();
-            [head.into(), result.clone(), Bytes::from_static(b"}")]
-        }
-        Err(refusal) => whole(match refusal.render_in(dialect.into()) {
-            Rendered::Error(error) => jsonrpc::error(id, &error),
-            Rendered::Result(result) => jsonrpc::result(id, &result),
-        }),
-    }
-}
-
-const PREFIX: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
-const RESULT: &[u8] = br#","result":"#;
-
-/// The whole answer as one frame.
-#[must_use]
-pub fn answer_frame(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
-    let [head, middle, tail] = answer_parts(id, outcome, dialect);
-    if middle.is_empty() {
-        return head;
-    }
-    [head, middle, tail].concat().into()
 }

@@ -1,6 +1,8 @@
 //! One line connection of an agent: the owner-only socket, and through it `mgp stdio`.
 //! Asked by: nobody; it reads its own socket.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::dialect::Version;
+use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::framing::Frame;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::torn::{self, Glance};
@@ -28,9 +30,12 @@ use tokio_util::sync::CancellationToken;
 use crate::reception::Reception;
 use crate::stateless::{self, Arrival};
 use mgp_callers::agent::{Agent, Outward, send_line};
-use mgp_callers::attempts::Outlet;
-use mgp_callers::request::{Back, Caller, Outcome, Request, answer_frame, identity};
+use mgp_callers::exchange::rounds::Outlet;
+use mgp_callers::request::{
+    Caller, CallerSession, GuardedAnswer, Outcome, Request, answer_frame, identity, refused,
+};
 use mgp_runtime::mailbox::{Alive, Kind};
+use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 
 /// An agent that has not read for this long is dropped.
@@ -78,7 +83,7 @@ pub async fn serve<R, W>(
         view: view.map_or_else(OnceLock::new, OnceLock::from),
         overrun: Glance::default(),
     };
-    let writing = tokio::spawn(lines_out.run(writer, STALL));
+    let writing = task::supervised("connection writer", lines_out.run(writer, STALL));
     let reading = lines::read_within(reader, longest, Some(room), move |frame| {
         inbound.receive(frame);
     });
@@ -136,15 +141,34 @@ struct Inbound {
 impl Inbound {
     fn receive(&mut self, frame: Frame) {
         match frame {
-            Frame::Line(line) => match ByteString::try_from(line.clone()) {
-                Ok(text) => self.message(&text),
-                Err(_) => self.malformed(&line, &Malformed::NotJson("not UTF-8".into())),
-            },
+            Frame::Line(line) => {
+                if let Err(broken) = task::guarded("message", || self.line(&line)) {
+                    self.failed(&line, &refused(&broken));
+                }
+            }
             // Answered when it has ended: what follows is read again.
             Frame::Overrun { head } => {
                 self.overrun = Glance::at(&head);
             }
             Frame::Oversized { tail, len } => self.oversized(&tail, len),
+        }
+    }
+
+    fn line(&self, line: &Bytes) {
+        match ByteString::try_from(line.clone()) {
+            Ok(text) => self.message(&text),
+            Err(_) => self.malformed(line, &Malformed::NotJson("not UTF-8".into())),
+        }
+    }
+
+    /// The code that took a message panicked: was it a request, its sender learns it.
+    fn failed(&self, line: &[u8], refusal: &Refusal) {
+        let seen = Glance::at(line);
+        if !seen.answers()
+            && let Some(id) = seen.id()
+        {
+            self.agent.done(&id);
+            self.send(refusal.answer(id.as_json(), self.dialect()));
         }
     }
 
@@ -211,6 +235,12 @@ impl Inbound {
         }
     }
 
+    /// In whose words the client is answered.
+    fn dialect(&self) -> Dialect {
+        let caller = self.agent.caller();
+        caller.map_or_else(|| Version::LATEST_LEGACY.into(), |caller| caller.dialect())
+    }
+
     fn allows_batches(&self) -> bool {
         self.agent
             .caller()
@@ -229,13 +259,13 @@ impl Inbound {
     }
 
     fn request(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
-        let dialect = match self.agent.caller() {
-            Some(caller) => caller.dialect(),
-            None => Version::LATEST_LEGACY.into(),
-        };
+        let dialect = self.dialect();
         let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), dialect));
         match method {
-            "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
+            // The one request that MCP allows before `initialize` (2025-11-25, lifecycle).
+            "ping" if self.agent.caller().is_none() => {
+                self.send(jsonrpc::result(id.as_json(), "{}"));
+            }
             "mgp/door/open" => match self.open(params.as_deref()) {
                 Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
                 Err(refusal) => refuse(refusal),
@@ -289,27 +319,24 @@ impl Inbound {
                 trace,
                 outlet: Outlet::Line(self.sink.clone()),
             };
-            let presence = self.agent.presence.clone();
-            presence.introduce_text(stated.client.as_deref(), Version::MODERN);
-            let running = self.reception.stateless.open(arrival, stated, presence)?;
+            let activity = self.agent.activity.clone();
+            activity.introduce_text(stated.client.as_deref(), Version::MODERN);
+            let running = self.reception.stateless.open(arrival, stated, activity)?;
             self.agent.enroll(&id, running.exchange().clone())?;
             Ok(running)
         });
-        let mut running = match begun {
+        let running = match begun {
             Ok(running) => running,
             Err(refusal) => return self.send(refusal.answer(id.as_json(), dialect)),
         };
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        run(
-            Box::pin(async move { running.outcome().await }),
-            move |outcome| {
-                agent.done(&id);
-                // A request that was taken back has no answer (CMCP-054).
-                if !matches!(outcome, Err(Refusal::Cancelled)) {
-                    send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
-                }
-            },
-        );
+        run(running.answer(), move |outcome| {
+            agent.done(&id);
+            // A request that was taken back has no answer (CMCP-054).
+            if !matches!(outcome, Err(Refusal::Cancelled)) {
+                send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+            }
+        });
     }
 
     /// The caller; of an operator that skips the handshake, one that can be asked nothing.
@@ -323,8 +350,8 @@ impl Inbound {
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
-                back: Back::Standing(Arc::downgrade(&self.agent)),
-                presence: self.agent.presence.clone(),
+                session: CallerSession::Open(Arc::downgrade(&self.agent)),
+                activity: self.agent.activity.clone(),
             })
         })
     }
@@ -357,7 +384,7 @@ impl Inbound {
         let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
         self.agent.stand_for(id.clone())?;
         // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
-        if !self.reception.rostered.knows(&id) {
+        if !self.reception.registered_agents.knows(&id) {
             return Err(Refusal::BadParams(self.nobody(&id)));
         }
         Ok(())
@@ -367,7 +394,7 @@ impl Inbound {
     fn nobody(&self, id: &AgentId) -> String {
         let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
         let name = short(id);
-        let known = self.reception.rostered.list();
+        let known = self.reception.registered_agents.list();
         let known: Vec<String> = known.iter().map(|(id, _)| short(id)).collect();
         let near = nearest_name(&name, known.iter().map(String::as_str));
         let near = near.map(|near| format!(" (did you mean {near}?)"));
@@ -385,7 +412,7 @@ impl Inbound {
 
     fn welcome(&self, id: RequestId, caller: Arc<Caller>) {
         let dialect = caller.dialect();
-        let welcome = self.reception.routes.welcome(caller);
+        let welcome = GuardedAnswer::new(|| self.reception.routes.welcome(caller));
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         // Under way like any other request, so that it is answered although the client has hung up.
         let _ = agent.open(&id, None);
@@ -398,7 +425,7 @@ impl Inbound {
     fn answer(&self, id: RequestId, request: Request) {
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         let (dialect, exchange) = (request.caller.dialect(), request.exchange.clone());
-        let answering = self.reception.routes.answer(request);
+        let answering = GuardedAnswer::new(|| self.reception.routes.answer(request));
         run(answering, move |outcome| {
             agent.done(&id);
             // A request that was taken back has no answer (CMCP-054).
@@ -439,15 +466,12 @@ impl Inbound {
 }
 
 /// Runs an answer: at once where it is ready, as is every list (CMCP-099), else in its own task.
-fn run(
-    mut answering: mgp_callers::request::Answering,
-    then: impl FnOnce(Outcome) + Send + 'static,
-) {
+fn run(mut answering: GuardedAnswer, then: impl FnOnce(Outcome) + Send + 'static) {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match answering.as_mut().poll(&mut cx) {
+    match Pin::new(&mut answering).poll(&mut cx) {
         std::task::Poll::Ready(outcome) => then(outcome),
         std::task::Poll::Pending => {
-            tokio::spawn(async move { then(answering.await) });
+            task::detached("request", async move { then(answering.await) });
         }
     }
 }

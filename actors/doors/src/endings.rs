@@ -2,7 +2,7 @@
 //! of its goes on.
 
 mod connections;
-mod scene;
+pub(crate) mod scene;
 mod sessions;
 mod tasks;
 #[path = "../../testing/watched.rs"]

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::reception::Reception;
 use mgp_callers::agent::{Agent, Outward};
+use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
-use mgp_callers::streams::{Stream, Streams};
 use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
+use mgp_runtime::task::{self, Task};
 use mgp_runtime::time::moment;
 
 /// What requests of a session share.
@@ -49,9 +49,9 @@ impl Session {
     }
 
     /// A stream of this session; while it is open the session is not idle.
-    pub fn standing(self: &Arc<Self>, stream: Stream) -> Standing {
+    pub fn standing(self: &Arc<Self>, stream: Stream) -> SessionStream {
         self.standing.fetch_add(1, Ordering::Relaxed);
-        Standing {
+        SessionStream {
             stream,
             session: self.clone(),
         }
@@ -60,12 +60,12 @@ impl Session {
 
 /// An open stream of a session.
 #[derive(Debug)]
-pub struct Standing {
+pub struct SessionStream {
     stream: Stream,
     session: Arc<Session>,
 }
 
-impl futures_util::Stream for Standing {
+impl futures_util::Stream for SessionStream {
     type Item = bytes::Bytes;
 
     fn poll_next(
@@ -76,7 +76,7 @@ impl futures_util::Stream for Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for SessionStream {
     fn drop(&mut self) {
         self.session.touch();
         self.session.standing.fetch_sub(1, Ordering::Relaxed);
@@ -253,7 +253,7 @@ struct SessionActor {
 struct SessionState {
     me: Mailbox<SessionMsg>,
     /// The clock that says when to look; it ends with the session.
-    looking: AbortOnDropHandle<()>,
+    looking: Task<()>,
     _alive: Alive,
 }
 
@@ -311,11 +311,11 @@ impl Actor for SessionActor {
     }
 }
 
-fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> AbortOnDropHandle<()> {
+fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> Task<()> {
     let me = me.clone();
     let after = after.max(Duration::from_secs(1));
-    AbortOnDropHandle::new(tokio::spawn(async move {
+    task::supervised("session clock", async move {
         tokio::time::sleep(after).await;
         let _ = me.tell(SessionMsg::Look);
-    }))
+    })
 }

@@ -1,5 +1,6 @@
 //! Ids nobody can guess.
 
+use mgp_engine::callers::request_ids::RequestIds;
 use mgp_protocol::ids::SessionId;
 
 use crate::randomness;
@@ -19,4 +20,16 @@ pub fn new_id() -> SessionId {
         &hex[16..20],
         &hex[20..]
     ))
+}
+
+/// The ids of the kernel's requests to one peer, a server or a client. No other connection has them, nor
+/// one of an earlier kernel: an answer that comes late finds nothing it could settle.
+///
+/// # Panics
+/// When the system has no randomness.
+#[must_use]
+pub fn request_ids() -> RequestIds {
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).expect("the system has randomness");
+    RequestIds::new(key)
 }

@@ -102,7 +102,7 @@ pub async fn blocking<T: Send + 'static>(
     let running = Running::begin(name);
     let work = tokio::task::spawn_blocking(move || {
         let _running = running;
-        std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| told(name, &*panic))
+        guarded(name, work)
     });
     work.await.unwrap_or(Err(Broken::Aborted))
 }
@@ -114,6 +114,15 @@ pub async fn blocking<T: Send + 'static>(
 pub async fn caught<T>(name: &'static str, future: impl Future<Output = T>) -> Result<T, Broken> {
     let caught = AssertUnwindSafe(future).catch_unwind().await;
     caught.map_err(|panic| told(name, &*panic))
+}
+
+/// Runs something that does not wait, such as one poll; its panic is an answer.
+///
+/// # Errors
+/// [`Broken::Panicked`].
+pub fn guarded<T>(name: &'static str, work: impl FnOnce() -> T) -> Result<T, Broken> {
+    let done = std::panic::catch_unwind(AssertUnwindSafe(work));
+    done.map_err(|panic| told(name, &*panic))
 }
 
 /// The tasks there are and were, by name.

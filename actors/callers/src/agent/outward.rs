@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_engine::callers::tasks::NamedTask;
+use mgp_engine::tools::catalog::ListKind;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::splice::{Splice, member};
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 
-use crate::exchange::{Class, Exchange};
-use crate::streams::Streams;
+use crate::exchange::Exchange;
+use crate::exchange::streams::Streams;
 
 /// Where an agent's messages go.
 #[derive(Debug)]
@@ -47,17 +48,11 @@ pub(super) fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
     Some(jsonrpc::notification(&method, Some(&splice.finish())).into())
 }
 
-/// Sends a line that may be lost when its reader lags behind, or one that may not.
-pub fn pass_line(sink: &LineSink, frame: Bytes, class: Class) {
-    match class {
-        Class::Lossy => drop(sink.offer(frame)),
-        Class::Kept => send_line(sink, frame),
-    }
-}
-
-/// Sends a line; a reader so slow that its queue is full is cut off.
-pub fn send_line(sink: &LineSink, frame: Bytes) {
-    if sink.send(frame).is_err() {
-        sink.close();
+/// The notification that a list changed.
+pub(crate) fn list_changed(kind: ListKind) -> &'static str {
+    match kind {
+        ListKind::Tools => "notifications/tools/list_changed",
+        ListKind::Prompts => "notifications/prompts/list_changed",
+        ListKind::Resources | ListKind::Templates => "notifications/resources/list_changed",
     }
 }

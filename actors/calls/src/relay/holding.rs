@@ -11,8 +11,8 @@ use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
 use mgp_callers::agent::Agent;
-use mgp_callers::holding::{Holding, HoldingHandle, Names, Outside, priced};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::tool_cache::{CallableTools, Names, ToolCacheHandle, priced};
 use mgp_runtime::time::unix_ms;
 
 /// What a caller without a session reads.
@@ -33,18 +33,18 @@ impl Relay {
     }
 
     /// What the caller's session holds; `None` for who has no session.
-    pub(super) fn holding(&self, caller: &Caller) -> Option<HoldingHandle> {
+    pub(super) fn holding(&self, caller: &Caller) -> Option<ToolCacheHandle> {
         self.of(&caller.standing()?).cloned()
     }
 
-    fn of<'a>(&self, agent: &'a Arc<Agent>) -> Option<&'a HoldingHandle> {
-        Holding::of(agent, self.exposing.budget, self.agents.get_cell())
+    fn of<'a>(&self, agent: &'a Arc<Agent>) -> Option<&'a ToolCacheHandle> {
+        agent.start_tool_cache(self.exposing.budget, self.agents.get_cell())
     }
 
     /// What stands in the caller's list because its session holds it.
     pub(super) fn cached(&self, caller: &Caller, exposure: Exposure) -> Arc<Names> {
         let held = match (exposure, caller.standing()) {
-            (Exposure::Pinned, Some(agent)) => agent.holding.listed(),
+            (Exposure::Pinned, Some(agent)) => agent.tool_cache.listed(),
             (Exposure::Pinned, None) => None,
             (Exposure::All | Exposure::Categories | Exposure::Discovery, _) => None,
         };
@@ -52,7 +52,7 @@ impl Relay {
     }
 
     /// How things stand for this caller.
-    pub(super) fn outside(&self, caller: &Caller) -> Outside {
+    pub(super) fn outside(&self, caller: &Caller) -> CallableTools {
         let (shown, table, who) = (self.shown.load(), self.access.table(), caller.identity());
         let pinned = self
             .exposing
@@ -73,7 +73,7 @@ impl Relay {
             };
             tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
         };
-        Outside {
+        CallableTools {
             pinned,
             there: Box::new(there),
         }

@@ -18,8 +18,8 @@ use super::Relay;
 use super::forward::{Outgoing, of_peer, send};
 use super::tasks::{wants_task, with_related, without_task};
 use mgp_callers::agent::ClientAnswer;
-use mgp_callers::input_required::{Input, MAX_ROUNDS, Needs, needs, next_round};
 use mgp_callers::negotiation;
+use mgp_callers::request::input_required::{Input, MAX_ROUNDS, Needs, needs, next_round};
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::ids::new_id;
 use mgp_servers::link::Link;
@@ -84,7 +84,7 @@ impl Relay {
         let capabilities = declared(&caller.capabilities, tasks);
         let capabilities = link.limits.consents.declared(&capabilities);
         let mgp = link.mgp_in(Era::Modern).is_active();
-        let level = request.exchange.level(caller);
+        let level = caller.log_level(&request.exchange);
         let stamp = Stamp {
             client_info: &self.info(),
             capabilities: &negotiation::declared(&capabilities, Era::Modern, mgp),

@@ -1,6 +1,7 @@
 //! Line connections, and listeners.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::servers::log_levels::LogLevel;
@@ -11,16 +12,16 @@ use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mgp::negotiation::PLAIN;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, duplex, split};
 use tokio_util::sync::CancellationToken;
 
 use super::scene::Scene;
 use super::watched::Watched;
 use crate::connection;
 use mgp_callers::agent::{self, Agent};
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
-use mgp_callers::exchange::{Exchange, Way};
-use mgp_callers::request::{Back, Caller, Request};
+use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::request::{Caller, CallerSession, Request};
 use mgp_calls::listener;
 use mgp_runtime::trace::Trace;
 
@@ -72,9 +73,90 @@ async fn a_closed_connection_leaves_nothing() {
     assert!(scene.reception.directory.is_empty());
 }
 
+/// The next line, within a minute of the clock of the test.
+async fn next(lines: &mut Lines<impl AsyncBufRead + Unpin>) -> serde_json::Value {
+    let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line());
+    let line = line.await.expect("an answer comes").unwrap();
+    serde_json::from_str(&line.expect("the connection lives")).unwrap()
+}
+
+/// Requests that panic, at once or later, of a session or alone, are answered with an error under their
+/// ids; their connection lives on and leaves nothing.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_panics_is_answered_and_its_connection_lives_on() {
+    let scene = Scene::new().await;
+    let mut watched = Watched::begin();
+    let (near, far) = duplex(1 << 16);
+    let (reader, writer) = split(far);
+    tokio::spawn(connection::serve(
+        scene.reception.clone(),
+        AgentId::new("agent.local"),
+        false,
+        Some(CatalogView::All),
+        CancellationToken::new(),
+        reader,
+        writer,
+    ));
+    let (reader, mut writer) = split(near);
+    let mut lines = BufReader::new(reader).lines();
+    let hello = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+    );
+    let meta = concat!(
+        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+        r#""io.modelcontextprotocol/clientCapabilities":{}},"#,
+    );
+    writer
+        .write_all(format!("{hello}\n").as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(next(&mut lines).await["result"], serde_json::json!({}));
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/panics"}"#;
+    writer
+        .write_all(format!("{note}\n").as_bytes())
+        .await
+        .unwrap();
+    for (when, meta) in [
+        ("at once", ""),
+        ("later", ""),
+        // The same id once more: the one before is not under way any longer.
+        ("later", ""),
+        ("at once", meta),
+        ("later", meta),
+    ] {
+        let params = format!(r#"{{{meta}"name":"panics {when}"}}"#);
+        let call = format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{params}}}"#);
+        writer
+            .write_all(format!("{call}\n").as_bytes())
+            .await
+            .unwrap();
+        let answer = next(&mut lines).await;
+        assert_eq!(answer["id"], 2, "{when} {meta}: {answer}");
+        assert_eq!(answer["error"]["code"], -32603, "{when} {meta}: {answer}");
+    }
+    let ended = r#"{"jsonrpc":"2.0","id":3,"method":"mgp/door/open"}"#;
+    writer
+        .write_all(format!("{ended}\n").as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(next(&mut lines).await["id"], 3);
+    for (caller, agent) in std::mem::take(&mut *scene.routes.came.lock().unwrap()) {
+        if caller.strong_count() > 0 {
+            watched.add_weak("the caller", caller);
+        }
+        if agent.strong_count() > 0 {
+            watched.add_weak("the agent", agent);
+        }
+    }
+    drop((lines, writer));
+    watched.gone().await;
+    assert!(scene.reception.directory.is_empty());
+}
+
 /// A request that listens, of a client of no session.
 fn listening() -> Request {
-    let attempt = Attempt {
+    let round = CallRound {
         id: RequestId::from_json("1").unwrap(),
         outlet: Some(Outlet::Stream(tokio::sync::mpsc::channel(8).0)),
         token: None,
@@ -92,10 +174,10 @@ fn listening() -> Request {
             version: Version::MODERN,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,
-            back: Back::Alone,
-            presence: Arc::default(),
+            session: CallerSession::Stateless,
+            activity: Arc::default(),
         }),
-        exchange: Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, false)))),
+        exchange: Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, false)))),
         method: ByteString::from_static("subscriptions/listen"),
         params: None,
         trace: Trace::of(None, None),
@@ -108,7 +190,13 @@ async fn a_listener_that_has_ended_leaves_nothing() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
     let request = listening();
-    let agent = Agent::listening(&request, &Filter::default(), "{}", Vec::new());
+    let agent = Agent::listening(
+        &request.caller,
+        &request.exchange,
+        &Filter::default(),
+        "{}",
+        Vec::new(),
+    );
     let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
     let listener = listener::begin(agents, directory, &scene.subscriptions, &agent);
     let listener = listener.await.unwrap();

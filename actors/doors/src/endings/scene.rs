@@ -23,27 +23,30 @@ use crate::bodies::Bodies;
 use crate::reception::Reception;
 use crate::stateless::Stateless;
 use mgp_callers::agent::Agent;
-use mgp_callers::agents::AgentsActor;
+use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-use mgp_callers::parked::ParkedCalls;
+use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{Answering, Caller, Request, Routes};
-use mgp_callers::rostered::Rostered;
 use mgp_callers::tasks::Tasks;
 use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_tools::catalog::Shown;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 
+/// When a request ends in a panic that does so later.
+pub(crate) const LATER: Duration = Duration::from_millis(50);
+
 /// The agents' side of a kernel.
-pub(super) struct Scene {
-    pub(super) reception: Reception,
-    pub(super) routes: Arc<Slow>,
-    pub(super) subscriptions: SubscriptionsHandle,
+pub(crate) struct Scene {
+    pub(crate) reception: Reception,
+    pub(crate) routes: Arc<Slow>,
+    pub(crate) subscriptions: SubscriptionsHandle,
     _folder: TempDir,
 }
 
 impl Scene {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let routes = Arc::new(Slow::default());
         let directory = Arc::new(Directory::new(open_to_all(&folder)));
@@ -61,7 +64,7 @@ impl Scene {
         let tasks = Tasks::new(seal.clone(), boot, patience, at, Vec::new(), known);
         let stateless = Stateless {
             routes: routes.clone(),
-            parked: ParkedCalls::new(patience),
+            suspended: SuspendedCalls::new(patience),
             tasks,
             seal,
             boot,
@@ -72,7 +75,7 @@ impl Scene {
                 routes: routes.clone(),
                 bodies: Bodies::new(128 << 20, 8 << 20),
                 stateless: Arc::new(stateless),
-                rostered: Rostered::new(AgentRegistry::default()),
+                registered_agents: RegisteredAgents::new(AgentRegistry::default()),
                 directory,
             },
             routes,
@@ -103,11 +106,11 @@ fn nothing() -> Shown {
     }
 }
 
-/// Answers every request as a slow server does: when it is taken back. Knows who came, without
-/// holding them.
+/// Answers every request but `ping` as a slow server does: when it is taken back. One whose params say "panics" ends
+/// in a panic: "at once", or a while "later". Knows who came, without holding them.
 #[derive(Default)]
-pub(super) struct Slow {
-    pub(super) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,
+pub(crate) struct Slow {
+    pub(crate) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,
 }
 
 impl Slow {
@@ -129,14 +132,26 @@ impl fmt::Debug for Slow {
 
 impl Routes for Slow {
     fn answer(&self, request: Request) -> Answering {
+        if request.method == "ping" {
+            return Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))));
+        }
         self.note(&request.caller);
+        let says = |words: &str| request.params.as_deref().is_some_and(|p| p.contains(words));
+        assert!(!says("panics at once"), "as it was told to");
+        let later = says("panics later");
         Box::pin(async move {
+            if later {
+                tokio::time::sleep(LATER).await;
+                panic!("as it was told to");
+            }
             request.exchange.cancelled().await;
             Err(Refusal::Cancelled)
         })
     }
 
-    fn note(&self, _caller: &Arc<Caller>, _method: &str, _params: Option<&str>) {}
+    fn note(&self, _caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
+        assert_ne!(method, "notifications/panics", "as it was told to");
+    }
 
     fn tool(&self, _view: &CatalogView, _name: &str, _who: &Principal) -> Option<Arc<CatalogTool>> {
         None

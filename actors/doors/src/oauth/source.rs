@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
 use mgp_engine::doors::bearer::Keys;
+use mgp_runtime::task;
 use mgp_transports::http::client::{self, Client};
 use serde::Deserialize;
 
@@ -43,7 +44,7 @@ impl Source {
                 Self::File(path) => {
                     let path = path.clone();
                     let name = path.display().to_string();
-                    let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+                    let read = task::blocking("token keys", move || std::fs::read(path)).await;
                     let json = read.map_err(|e| e.to_string())?;
                     Keys::read(&json.map_err(|e| format!("{name}: {e}"))?)
                 }

@@ -10,20 +10,20 @@ use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::pass::Pass;
+use crate::credential::Credential;
 use mgp_runtime::time::unix_ms;
 
 /// What the doors read.
 #[derive(Debug, Default)]
-struct Book {
-    roster: AgentRegistry,
+struct RegistrySnapshot {
+    registry: AgentRegistry,
     /// What ends with each agent's token.
     lives: HashMap<AgentId, CancellationToken>,
 }
 
-impl Book {
-    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Pass {
-        let pass = Pass::lasting(agent.clone()).until(entry.not_after_ms);
+impl RegistrySnapshot {
+    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Credential {
+        let pass = Credential::lasting(agent.clone()).until(entry.not_after_ms);
         match self.lives.get(agent) {
             Some(life) => pass.alive(life.clone()),
             None => pass,
@@ -33,65 +33,68 @@ impl Book {
 
 /// The agents that have a token, as published.
 #[derive(Debug, Clone)]
-pub struct Rostered(Arc<Snapshot<Book>>);
+pub struct RegisteredAgents(Arc<Snapshot<RegistrySnapshot>>);
 
-impl Rostered {
+impl RegisteredAgents {
     /// As read from disk.
     #[must_use]
-    pub fn new(roster: AgentRegistry) -> Self {
-        let lives = roster
+    pub fn new(registry: AgentRegistry) -> Self {
+        let lives = registry
             .iter()
             .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
         let lives = lives.collect();
-        Self(Arc::new(Snapshot::new(Book { roster, lives })))
+        Self(Arc::new(Snapshot::new(RegistrySnapshot {
+            registry,
+            lives,
+        })))
     }
 
     /// Whom a token lets in.
     ///
     /// # Errors
     /// [`BadAgentToken`].
-    pub fn judge(&self, token: &str) -> Result<Pass, BadAgentToken> {
+    pub fn judge(&self, token: &str) -> Result<Credential, BadAgentToken> {
         if !token.starts_with(TOKEN_PREFIX) {
             return Err(BadAgentToken::Unknown);
         }
         let book = self.0.load();
-        let (agent, entry) = book.roster.judge(TokenDigest::of(token), unix_ms())?;
+        let (agent, entry) = book.registry.judge(TokenDigest::of(token), unix_ms())?;
         Ok(book.pass(agent, entry))
     }
 
     /// True when there is an agent of this name.
     #[must_use]
     pub fn knows(&self, agent: &AgentId) -> bool {
-        self.0.load().roster.get(agent).is_some()
+        self.0.load().registry.get(agent).is_some()
     }
 
     /// What is known of all agents, by name.
     #[must_use]
     pub fn list(&self) -> Vec<(AgentId, RegisteredAgent)> {
         let book = self.0.load();
-        let all = book.roster.iter();
+        let all = book.registry.iter();
         all.map(|(agent, entry)| (agent.clone(), entry.clone()))
             .collect()
     }
 
     /// All of it.
     #[must_use]
-    pub fn roster(&self) -> AgentRegistry {
-        self.0.load().roster.clone()
+    pub fn registry(&self) -> AgentRegistry {
+        self.0.load().registry.clone()
     }
 
     /// A change is on disk: from now on this holds. Answers what ends with it.
     pub fn publish(
         &self,
         change: &AgentChange,
-        roster: AgentRegistry,
+        registry: AgentRegistry,
     ) -> Option<CancellationToken> {
         let mut lives = self.0.load().lives.clone();
         let before = lives.remove(change.agent());
-        if roster.get(change.agent()).is_some() {
+        if registry.get(change.agent()).is_some() {
             lives.insert(change.agent().clone(), CancellationToken::new());
         }
-        self.0.store(Arc::new(Book { roster, lives }));
+        self.0.store(Arc::new(RegistrySnapshot { registry, lives }));
         before
     }
 }

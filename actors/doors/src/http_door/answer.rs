@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, RequestId};
+use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::body::ReplyBody;
 
 pub(super) fn json(status: StatusCode, body: ReplyBody) -> Response<ReplyBody> {
@@ -47,6 +48,12 @@ pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<ReplyB
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
+}
+
+/// The code that was to answer panicked.
+pub(super) fn failed(why: &Refusal) -> Response<ReplyBody> {
+    let code = (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR);
+    under(None, code, &why.to_string())
 }
 
 /// The session is unknown, has ended, or is somebody else's: the client starts anew.

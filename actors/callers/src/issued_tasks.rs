@@ -11,19 +11,19 @@ const MAX_GIVEN: usize = 10_000;
 
 /// The tasks, oldest first.
 #[derive(Debug, Default)]
-pub struct Given(Mutex<VecDeque<Entry>>);
+pub struct IssuedTasks(Mutex<VecDeque<IssuedTask>>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+struct IssuedTask {
     task: NamedTask,
     principal: String,
     id: String,
 }
 
-impl Given {
+impl IssuedTasks {
     /// A client was given a task under this name.
     pub fn note(&self, task: NamedTask, principal: String, id: String) {
-        let entry = Entry {
+        let entry = IssuedTask {
             task,
             principal,
             id,
@@ -47,7 +47,7 @@ impl Given {
         found.map(|entry| (entry.task.clone(), entry.id.clone()))
     }
 
-    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+    fn entries(&self) -> MutexGuard<'_, VecDeque<IssuedTask>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,20 +8,18 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mgp_engine::callers::tokens;
 use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
-use mgp_engine::tools::catalog::{CatalogTool, ListKind};
-use mgp_protocol::jsonrpc;
+use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::session::Evicted;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 
-use crate::agent::Agent;
-use crate::exchange::Class;
+use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 
 /// Tools by `server:tool`.
@@ -29,17 +27,24 @@ pub type Names = BTreeSet<Arc<str>>;
 
 /// A connection's place for what its session holds.
 #[derive(Debug, Default)]
-pub struct Holding {
+pub struct SessionToolCache {
     /// `None` once it has ended: whoever comes late makes no new one.
-    handle: OnceLock<Option<HoldingHandle>>,
-    listed: AtomicBool,
+    handle: OnceLock<Option<ToolCacheHandle>>,
+    /// Its client has asked for its list, and hears of changes.
+    listed: Arc<AtomicBool>,
 }
 
-impl Holding {
-    /// What the session of this agent holds; `None` when it has ended.
-    pub fn of(agent: &Arc<Agent>, budget: Budget, parent: ActorCell) -> Option<&HoldingHandle> {
-        let start = || HoldingHandle::start(agent, budget, parent);
-        agent.holding.handle.get_or_init(start).as_ref()
+impl SessionToolCache {
+    /// The way to it, started where it is not there yet; `None` when it has ended. `changed` hears that
+    /// the session's list is another, once its client has asked for that list.
+    pub fn get_or_start(
+        &self,
+        budget: Budget,
+        parent: ActorCell,
+        changed: impl FnOnce() -> EventSink<()>,
+    ) -> Option<&ToolCacheHandle> {
+        let start = || ToolCacheHandle::start(self.listed.clone(), budget, parent, changed());
+        self.handle.get_or_init(start).as_ref()
     }
 
     /// The tools it has cached, for its list; from now on its client hears of changes.
@@ -61,8 +66,8 @@ impl Holding {
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
-pub struct HoldingHandle {
-    mailbox: Mailbox<HoldingMsg>,
+pub struct ToolCacheHandle {
+    mailbox: Mailbox<ToolCacheMsg>,
     cached: Arc<Snapshot<Names>>,
     /// The tool that was told of last, where nothing else was said since: said again it would change
     /// nothing.
@@ -70,14 +75,14 @@ pub struct HoldingHandle {
 }
 
 /// How things stand outside, when somebody asks.
-pub struct Outside {
+pub struct CallableTools {
     /// What is pinned for the agent and may be called by it.
     pub pinned: Vec<Priced>,
     /// Whether a tool is there and may be called.
     pub there: Box<dyn Fn(&str) -> bool + Send>,
 }
 
-impl fmt::Debug for Outside {
+impl fmt::Debug for CallableTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outside")
             .field("pinned", &self.pinned)
@@ -97,11 +102,17 @@ pub struct Loaded {
 /// A tool to let go of: as it was named, and what that means where it means anything.
 pub type Named = (String, Option<Arc<str>>);
 
-impl HoldingHandle {
-    fn start(agent: &Arc<Agent>, budget: Budget, parent: ActorCell) -> Option<Self> {
+impl ToolCacheHandle {
+    fn start(
+        listed: Arc<AtomicBool>,
+        budget: Budget,
+        parent: ActorCell,
+        changed: EventSink<()>,
+    ) -> Option<Self> {
         let cached = Arc::new(Snapshot::new(Names::new()));
-        let actor = HoldingActor {
-            agent: Arc::downgrade(agent),
+        let actor = ToolCacheActor {
+            listed,
+            changed,
             cached: cached.clone(),
         };
         // Started without waiting: a call goes on meanwhile.
@@ -124,15 +135,15 @@ impl HoldingHandle {
             }
             *latest = Some(tool.clone());
         }
-        let _ = self.mailbox.tell(HoldingMsg::Used(tool.clone()));
+        let _ = self.mailbox.tell(ToolCacheMsg::Used(tool.clone()));
     }
 
     fn latest(&self) -> MutexGuard<'_, Option<Arc<CatalogTool>>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> HoldingMsg) -> Result<T, Refusal> {
-        let _forgets = Forgets(self);
+    async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> ToolCacheMsg) -> Result<T, Refusal> {
+        let _forgets = ForgetsLatest(self);
         self.mailbox.ask(message).await.map_err(refused)
     }
 
@@ -142,10 +153,10 @@ impl HoldingHandle {
     /// When the session ends, or too much waits for it.
     pub async fn load(
         &self,
-        outside: Outside,
+        outside: CallableTools,
         tools: Vec<Arc<CatalogTool>>,
     ) -> Result<Loaded, Refusal> {
-        self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
+        self.ask(|reply| ToolCacheMsg::Load(outside, tools, reply))
             .await
     }
 
@@ -153,25 +164,29 @@ impl HoldingHandle {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn held(&self, outside: Outside) -> Result<ToolCache, Refusal> {
-        self.ask(|reply| HoldingMsg::Held(outside, reply)).await
+    pub async fn held(&self, outside: CallableTools) -> Result<ToolCache, Refusal> {
+        self.ask(|reply| ToolCacheMsg::Held(outside, reply)).await
     }
 
     /// Lets go of these.
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn evict(&self, outside: Outside, tools: Vec<Named>) -> Result<Evicted, Refusal> {
-        self.ask(|reply| HoldingMsg::Evict(outside, tools, reply))
+    pub async fn evict(
+        &self,
+        outside: CallableTools,
+        tools: Vec<Named>,
+    ) -> Result<Evicted, Refusal> {
+        self.ask(|reply| ToolCacheMsg::Evict(outside, tools, reply))
             .await
     }
 }
 
 /// When this goes nothing is the latest any more: neither what was told of before nor meanwhile, for it
 /// may have been let go of. Also when nobody waits for the answer.
-struct Forgets<'a>(&'a HoldingHandle);
+struct ForgetsLatest<'a>(&'a ToolCacheHandle);
 
-impl Drop for Forgets<'_> {
+impl Drop for ForgetsLatest<'_> {
     fn drop(&mut self) {
         *self.0.latest() = None;
     }
@@ -199,42 +214,43 @@ pub fn priced(tool: &CatalogTool) -> Priced {
 
 /// What the actor is told and asked.
 #[derive(Debug)]
-pub enum HoldingMsg {
+pub enum ToolCacheMsg {
     /// A tool was called.
     Used(Arc<CatalogTool>),
     /// A request found these.
-    Load(Outside, Vec<Arc<CatalogTool>>, Reply<Loaded>),
+    Load(CallableTools, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// What is there?
-    Held(Outside, Reply<ToolCache>),
+    Held(CallableTools, Reply<ToolCache>),
     /// These may go.
-    Evict(Outside, Vec<Named>, Reply<Evicted>),
+    Evict(CallableTools, Vec<Named>, Reply<Evicted>),
 }
 
 /// What never changes.
 #[derive(Debug)]
-struct HoldingActor {
-    agent: Weak<Agent>,
+struct ToolCacheActor {
+    listed: Arc<AtomicBool>,
+    changed: EventSink<()>,
     /// For the session's list. Nobody else writes there.
     cached: Arc<Snapshot<Names>>,
 }
 
 /// What does.
 #[derive(Debug)]
-struct HoldingState {
+struct ToolCacheState {
     cache: ToolCache,
 }
 
-impl Actor for HoldingActor {
-    type Msg = Letter<HoldingMsg>;
-    type State = HoldingState;
+impl Actor for ToolCacheActor {
+    type Msg = Letter<ToolCacheMsg>;
+    type State = ToolCacheState;
     type Arguments = Budget;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         budget: Budget,
-    ) -> Result<HoldingState, ActorProcessingErr> {
-        Ok(HoldingState {
+    ) -> Result<ToolCacheState, ActorProcessingErr> {
+        Ok(ToolCacheState {
             cache: ToolCache::new(budget, Vec::new()),
         })
     }
@@ -243,25 +259,25 @@ impl Actor for HoldingActor {
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        state: &mut HoldingState,
+        state: &mut ToolCacheState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            HoldingMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
+            ToolCacheMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
                 CacheInsertion::Pinned | CacheInsertion::Touched => {}
                 CacheInsertion::Added { .. } | CacheInsertion::TooLarge => self.publish(state),
             },
-            HoldingMsg::Load(outside, tools, reply) => {
+            ToolCacheMsg::Load(outside, tools, reply) => {
                 state.look_at(outside);
                 let loaded = state.load(&tools);
                 self.publish(state);
                 reply.send(loaded);
             }
-            HoldingMsg::Held(outside, reply) => {
+            ToolCacheMsg::Held(outside, reply) => {
                 state.look_at(outside);
                 self.publish(state);
                 reply.send(state.cache.clone());
             }
-            HoldingMsg::Evict(outside, tools, reply) => {
+            ToolCacheMsg::Evict(outside, tools, reply) => {
                 state.look_at(outside);
                 let evicted = state.evict(tools);
                 self.publish(state);
@@ -272,26 +288,24 @@ impl Actor for HoldingActor {
     }
 }
 
-impl HoldingActor {
+impl ToolCacheActor {
     /// Shows the session's list what is cached, and tells its client where that is another list.
-    fn publish(&self, state: &HoldingState) {
+    fn publish(&self, state: &ToolCacheState) {
         let names: Names = state.cache.cached().map(|one| one.tool.clone()).collect();
         if names == *self.cached.load() {
             return;
         }
         self.cached.store(Arc::new(names));
-        let agent = self.agent.upgrade();
-        if let Some(agent) = agent.filter(|agent| agent.holding.listed.load(Ordering::Relaxed)) {
-            let frame = jsonrpc::notification(crate::directory::changed(ListKind::Tools), None);
-            agent.tell(frame.into(), Class::Kept);
+        if self.listed.load(Ordering::Relaxed) {
+            self.changed.send(());
         }
     }
 }
 
-impl HoldingState {
+impl ToolCacheState {
     /// Lets go of what is not there any more.
-    fn look_at(&mut self, outside: Outside) {
-        let Outside { pinned, there } = outside;
+    fn look_at(&mut self, outside: CallableTools) {
+        let CallableTools { pinned, there } = outside;
         self.cache.retain(there);
         self.cache.pin(pinned);
     }

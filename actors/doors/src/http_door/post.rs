@@ -26,8 +26,9 @@ use super::{HttpDoor, events, modern, status, stream_response};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use mgp_callers::exchange::Exchange;
-use mgp_callers::request::{Answering, Outcome, Request, answer_frame, answer_parts};
-use mgp_callers::streams::Lane;
+use mgp_callers::exchange::streams::Lane;
+use mgp_callers::request::{GuardedAnswer, Outcome, Request, answer_frame, answer_parts};
+use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 
 /// How long a client may take to send a message.
@@ -79,6 +80,7 @@ pub(super) async fn post(
         (Err(Malformed::Batch), Some(session)) if session.caller.version.allows_batches() => {
             batch(door, &session, &text).await
         }
+        // The one request that MCP allows before `initialize` (2025-11-25, lifecycle).
         (Ok(Message::Request { id, method, .. }), None) if method == "ping" => json(
             StatusCode::OK,
             ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
@@ -183,7 +185,7 @@ async fn initialize(
             return json(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
     };
-    let welcome = door.reception.routes.welcome(caller.clone()).await;
+    let welcome = GuardedAnswer::new(|| door.reception.routes.welcome(caller.clone())).await;
     let session = match door.sessions.open(caller.clone(), agent, streams).await {
         Ok(session) => session,
         Err(no @ (NoSession::Full(_) | NoSession::Stopping)) => {
@@ -233,12 +235,6 @@ async fn request(
     (params, trace): (Option<ByteString>, Trace),
 ) -> Response<ReplyBody> {
     let dialect = session.caller.dialect();
-    if method == "ping" {
-        return json(
-            StatusCode::OK,
-            ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
-        );
-    }
     if method == "initialize" {
         let wrong = Refusal::BadRequest("this session is initialized already".into());
         return json(
@@ -256,14 +252,15 @@ async fn request(
             );
         }
     };
-    let answering = door.reception.routes.answer(Request {
+    let request = Request {
         caller: session.caller.clone(),
         exchange: exchange.clone(),
         method: method.into(),
         params,
         trace,
-    });
-    let mut work = Work {
+    };
+    let answering = GuardedAnswer::new(|| door.reception.routes.answer(request));
+    let mut work = SessionRequest {
         answering: Some(answering),
         session: session.clone(),
         exchange,
@@ -281,15 +278,15 @@ async fn request(
 
 /// A request under way. Dropped before its end, because the client's connection is gone, it goes on
 /// by itself: in the legacy era a broken connection is no cancellation.
-struct Work {
-    answering: Option<Answering>,
+struct SessionRequest {
+    answering: Option<GuardedAnswer>,
     session: Arc<Session>,
     exchange: Arc<Exchange>,
     id: RequestId,
     lane: Lane,
 }
 
-impl Future for Work {
+impl Future for SessionRequest {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -297,14 +294,14 @@ impl Future for Work {
             .answering
             .as_mut()
             .expect("not polled after it was answered");
-        let outcome = std::task::ready!(answering.as_mut().poll(cx));
+        let outcome = std::task::ready!(Pin::new(answering).poll(cx));
         self.answering = None;
         self.session.agent.done(&self.id);
         Poll::Ready(outcome)
     }
 }
 
-impl Work {
+impl SessionRequest {
     /// The answer came: plain JSON, or behind what came before it on the stream.
     fn reply(&self, outcome: &Outcome) -> Response<ReplyBody> {
         let (streams, caller) = (&self.session.streams, &self.session.caller);
@@ -335,7 +332,7 @@ impl Work {
             self.go_on(answering);
         }
         if primed {
-            tokio::spawn(async move {
+            task::detached("stream poll", async move {
                 let polled = async {
                     match poll_after {
                         Some(after) => tokio::time::sleep(after).await,
@@ -352,14 +349,14 @@ impl Work {
         stream_response(events(&self.session, stream))
     }
 
-    fn go_on(&self, answering: Answering) {
+    fn go_on(&self, answering: GuardedAnswer) {
         let (session, exchange, id, lane) = (
             self.session.clone(),
             self.exchange.clone(),
             self.id.clone(),
             self.lane,
         );
-        tokio::spawn(async move {
+        task::detached("request", async move {
             let outcome = answering.await;
             session.agent.done(&id);
             exchange.end();
@@ -373,7 +370,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         if let Some(answering) = self.answering.take() {
             self.go_on(answering);
@@ -452,23 +449,23 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
             trace,
         }) => {
             let dialect = session.caller.dialect();
-            if method == "ping" {
-                return Some(jsonrpc::result(id.as_json(), "{}").into());
-            }
             let exchange = match session.agent.open(&id, None) {
                 Ok(exchange) => exchange,
                 Err(refusal) => return Some(refusal.answer(id.as_json(), dialect).into()),
             };
-            let answering = door.reception.routes.answer(Request {
+            let request = Request {
                 caller: session.caller.clone(),
                 exchange: exchange.clone(),
                 method: method.as_ref().into(),
                 params: params.map(|p| text.slice_ref(p.get())),
                 trace: Trace::of(params.map(RawValue::get), trace),
-            });
-            let outcome = answering.await;
+            };
+            let outcome = GuardedAnswer::new(|| door.reception.routes.answer(request)).await;
             session.agent.done(&id);
             (!exchange.is_cancelled()).then(|| answer_frame(id.as_json(), &outcome, dialect))
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

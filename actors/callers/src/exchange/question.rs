@@ -1,0 +1,34 @@
+//! What comes of a question to a client.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// Questions one agent may have before it. A person answers one at a time.
+pub(crate) const MAX_ASKED: usize = 64;
+
+/// How long a person may think about a question of a server.
+pub const ANSWER_DEADLINE: Duration = Duration::from_secs(600);
+
+/// What the agent said to a question: the `result` or the `error` member, as JSON text.
+pub type ClientAnswer = Result<Bytes, Bytes>;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// The client never said that it is ready.
+    #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
+    Unready,
+    /// The client went away.
+    #[error("the client went away before it answered")]
+    Gone,
+    /// Nobody answered in time.
+    #[error("nobody answered within {} s", ANSWER_DEADLINE.as_secs())]
+    TimedOut,
+    /// Too many questions wait for this client.
+    #[error("{MAX_ASKED} questions wait for this client already")]
+    Overloaded,
+    /// The request that caused the question was taken back.
+    #[error("the request was cancelled")]
+    Cancelled,
+}

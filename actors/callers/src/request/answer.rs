@@ -1,0 +1,50 @@
+//! The frame of an answer.
+
+use bytes::Bytes;
+use mgp_protocol::dialect::Dialect;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::refusal::Rendered;
+
+use super::Outcome;
+
+/// Answers up to this size are copied into one buffer; larger ones are written in parts.
+const COPIED: usize = 16 << 10;
+
+/// The whole answer to the request `id`: one part, or three of which the middle one is the server's
+/// own bytes.
+#[must_use]
+pub fn answer_parts(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> [Bytes; 3] {
+    let whole = |frame: Vec<u8>| [frame.into(), Bytes::new(), Bytes::new()];
+    match outcome {
+        Ok(result) if result.len() <= COPIED => {
+            let mut out = Vec::with_capacity(40 + id.len() + result.len());
+            out.extend_from_slice(PREFIX);
+            out.extend_from_slice(id.as_bytes());
+            out.extend_from_slice(RESULT);
+            out.extend_from_slice(result);
+            out.push(b'}');
+            whole(out)
+        }
+        Ok(result) => {
+            let head = [PREFIX, id.as_bytes(), RESULT].concat();
+            [head.into(), result.clone(), Bytes::from_static(b"}")]
+        }
+        Err(refusal) => whole(match refusal.render_in(dialect.into()) {
+            Rendered::Error(error) => jsonrpc::error(id, &error),
+            Rendered::Result(result) => jsonrpc::result(id, &result),
+        }),
+    }
+}
+
+const PREFIX: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
+const RESULT: &[u8] = br#","result":"#;
+
+/// The whole answer as one frame.
+#[must_use]
+pub fn answer_frame(id: &str, outcome: &Outcome, dialect: impl Into<Dialect>) -> Bytes {
+    let [head, middle, tail] = answer_parts(id, outcome, dialect);
+    if middle.is_empty() {
+        return head;
+    }
+    [head, middle, tail].concat().into()
+}

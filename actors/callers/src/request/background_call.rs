@@ -1,0 +1,66 @@
+//! A call that goes on without its request: suspended until its client answers a question, or run as a
+//! task.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{GuardedAnswer, Outcome};
+use crate::exchange::{Exchange, Flag};
+use mgp_runtime::task;
+
+/// One such call.
+#[derive(Debug)]
+pub struct BackgroundCall {
+    /// The call's own state.
+    pub exchange: Arc<Exchange>,
+    outcome: Mutex<Option<Outcome>>,
+    done: Flag,
+}
+
+impl BackgroundCall {
+    /// Lets the call go on by itself.
+    #[must_use]
+    pub fn begin(exchange: Arc<Exchange>, answering: GuardedAnswer) -> Arc<Self> {
+        let background = Arc::new(Self {
+            exchange,
+            outcome: Mutex::new(None),
+            done: Flag::default(),
+        });
+        let own = background.clone();
+        task::detached("background call", async move {
+            let outcome = answering.await;
+            *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            own.done.raise();
+        });
+        background
+    }
+
+    /// Resolves when the call has its answer.
+    pub async fn outcome(&self) -> Outcome {
+        self.done.raised().await;
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.clone().expect("it is there before the flag is up")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::exchange::ReplyPath;
+    use mgp_protocol::refusal::Refusal;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_panics_has_an_outcome() {
+        let answering = GuardedAnswer::new(|| {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                panic!("as it was told to")
+            })
+        });
+        let call = BackgroundCall::begin(Exchange::new(ReplyPath::Nowhere), answering);
+        let outcome = tokio::time::timeout(Duration::from_secs(60), call.outcome()).await;
+        let outcome = outcome.expect("nobody waits for ever");
+        assert!(matches!(outcome, Err(Refusal::Broken(_))), "{outcome:?}");
+    }
+}
