@@ -11,13 +11,8 @@ use std::time::Duration;
 
 use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-<<<<<<< HEAD
-use mgp_callers::exchange::{Exchange, Way};
-use mgp_discovery::config::LookUp;
-=======
 use mgp_callers::exchange::{Exchange, ReplyPath};
-use mgp_discovery::config::{ConfigFile, ConfigKind};
->>>>>>> callers
+use mgp_discovery::config::LookUp;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable};
 use mgp_engine::servers::lifecycle::LifecycleState;

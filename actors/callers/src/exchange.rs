@@ -13,10 +13,6 @@ use std::sync::{Arc, Once, OnceLock};
 use bytes::Bytes;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
-<<<<<<< HEAD
-use tokio::sync::SetOnce;
-=======
->>>>>>> callers
 
 use self::rounds::CallRounds;
 use self::streams::{Lane, Streams};
@@ -266,28 +262,3 @@ impl Drop for UnansweredQuestion<'_> {
         self.0.asked.fetch_sub(1, Ordering::Relaxed);
     }
 }
-<<<<<<< HEAD
-
-/// A flag that goes up once and can be waited for.
-#[derive(Debug, Default)]
-pub struct Flag(SetOnce<()>);
-
-impl Flag {
-    /// Puts the flag up; again is the same.
-    pub fn raise(&self) {
-        let _ = self.0.set(());
-    }
-
-    /// True once it is up.
-    #[must_use]
-    pub fn is_raised(&self) -> bool {
-        self.0.initialized()
-    }
-
-    /// Resolves when it is up.
-    pub async fn raised(&self) {
-        self.0.wait().await;
-    }
-}
-=======
->>>>>>> callers

@@ -24,12 +24,7 @@ pub fn new_id() -> SessionId {
 
 /// The ids of the kernel's requests to one peer, a server or a client. No other connection has them, nor
 /// one of an earlier kernel: an answer that comes late finds nothing it could settle.
-///
-/// # Panics
-/// When the system has no randomness.
 #[must_use]
 pub fn request_ids() -> RequestIds {
-    let mut key = [0; 16];
-    getrandom::fill(&mut key).expect("the system has randomness");
-    RequestIds::new(key)
+    RequestIds::new(randomness::bytes())
 }

@@ -118,13 +118,8 @@ impl Bound {
         let http = self.http.take().map(|door| {
             let address = door.addr();
             let sessions = self.open_http(door, options, reception);
-<<<<<<< HEAD
-            let _ = belongings.sessions.set(sessions);
-            OpenHttpDoor {
-=======
             let _ = revocation.sessions.set(sessions);
-            Opened {
->>>>>>> callers
+            OpenHttpDoor {
                 address,
                 secure: self.tls.is_some(),
                 token: self.token.as_ref().map(|(token, _)| token.clone()),

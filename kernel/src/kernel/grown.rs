@@ -72,13 +72,8 @@ pub(super) struct Grown {
     pub(super) tree: TreeHandle,
     pub(super) guard: GuardHandle,
     pub(super) reception: Reception,
-<<<<<<< HEAD
     pub(super) source: Arc<ConfigSource>,
-    pub(super) belongings: Arc<Belongings>,
-=======
-    pub(super) source: Arc<Source>,
     pub(super) revocation: Arc<Revocation>,
->>>>>>> callers
     pub(super) connector: Arc<Connector>,
 }
 
@@ -512,21 +507,12 @@ async fn roster(
     before: AgentRegistry,
     revocation: &Arc<Revocation>,
     audit: &AuditHandle,
-<<<<<<< HEAD
-) -> Result<(RosterHandle, ActorCell), SpawnErr> {
-    let rostered = Rostered::new(before);
-    let actor = RosterActor {
-        file: data_folder::roster_file(&options.data_dir),
-        rostered: rostered.clone(),
-        belongings: belongings.clone(),
-=======
 ) -> Result<(AgentRegistryHandle, ActorCell), SpawnErr> {
     let registered_agents = RegisteredAgents::new(before);
     let actor = AgentRegistryActor {
-        file: hold::roster_file(&options.data_dir),
+        file: data_folder::roster_file(&options.data_dir),
         registered_agents: registered_agents.clone(),
         revocation: revocation.clone(),
->>>>>>> callers
         audit: audit.clone(),
     };
     let (actor, _) = Actor::spawn(None, actor, ()).await?;

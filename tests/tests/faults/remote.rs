@@ -74,7 +74,13 @@ async fn a_server_that_is_down_is_found_when_it_is_back() {
     // Between two tries it says where it was looked for.
     let port = upstream.port().to_string();
     let says_where = |far: &Value| far["reason"].to_string().contains(&port);
-    until(&mut other, "far", "says where it was looked for", says_where).await;
+    until(
+        &mut other,
+        "far",
+        "says where it was looked for",
+        says_where,
+    )
+    .await;
     within("an echo", AT_ONCE, echoes(&mut other, "calm")).await;
     let again = again(upstream.port(), &[]).await;
     assert_eq!(agent.answer_to(&meanwhile).await.text(), "hi");

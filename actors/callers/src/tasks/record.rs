@@ -12,12 +12,8 @@ use mgp_protocol::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-<<<<<<< HEAD
-use super::{MAX_TASKS, POLL_MS, keeper};
-use mgp_store::atomic_file;
-=======
 use super::{MAX_TASKS, POLL_MS, follow};
->>>>>>> callers
+use mgp_store::atomic_file;
 
 /// How a task stands, as it is kept. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]

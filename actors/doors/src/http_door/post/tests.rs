@@ -43,7 +43,7 @@ fn id() -> RequestId {
     RequestId::from_json("2").unwrap()
 }
 
-async fn asked(door: &Arc<HttpDoor>, session: &Arc<Session>, when: &str) -> Response<Reply> {
+async fn asked(door: &Arc<HttpDoor>, session: &Arc<Session>, when: &str) -> Response<ReplyBody> {
     let params = Some(format!(r#"{{"name":"panics {when}"}}"#).into());
     request(
         door,
@@ -56,7 +56,7 @@ async fn asked(door: &Arc<HttpDoor>, session: &Arc<Session>, when: &str) -> Resp
 }
 
 /// The whole body, within a minute of the clock of the test.
-async fn whole(response: Response<Reply>) -> String {
+async fn whole(response: Response<ReplyBody>) -> String {
     let mut body = response.into_body();
     let reading = async {
         let mut all = Vec::new();
