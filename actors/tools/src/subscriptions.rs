@@ -14,7 +14,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::catalog::Shown;
+use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Class;
 use mgp_policy::approvals::own;

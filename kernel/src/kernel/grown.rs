@@ -60,7 +60,7 @@ use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::Source;
-use crate::tree::{ServerParts, TreeActor, TreeHandle};
+use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 
 /// How long the process of the model may take for a text, which it does when nobody else wants the
 /// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
@@ -99,10 +99,10 @@ pub(super) async fn grow(
         access: pillars.access.clone(),
         names: pillars.registered.clone(),
         closing: closing.clone(),
-        pillars: [pillars.cells.clone(), vec![guard.1]].concat(),
+        root: pillars.root.iter().cloned().chain([guard.1]).collect(),
     };
-    let tree = tree.grow(&options.loaded).await?;
-    let _ = pillars.registrar.ground.set(Arc::new(tree.clone()));
+    let tree = tree.start(&options.loaded).await?;
+    let _ = pillars.registrar.tree.set(Arc::new(tree.clone()));
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
     let pulse = pillars.pulse(connector.clone(), closing);
@@ -145,7 +145,7 @@ struct Pillars {
     registrar: Arc<Registrar>,
     registered: Arc<Names>,
     troubles: Troubles,
-    cells: Vec<ActorCell>,
+    root: Vec<RootActor>,
 }
 
 impl Pillars {
@@ -183,19 +183,23 @@ impl Pillars {
             data_dir: options.data_dir.clone(),
         };
         let (finder, finder_cell) = opening.open().await?;
-        let showing = showing(&shown, &directory, &finder);
-        let (catalog, _) = Actor::spawn(None, showing, ()).await?;
+        let (catalog, catalog_root) = catalog(&shown, &directory, &finder, &servers).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let belongings = belongings(kernel, &directory, &tasks);
         let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
-        let cells = vec![
-            following.get_cell(),
-            catalog.get_cell(),
-            agents.get_cell(),
-            access.get_cell(),
-            roster_cell,
-            finder_cell,
+        let searching = finder.clone();
+        let restart = move || {
+            let finder = searching.clone();
+            async move { finder.start().await }
+        };
+        let root = vec![
+            RootActor::lasting("subscriptions", following.get_cell()),
+            catalog_root,
+            RootActor::lasting("agents", agents.get_cell()),
+            RootActor::lasting("access", access.get_cell()),
+            RootActor::lasting("roster", roster_cell),
+            RootActor::restarted("finder", finder_cell, restart),
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
@@ -219,7 +223,7 @@ impl Pillars {
             audit: audit.clone(),
             pins: pins.clone(),
             waiting: Waiting::default(),
-            ground: OnceLock::new(),
+            tree: OnceLock::new(),
         });
         Ok(Self {
             registrar,
@@ -227,7 +231,7 @@ impl Pillars {
             troubles,
             permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
             pins,
-            catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone()),
+            catalog,
             directory,
             servers,
             shown,
@@ -239,7 +243,7 @@ impl Pillars {
             belongings,
             roster,
             finder,
-            cells,
+            root,
         })
     }
 
@@ -377,15 +381,15 @@ fn background(kernel: &KernelConfig) -> Background {
 }
 
 /// What ends every child when the kernel dies, itself one of the pillars.
-async fn guard(mark: &str) -> Result<(GuardHandle, ActorCell), SpawnErr> {
+async fn guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
     let guard = GuardActor {
         exe: "/proc/self/exe".into(),
         args: vec!["__guard".into()],
         mark: mark.to_owned(),
     };
     let (guard, _) = Actor::spawn(None, guard, ()).await?;
-    let cell = guard.get_cell();
-    Ok((GuardHandle::new(Mailbox::new(guard)), cell))
+    let root = RootActor::lasting("guard", guard.get_cell());
+    Ok((GuardHandle::new(Mailbox::new(guard)), root))
 }
 
 /// What gives texts their meaning.
@@ -473,17 +477,26 @@ fn sandboxes(options: &UpOptions) -> Sandboxes {
     }
 }
 
-/// What merges what servers offer.
-fn showing(
+/// What merges what servers offer. Started again, it asks them what they offer.
+async fn catalog(
     shown: &Arc<Snapshot<Shown>>,
     directory: &Arc<Directory>,
     finder: &FinderHandle,
-) -> CatalogActor {
-    CatalogActor {
+    servers: &Arc<ServerTable>,
+) -> Result<(CatalogHandle, RootActor), SpawnErr> {
+    let actor = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
         finder: finder.clone(),
-    }
+    };
+    let handle = CatalogHandle::new(shown.clone());
+    let cell = handle.start(actor.clone()).await?;
+    let (again, servers) = (handle.clone(), servers.clone());
+    let restart = move || {
+        let (catalog, actor, servers) = (again.clone(), actor.clone(), servers.clone());
+        async move { catalog.restart(actor, &servers).await }
+    };
+    Ok((handle, RootActor::restarted("catalog", cell, restart)))
 }
 
 /// Where agents have things under way.

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::record::Way;
 use super::{Record, Registrar};
 use mgp_policy::approvals::{Answer, Asked};
+use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 use mgp_servers::sandbox::{changed, pinned};
 use mgp_servers::server::ServerHandle;
@@ -85,7 +86,9 @@ impl Registrar {
                         Err(error) => return answer.failed(error.to_string()),
                     }
                     self.waiting().remove(&record.server());
-                    self.start(&record).await;
+                    if !self.start(&record).await {
+                        tracing::warn!(server = record.id, "it was allowed, and is not started");
+                    }
                     return;
                 }
             }
@@ -123,7 +126,7 @@ impl Registrar {
 
     /// Starts a server of an earlier life, or asks about it where what it is run from is not what a
     /// person allowed.
-    pub(super) async fn begin_as_allowed(self: &Arc<Self>, mut record: Record) {
+    pub(super) async fn begin_as_allowed(self: &Arc<Self>, mut record: Record) -> bool {
         let allowed = record.quarantine.is_none() && !record.pinned.is_empty();
         if allowed {
             let now = self.pinned_now(&record).await;
@@ -135,7 +138,7 @@ impl Registrar {
                 }
             }
         }
-        self.begin(record).await;
+        self.begin(record).await
     }
 
     /// What it would be run from now.
@@ -154,7 +157,7 @@ impl Registrar {
             launcher: None,
         };
         let interpreters = self.background.interpreters.clone();
-        let pinning = tokio::task::spawn_blocking(move || {
+        let pinning = task::blocking("registrar.pin", move || {
             let meant = interpreters.usual_name(&spec.command);
             let meant = meant.and_then(|name| interpreters.find(name));
             let command = meant.map_or(spec.command.clone(), |path| path.display().to_string());
