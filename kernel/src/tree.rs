@@ -49,7 +49,7 @@ const REMOVED: &str = "removed";
 const UNLISTED: Duration = Duration::from_secs(1);
 
 /// The actors at the root beside the servers' supervisors, and what it means to lose one.
-pub const ROOT: [(&str, Loss); 7] = [
+pub const ROOT: [(&str, Loss); 10] = [
     // No child would end with the kernel any more.
     ("guard", Loss::EndsKernel),
     // Who follows what is known nowhere else.
@@ -57,6 +57,10 @@ pub const ROOT: [(&str, Loss); 7] = [
     // What was acknowledged last may be on its way to the disk.
     ("access", Loss::EndsKernel),
     ("roster", Loss::EndsKernel),
+    // Whoever waits for a person would wait for ever: the questions are asked again at the next start.
+    ("permissions", Loss::EndsKernel),
+    ("pins", Loss::EndsKernel),
+    ("registrar", Loss::EndsKernel),
     // Made again from what is published, and from what servers offer again.
     ("catalog", Loss::Restarted),
     // Made again from what is published.

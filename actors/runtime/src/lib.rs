@@ -5,5 +5,6 @@ pub mod event_sink;
 pub mod ids;
 pub mod mailbox;
 pub mod task;
+pub mod task_supervisor;
 pub mod time;
 pub mod trace;

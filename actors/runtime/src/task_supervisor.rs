@@ -62,11 +62,8 @@ impl TaskSupervisorHandle {
 
     /// Starts a task that is needed as long as there is this actor: when it panics each time it is started,
     /// the actor fails.
-    pub fn start_lasting<F>(
-        &self,
-        name: &'static str,
-        start: impl FnMut() -> F + Send + 'static,
-    ) where
+    pub fn start_lasting<F>(&self, name: &'static str, start: impl FnMut() -> F + Send + 'static)
+    where
         F: Future<Output = ()> + Send + 'static,
     {
         let (ended, child, actor) = (self.ended.clone(), tried(name, start), self.mailbox.clone());
@@ -139,7 +136,11 @@ mod tests {
         let never = supervisor.start_child("never", || async { panic!("each time") });
         assert_eq!(never.await, Ok(()));
         assert_eq!(task::counts()["never"].panicked, TRIES);
-        assert_eq!(cell.get_status(), ActorStatus::Running, "it was only one of many");
+        assert_eq!(
+            cell.get_status(),
+            ActorStatus::Running,
+            "it was only one of many"
+        );
     }
 
     #[tokio::test(start_paused = true)]

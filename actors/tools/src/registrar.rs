@@ -44,6 +44,7 @@ use mgp_policy::access::AccessHandle;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::task;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::trace::Trace;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, by_agent, by_operator, event, state_damaged};
@@ -97,6 +98,8 @@ pub struct Registrar {
     pub audit: AuditHandle,
     /// Those that wait for a person; dropped, they wait no more.
     pub waiting: Waiting,
+    /// Whose tasks wait for a person.
+    pub supervisor: TaskSupervisorHandle,
     /// The tree, once it is there.
     pub tree: OnceLock<Arc<dyn ServerTree>>,
 }

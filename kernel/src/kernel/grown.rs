@@ -35,6 +35,7 @@ use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::sandbox::Sandboxes;
@@ -193,7 +194,13 @@ impl Pillars {
             let finder = searching.clone();
             async move { finder.start().await }
         };
+        let (for_permissions, permissions_cell) = TaskSupervisorHandle::start().await?;
+        let (for_pins, pins_cell) = TaskSupervisorHandle::start().await?;
+        let (for_registrar, registrar_cell) = TaskSupervisorHandle::start().await?;
         let root = vec![
+            RootActor::lasting("permissions", permissions_cell),
+            RootActor::lasting("pins", pins_cell),
+            RootActor::lasting("registrar", registrar_cell),
             RootActor::lasting("subscriptions", following.get_cell()),
             catalog_root,
             RootActor::lasting("agents", agents.get_cell()),
@@ -210,6 +217,13 @@ impl Pillars {
             approvals.clone(),
             audit.clone(),
             pins_decided(&servers),
+            for_pins,
+        );
+        let permissions = PermissionsHandle::new(
+            approvals.clone(),
+            access.clone(),
+            audit.clone(),
+            for_permissions,
         );
         let registered = kept.registered.names();
         let registrar = Arc::new(Registrar {
@@ -223,13 +237,14 @@ impl Pillars {
             audit: audit.clone(),
             pins: pins.clone(),
             waiting: Waiting::default(),
+            supervisor: for_registrar,
             tree: OnceLock::new(),
         });
         Ok(Self {
             registrar,
             registered,
             troubles,
-            permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
+            permissions,
             pins,
             catalog,
             directory,

@@ -79,7 +79,7 @@ impl Registrar {
     /// A session has ended, and with it what was registered for its time.
     pub fn ended(self: &Arc<Self>, session: ConnectionId) {
         let me = self.clone();
-        tokio::spawn(async move {
+        task::detached("registrar.session_ended", async move {
             let its = me.book.lock().await.of_session(session);
             let kernel = Principal::Operator("kernel".into());
             for id in its {

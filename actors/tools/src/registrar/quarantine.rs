@@ -43,8 +43,19 @@ impl Registrar {
         self.hold(&record, &format!("mgp approve {}", asked.id()));
         let (wanted, gone) = oneshot::channel();
         self.waiting().insert(record.server(), wanted);
-        let me = self.clone();
-        tokio::spawn(async move { me.decided(record, asked, gone).await });
+        let (me, mut first) = (self.clone(), Some((asked, gone)));
+        let start = move || {
+            let (me, record, first) = (me.clone(), record.clone(), first.take());
+            async move {
+                match first {
+                    Some((asked, gone)) => me.decided(record, asked, gone).await,
+                    // It panicked over an answer: it is asked again.
+                    None => me.wait(record),
+                }
+            }
+        };
+        let waiting = self.supervisor.start_child("registrar.question", start);
+        drop(waiting.detach());
     }
 
     async fn decided(
