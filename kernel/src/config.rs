@@ -3,62 +3,47 @@
 //! One broken entry never stops the others: each server is read for itself, and everything that is
 //! wrong is told with its file, line and column.
 
-mod audit;
 mod changes;
-mod discovery;
 /// Edits of a file that keep its comments.
 pub mod edit;
 mod file;
 mod kernel;
-mod ledger;
 mod mentions;
-mod nearest;
-mod oauth;
-mod permissions;
-mod problem;
-mod reach;
-mod sandbox;
-mod section;
+mod reading;
+mod sections;
 mod server;
-mod source;
-mod tls;
-mod tools;
-mod values;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use mgp_discovery::config::{ConfigFile, Kind, LookUp, LookUpError, config_files};
+use mgp_discovery::config::{ConfigFile, ConfigKind, LookUp, LookUpError, config_files};
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
-pub use audit::Audit;
-pub use changes::{Written, waiting};
-pub use discovery::Discovery;
-pub use kernel::{
-    Access, Auth, DataFolder, Http, KernelConfig, Lists, Log, Questions, Socket, Streams,
-};
+pub use changes::{WrittenKeys, waiting};
+pub use kernel::KernelConfig;
 pub use mentions::Mention;
-pub use oauth::OAuth;
-pub use problem::{Place, Problem, Weight};
+pub use reading::{Env, Location, Problem, Severity};
+pub use sections::audit::AuditConfig;
+pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
+pub use sections::http::{HttpAuth, HttpConfig};
+pub use sections::oauth::OAuthConfig;
+pub use sections::socket::{DataConfig, SocketConfig};
+pub use sections::{
+    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, QuestionsConfig, StreamsConfig,
+};
 
 use crate::paths::open_file;
-use crate::trust::{self, Book, Project};
-
-/// How a variable of the kernel's environment is looked up.
-pub type Env<'e> = dyn Fn(&str) -> Option<String> + 'e;
-
-/// Largest configuration file, in bytes: a thousand servers fit, a wrong file does not.
-pub const MAX_FILE: u64 = 1 << 20;
+use crate::trust::{self, MAX_FILE, ProjectFile, TrustStore};
 
 /// The configuration as it was read. Holds secrets: its `Debug` shows names only.
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The kernel's own sections.
     pub kernel: KernelConfig,
     /// What stands in those sections, key by key.
-    pub written: Written,
+    pub written: WrittenKeys,
     /// Every server, in the order of the files, the strongest file first.
     pub servers: Vec<Result<ServerSpec, BrokenServer>>,
     /// Everything that is wrong, in the order of the files and lines.
@@ -66,7 +51,7 @@ pub struct Loaded {
     /// The files in force and the places to watch.
     pub files: Vec<ConfigFile>,
     /// What became of the project's file.
-    pub project: Project,
+    pub project: ProjectFile,
 }
 
 /// A server that cannot be started as it is configured.
@@ -78,16 +63,29 @@ pub struct BrokenServer {
     pub problem: Problem,
 }
 
-impl Loaded {
+impl LoadedConfig {
+    /// The configuration of a kernel that has no file.
+    #[must_use]
+    pub fn without_files(kernel: KernelConfig, servers: Vec<ServerSpec>) -> Self {
+        Self {
+            kernel,
+            written: WrittenKeys::default(),
+            servers: servers.into_iter().map(Ok).collect(),
+            problems: Vec::new(),
+            files: Vec::new(),
+            project: ProjectFile::default(),
+        }
+    }
+
     /// Whether the kernel may start, or take this over, with what was read.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        self.problems.iter().all(|p| p.weight != Weight::Fatal)
+        self.problems.iter().all(|p| p.severity != Severity::Fatal)
     }
 
     /// The files in force: all that are there but a project's that is left out.
     pub fn in_force(&self) -> impl Iterator<Item = &ConfigFile> {
-        let holds = |f: &&ConfigFile| f.kind != Kind::Project || self.project.held.is_some();
+        let holds = |f: &&ConfigFile| f.kind != ConfigKind::Project || self.project.held.is_some();
         self.files.iter().filter(|f| f.present).filter(holds)
     }
 
@@ -109,13 +107,13 @@ impl Loaded {
     }
 }
 
-impl fmt::Debug for Loaded {
+impl fmt::Debug for LoadedConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.servers.iter().map(|s| match s {
             Ok(spec) => Ok(&spec.id),
             Err(broken) => Err(&broken.problem),
         });
-        f.debug_struct("Loaded")
+        f.debug_struct("LoadedConfig")
             .field("kernel", &self.kernel)
             .field("servers", &ids.collect::<Vec<_>>())
             .field("problems", &self.problems)
@@ -124,98 +122,71 @@ impl fmt::Debug for Loaded {
     }
 }
 
-/// Looks the configuration up and reads it. A project's file is read as far as its user trusts it;
-/// where that is its version before, `held` has to be that version's text.
+/// Looks the configuration up and reads it; the strongest file wins for each server id and each key. A
+/// project's file is read as far as its user trusts it; where that is its version before, `held` has to
+/// be that version's text.
 ///
 /// # Errors
 /// When a file that was asked for by name is missing. Everything else that is wrong is in
-/// [`Loaded::problems`].
-pub fn load(look_up: &LookUp, env: &Env<'_>, held: Option<&str>) -> Result<Loaded, LookUpError> {
+/// [`LoadedConfig::problems`].
+pub fn load(
+    look_up: &LookUp,
+    env: &Env<'_>,
+    held: Option<&str>,
+) -> Result<LoadedConfig, LookUpError> {
     let files = config_files(look_up)?;
-    let book = Book::open(look_up.trust_file().as_deref());
-    Ok(read_trusting(files, env, &book, held))
-}
-
-/// Reads the files, the strongest first; the strongest wins for each server id and each key. Of a
-/// project nothing is read.
-#[must_use]
-pub fn read(files: Vec<ConfigFile>, env: &Env<'_>) -> Loaded {
-    read_trusting(files, env, &Book::default(), None)
-}
-
-fn read_trusting(files: Vec<ConfigFile>, env: &Env<'_>, book: &Book, held: Option<&str>) -> Loaded {
-    let mut project = Project::default();
-    let mut texts = Vec::new();
-    for file in files.iter().filter(|f| f.present) {
-        let path = file.path.as_path();
-        if file.kind != Kind::Project {
-            texts.push((path, text(file)));
-            continue;
-        }
-        project = trust::judge(path, book, held);
-        texts.extend(project.held.clone().map(|held| (path, Ok(held))));
+    let store = TrustStore::open(look_up.trust_file().as_deref());
+    let mut loaded = LoadedConfig::without_files(KernelConfig::default(), Vec::new());
+    let mut parts = Vec::new();
+    // The weakest first, for the stronger ones to write over its keys.
+    for file in files.iter().rev().filter(|f| f.present) {
+        let text = match file.kind {
+            ConfigKind::Project => {
+                loaded.project = trust::judge(&file.path, &store, held);
+                loaded.project.held.clone().map(Ok)
+            }
+            ConfigKind::User | ConfigKind::Override => Some(text(file)),
+        };
+        let part = match text {
+            Some(Ok(text)) => {
+                loaded.written.add(&text);
+                file::read(&text, &file.path, env, &mut loaded.kernel)
+            }
+            Some(Err(problem)) => (Vec::new(), vec![problem]),
+            None => continue,
+        };
+        parts.push(part);
     }
-    let mut written = Written::default();
-    for text in texts
-        .iter()
-        .rev()
-        .filter_map(|(_, text)| text.as_ref().ok())
-    {
-        written.add(text);
+    let mut seen = HashSet::new();
+    for (servers, problems) in parts.into_iter().rev() {
+        let first = |entry: &_| id_of(entry).is_none_or(|id| seen.insert(id.clone()));
+        loaded.servers.extend(servers.into_iter().filter(first));
+        loaded.problems.extend(problems);
     }
-    let (kernel, servers, problems) = merge(texts, env);
-    Loaded {
-        kernel,
-        written,
-        servers,
-        problems,
-        files,
-        project,
-    }
+    Ok(LoadedConfig { files, ..loaded })
 }
 
 /// What would be wrong with one server if `path` held `text`, wherever its variables come from.
 #[must_use]
 pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
-    let mut kernel = KernelConfig::default();
-    let (servers, problems) = file::read(text, path, &|_| Some("https://set".into()), &mut kernel);
+    let (servers, problems) = read_alone(text, path);
     let broken = servers.into_iter().filter_map(Result::err);
     let mut its_own = broken.filter(|b| b.id.as_ref().is_none_or(|of| of.as_str() == id));
-    let fatal = || problems.into_iter().find(|p| p.weight == Weight::Fatal);
+    let fatal = || problems.into_iter().find(|p| p.severity == Severity::Fatal);
     its_own.next().map(|b| b.problem).or_else(fatal)
 }
 
 /// Everything that would be wrong if `path` held `text`, wherever its variables come from.
 #[must_use]
 pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
-    let mut kernel = KernelConfig::default();
-    file::read(text, path, &|_| Some("https://set".into()), &mut kernel).1
+    read_alone(text, path).1
 }
 
-type Entries = Vec<Result<ServerSpec, BrokenServer>>;
+type ServerResults = Vec<Result<ServerSpec, BrokenServer>>;
 
-fn merge(
-    texts: Vec<(&Path, Result<String, Problem>)>,
-    env: &Env<'_>,
-) -> (KernelConfig, Entries, Vec<Problem>) {
-    let mut kernel = KernelConfig::default();
-    let (mut parts, mut problems): (Vec<Entries>, Vec<Vec<Problem>>) = Default::default();
-    for (path, text) in texts.into_iter().rev() {
-        let (servers, found) = match text {
-            Ok(text) => file::read(&text, path, env, &mut kernel),
-            Err(problem) => (Vec::new(), vec![problem]),
-        };
-        parts.push(servers);
-        problems.push(found);
-    }
-    let mut seen = HashSet::new();
-    let mut servers = parts.into_iter().rev().flatten().collect::<Entries>();
-    servers.retain(|entry| id_of(entry).is_none_or(|id| seen.insert(id.clone())));
-    (
-        kernel,
-        servers,
-        problems.into_iter().rev().flatten().collect(),
-    )
+fn read_alone(text: &str, path: &Path) -> (ServerResults, Vec<Problem>) {
+    let env = |_: &str| Some("https://set".into());
+    file::read(text, path, &env, &mut KernelConfig::default())
 }
 
 fn id_of(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {
@@ -227,9 +198,9 @@ fn id_of(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {
 
 fn text(file: &ConfigFile) -> Result<String, Problem> {
     let problem = |message: String| Problem {
-        weight: Weight::Fatal,
+        severity: Severity::Fatal,
         file: file.path.clone(),
-        place: None,
+        location: None,
         message,
         nearest: None,
     };

@@ -1,16 +1,11 @@
 //! `mgp demo`: a kernel with one built-in server, so that there is something to try at once.
 
-mod ask;
-mod calls;
 mod greeting;
 mod prompts;
 mod resources;
-mod search;
 mod server;
-mod slow;
-mod time;
+mod session;
 mod tools;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -30,18 +25,18 @@ use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
 
 pub use greeting::greeting;
-pub use server::serve;
+use server::serve;
 
-use crate::config::{KernelConfig, Loaded};
+use crate::config::{KernelConfig, LoadedConfig};
 use crate::paths::LONGEST_SOCKET_PATH;
 
 /// The id of the built-in server.
-pub const SERVER: &str = "demo";
+const SERVER: &str = "demo";
 
 /// What `mgp demo` runs. The folder is removed when this is dropped.
 pub struct Demo {
     /// The configuration; no file stands behind it.
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     /// Holds the socket and the data.
     pub folder: TempDir,
 }
@@ -92,14 +87,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         pin: PinMode::default(),
         sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
     };
-    let loaded = Loaded {
-        kernel,
-        written: crate::config::Written::default(),
-        servers: vec![Ok(server)],
-        problems: Vec::new(),
-        files: Vec::new(),
-        project: crate::trust::Project::default(),
-    };
+    let loaded = LoadedConfig::without_files(kernel, vec![server]);
     Ok(Demo { loaded, folder })
 }
 

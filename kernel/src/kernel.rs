@@ -2,10 +2,16 @@
 
 mod announce;
 mod auditing;
+mod data_folder;
 mod doors;
 mod grown;
-mod hold;
+pub(crate) mod lock;
+mod machine;
 mod marks;
+mod options;
+pub(crate) mod process;
+pub(crate) mod running;
+mod secrets;
 mod users;
 
 use std::ffi::OsString;
@@ -19,6 +25,8 @@ use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::Books;
+use mgp_runtime::randomness;
+use mgp_runtime::task;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
 use mgp_tools::registrar::Book;
@@ -30,8 +38,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::{Doors, UpOptions};
 use crate::source;
+pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
+
 use announce::Announced;
 use marks::Marks;
 
@@ -52,20 +61,20 @@ const FAREWELL: Duration = Duration::from_secs(20);
 pub fn run(options: UpOptions) -> Result<(), String> {
     // What our parent left open is none of our children's business.
     close_fds::set_fds_cloexec(3, &[]);
-    hold::raise_file_limit();
+    machine::raise_file_limit();
     log_to_stderr(&options);
     let announced = Announced::hold(&options)?;
-    hold::has_room(&options.data_dir)?;
-    let found = hold::missing(&options);
+    data_folder::has_room(&options.data_dir)?;
+    let found = data_folder::missing(&options);
     let mut kept = Kept {
-        marks: Marks::take(&options.data_dir, hold::hex(&hold::random::<16>())),
+        marks: Marks::take(&options.data_dir, secrets::hex(&randomness::bytes::<16>())),
         // First: what the others make is how the log's next start knows that there was one.
         audit: auditing::open(&options)?,
-        seal: hold::seal_key(&options.data_dir)?,
-        tasks: hold::tasks(&options.data_dir)?,
-        roster: hold::roster(&options.data_dir)?,
-        books: hold::books(&options.data_dir)?,
-        registered: hold::registered(&options.data_dir)?,
+        seal: secrets::seal_key(&options.data_dir)?,
+        tasks: data_folder::tasks(&options.data_dir)?,
+        roster: data_folder::roster(&options.data_dir)?,
+        books: data_folder::books(&options.data_dir)?,
+        registered: data_folder::registered(&options.data_dir)?,
         unaudited: Vec::new(),
         found,
     };
@@ -78,7 +87,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         kept.unaudited = kept.books.unaudited(&log)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(hold::threads())
+        .worker_threads(machine::threads())
         .enable_all()
         .build()
         .map_err(|e| format!("no runtime: {e}"))?;
@@ -165,16 +174,24 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
     let files = files.chain(trust).collect();
+    let tree = grown.tree.clone();
+    let reload = move || {
+        let tree = tree.clone();
+        async move { tree.reload().await }
+    };
     let watching = [
-        tokio::spawn(source::watch(files, grown.tree.clone())),
-        tokio::spawn(source::watch_papers(doors.tls())),
-        tokio::spawn(marks.clone().look_again()),
+        task::supervised("source.files", source::watch(files, reload)),
+        task::supervised(
+            "source.certificates",
+            source::watch_certificates(doors.tls()),
+        ),
+        task::supervised("marks.sweep", marks.clone().look_again()),
     ];
     (options.opened)(&open);
     stopped(&closing).await;
     tracing::info!("stopping");
     grown.connector.ends_within(LAST_CALLS);
-    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(watching);
     let end = async {
         doors.close(grown.tree.stop_servers()).await;
         doors.clear().await;
@@ -201,7 +218,7 @@ fn not_grown(error: SpawnErr) -> String {
     error.to_string()
 }
 
-fn describe(doors: &Doors) -> Vec<String> {
+fn describe(doors: &OpenDoors) -> Vec<String> {
     let mut out = vec![format!("socket {}", doors.socket.display())];
     out.extend(doors.http.as_ref().map(|http| {
         let token = http

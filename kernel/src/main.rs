@@ -3,14 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mgp_kernel::cli::{self, Cli, Parts};
+use mgp_kernel::cli::{self, Cli};
 
 fn main() -> ExitCode {
-    let parts = Parts {
-        up: mgp_kernel::kernel::run,
-        guard: mgp_kernel::kernel::guard,
-        embed: mgp_tools::finder::serve,
-        sandbox: mgp_kernel::kernel::sandbox,
-    };
-    cli::run(Cli::parse(), &parts)
+    cli::run(Cli::parse())
 }

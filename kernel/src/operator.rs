@@ -28,10 +28,11 @@ use mgp_policy::permissions::PermissionsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, Untrusted};
+use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, RunningTree, TaskCount};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::mailbox::{Kind, Reply};
+use mgp_runtime::task;
 use mgp_runtime::time::moment;
 use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
 use mgp_store::audit::AuditHandle;
@@ -45,8 +46,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Mention;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::tree::TreeHandle;
 
 /// Longest an operator's request waits for a server to settle; a start has its own limit below it.
@@ -80,7 +80,7 @@ pub struct Operator {
     /// Where the kernel keeps what lasts.
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub roster: RosterHandle,
     /// Who and what there is, by name.
@@ -89,32 +89,13 @@ pub struct Operator {
     pub closing: CancellationToken,
 }
 
-/// The configuration in force, in words.
-#[derive(Debug, Default, Clone)]
-pub struct Configured {
-    /// Files in force, the most important first.
-    pub files: Vec<String>,
-    /// Those of a project that are not in force as they are.
-    pub untrusted: Vec<Untrusted>,
-    /// Where a new server is written down.
-    pub servers_file: Option<String>,
-    /// What is wrong with them.
-    pub problems: Vec<String>,
-    /// Whom and what they name.
-    pub mentions: Vec<Mention>,
-    /// Where agents come in.
-    pub doors: Vec<String>,
-    /// What of them waits for the kernel's next start.
-    pub waiting: Vec<String>,
-}
-
 impl Operator {
     /// `mgp/kernel/status`.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn status(&self, request: &Request) -> Outcome {
-        let configured = self.source.said();
+        let configured = self.source.status();
         let mut clients = self.directory.present(request.caller.connection);
         let connections = clients.len() as u64;
         clients.truncate(CLIENTS);
@@ -162,6 +143,24 @@ impl Operator {
     pub async fn reload(&self) -> Outcome {
         let problems = self.tree.reload().await.map_err(broken)?;
         json(&json!({ "problems": problems }))
+    }
+
+    /// `mgp/kernel/tree`.
+    ///
+    /// # Errors
+    /// When the tree does not answer.
+    pub async fn tree(&self) -> Outcome {
+        let count = |count: task::Count| TaskCount {
+            running: count.running as u64,
+            panicked: count.panicked as u64,
+        };
+        let tasks = task::counts().into_iter();
+        json(&RunningTree {
+            actors: self.tree.describe().await.map_err(broken)?,
+            tasks: tasks
+                .map(|(name, of)| (name.to_owned(), count(of)))
+                .collect(),
+        })
     }
 
     /// `mgp/audit/replay`.

@@ -1,24 +1,29 @@
 //! Where the kernel's socket and the things that last are.
 
+use mgp_store::atomic_file;
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::unistd::{User, geteuid};
-
-use crate::record::Kept;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Longest path of a Unix socket on Linux, in bytes (`sun_path` without its NUL).
 pub const LONGEST_SOCKET_PATH: usize = 107;
 /// The socket's name in its folder.
 pub const SOCKET: &str = "mgp.sock";
+/// The file that says where the last kernel had its things.
+const LAST_USED: &str = "places.json";
+/// Longest file that is read, in bytes: two paths have 8 KiB at most.
+const LONGEST: u64 = 64 << 10;
 
 /// What the places depend on when nobody names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bases {
+pub struct BaseDirs {
     /// `$XDG_RUNTIME_DIR` when it is this user's folder, or the one that the system has at its usual
     /// place.
     pub runtime: Option<PathBuf>,
@@ -29,7 +34,7 @@ pub struct Bases {
     /// The home in the password database.
     pub account: Option<PathBuf>,
     /// What the last kernel that was started without names leaves to those who know less.
-    pub kept: Kept,
+    pub last_used: LastUsed,
     /// The user's number.
     pub uid: u32,
 }
@@ -41,7 +46,7 @@ pub struct Bases {
 )]
 pub struct NoHome;
 
-impl Bases {
+impl BaseDirs {
     /// Reads the environment of this process and the password database. Relative folders do not
     /// count, as the XDG specification demands.
     #[must_use]
@@ -63,12 +68,12 @@ impl Bases {
             data_home: folder("XDG_DATA_HOME"),
             home: home.or_else(|| account.clone()),
             account,
-            kept: Kept::default(),
+            last_used: LastUsed::default(),
             uid: user.as_raw(),
         };
-        let kept = bases.home_folder().map(|home| Kept::read(&home));
+        let last_used = bases.home_folder().map(|home| LastUsed::read(&home));
         Self {
-            kept: kept.unwrap_or_default(),
+            last_used: last_used.unwrap_or_default(),
             ..bases
         }
     }
@@ -113,7 +118,7 @@ impl Bases {
     /// # Errors
     /// When none is configured and there is no home.
     pub fn data_dir(&self, configured: Option<&Path>) -> Result<PathBuf, NoHome> {
-        if let Some(path) = configured.or(self.kept.data_dir.as_deref()) {
+        if let Some(path) = configured.or(self.last_used.data_dir.as_deref()) {
             return Ok(path.to_owned());
         }
         let data_home = self.data_home.as_ref().map(|base| base.join("mgp"));
@@ -133,6 +138,39 @@ impl Bases {
         let mut folders: Vec<_> = self.account.as_deref().map(below).into_iter().collect();
         folders.extend(self.home_folder().filter(|home| !folders.contains(home)));
         folders
+    }
+}
+
+/// Where a kernel that was started without names had its things, for one that is started by who knows
+/// less.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastUsed {
+    /// The data folder.
+    pub data_dir: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`, where it was set.
+    pub config_home: Option<PathBuf>,
+}
+
+impl LastUsed {
+    /// What is kept below a home, as far as it is still there and nobody else's.
+    #[must_use]
+    pub fn read(folder: &Path) -> Self {
+        let kept: Self = read_own(folder, LAST_USED).unwrap_or_default();
+        Self {
+            data_dir: kept.data_dir.filter(|dir| is_own(dir)),
+            config_home: kept.config_home.filter(|dir| dir.is_dir()),
+        }
+    }
+
+    /// Keeps it for the next kernel.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        match read_own::<Self>(folder, LAST_USED).as_ref() == Some(self) {
+            true => Ok(()),
+            false => write_own(self, folder, LAST_USED),
+        }
     }
 }
 
@@ -205,6 +243,35 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Reads JSON from a file that nobody else can have written, in such a folder.
+#[must_use]
+pub fn read_own<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
+    if !is_own(folder) {
+        return None;
+    }
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut open = OpenOptions::new();
+    open.read(true).custom_flags(flags.bits());
+    let file = open.open(folder.join(name)).ok()?;
+    let found = file.metadata().ok()?;
+    let others = found.permissions().mode() & 0o022;
+    if !found.is_file() || found.uid() != geteuid().as_raw() || others != 0 {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Writes JSON into a folder as [`replace`] does.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_own(value: &impl Serialize, folder: &Path, name: &str) -> io::Result<()> {
+    let text = serde_json::to_vec(value).expect("what is written is always JSON");
+    atomic_file::write_unsynced(&folder.join(name), &text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,11 +279,11 @@ mod tests {
     /// A number that no folder in /tmp is named after.
     const UID: u32 = 4_000_000_001;
 
-    fn bases() -> Bases {
-        Bases {
+    fn bases() -> BaseDirs {
+        BaseDirs {
             home: Some("/home/ada".into()),
             uid: UID,
-            ..Bases::default()
+            ..BaseDirs::default()
         }
     }
 
@@ -228,7 +295,7 @@ mod tests {
             bases.socket(None),
             Path::new("/tmp/mgp-4000000001/mgp.sock")
         );
-        let session = Bases {
+        let session = BaseDirs {
             runtime: Some("/run/user/1000".into()),
             ..bases
         };
@@ -243,7 +310,7 @@ mod tests {
     fn a_runtime_folder_of_somebody_else_is_passed_over() {
         let root = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/usr", root.path().join("mgp")).unwrap();
-        let bases = Bases {
+        let bases = BaseDirs {
             runtime: Some(root.path().into()),
             ..bases()
         };
@@ -260,7 +327,7 @@ mod tests {
     fn records_lie_below_the_account_and_below_home() {
         let folder = |home: &str| PathBuf::from(home).join(".local/share/mgp");
         assert_eq!(bases().record_folders(), [folder("/home/ada")]);
-        let account = |home: &str| Bases {
+        let account = |home: &str| BaseDirs {
             account: Some(home.into()),
             ..bases()
         };
@@ -271,26 +338,47 @@ mod tests {
 
     #[test]
     fn what_lasts_is_as_configured_or_below_the_data_home() {
-        let dir = |b: &Bases| b.data_dir(None).ok();
+        let dir = |b: &BaseDirs| b.data_dir(None).ok();
         assert_eq!(dir(&bases()), Some("/home/ada/.local/share/mgp".into()));
         let data_home = Some("/data".into());
-        let with_data_home = Bases {
+        let with_data_home = BaseDirs {
             data_home,
             ..bases()
         };
         assert_eq!(dir(&with_data_home), Some("/data/mgp".into()));
-        let kept = Kept {
+        let last_used = LastUsed {
             data_dir: Some("/before/mgp".into()),
-            ..Kept::default()
+            ..LastUsed::default()
         };
-        let after = Bases {
-            kept,
+        let after = BaseDirs {
+            last_used,
             ..with_data_home
         };
         assert_eq!(dir(&after), Some("/before/mgp".into()));
-        assert_eq!(dir(&Bases::default()), None);
-        let configured = Bases::default().data_dir(Some(Path::new("/c")));
+        assert_eq!(dir(&BaseDirs::default()), None);
+        let configured = BaseDirs::default().data_dir(Some(Path::new("/c")));
         assert_eq!(configured.ok(), Some("/c".into()));
+    }
+
+    #[test]
+    fn what_was_last_used_counts_as_long_as_it_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let place = |name: &str| {
+            let folder = root.path().join(name);
+            private_folder(&folder).unwrap();
+            Some(folder)
+        };
+        let kept = LastUsed {
+            data_dir: place("data"),
+            config_home: place("config"),
+        };
+        assert_eq!(LastUsed::read(root.path()), LastUsed::default());
+        kept.write(root.path()).unwrap();
+        assert_eq!(LastUsed::read(root.path()), kept);
+        fs::remove_dir(root.path().join("data")).unwrap();
+        fs::remove_dir(root.path().join("config")).unwrap();
+        assert_eq!(LastUsed::read(root.path()), LastUsed::default());
     }
 
     #[test]

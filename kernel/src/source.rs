@@ -1,6 +1,7 @@
 //! Where the configuration comes from, and what it says right now.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,43 +13,60 @@ use mgp_transports::http::door_tls::DoorTls;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-use crate::config::{self, KernelConfig, Loaded, Written};
-use crate::operator::Configured;
-use crate::tree::TreeHandle;
+use crate::config::{self, KernelConfig, LoadedConfig, Mention, WrittenKeys};
 
 /// An editor writes a file in several steps; they are taken up together.
 const SETTLED: Duration = Duration::from_millis(150);
 
 /// The configuration of a running kernel.
-pub struct Source {
+pub struct ConfigSource {
     look_up: Option<LookUp>,
     /// What the kernel was started with.
-    running: (KernelConfig, Written),
+    running: (KernelConfig, WrittenKeys),
     ids: Mutex<BTreeSet<ServerId>>,
     /// What the project's file said when it was last in force.
     held: Mutex<Option<String>>,
-    said: RwLock<Configured>,
+    status: RwLock<ConfigStatus>,
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for ConfigSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").finish_non_exhaustive()
+        f.debug_struct("ConfigSource").finish_non_exhaustive()
     }
 }
 
-impl Source {
+/// The configuration in force, in words.
+#[derive(Debug, Default, Clone)]
+pub struct ConfigStatus {
+    /// Files in force, the most important first.
+    pub files: Vec<String>,
+    /// Those of a project that are not in force as they are.
+    pub untrusted: Vec<Untrusted>,
+    /// Where a new server is written down.
+    pub servers_file: Option<String>,
+    /// What is wrong with them.
+    pub problems: Vec<String>,
+    /// Whom and what they name.
+    pub mentions: Vec<Mention>,
+    /// Where agents come in.
+    pub doors: Vec<String>,
+    /// What of them waits for the kernel's next start.
+    pub waiting: Vec<String>,
+}
+
+impl ConfigSource {
     /// The source of a kernel that was started with `loaded`; without a look-up it never changes.
     #[must_use]
-    pub fn new(look_up: Option<LookUp>, loaded: &Loaded) -> Self {
+    pub fn new(look_up: Option<LookUp>, loaded: &LoadedConfig) -> Self {
         let source = Self {
             look_up,
             running: (loaded.kernel.clone(), loaded.written.clone()),
             ids: Mutex::default(),
             held: Mutex::default(),
             // Who starts the kernel has told it already.
-            said: RwLock::new(Configured {
+            status: RwLock::new(ConfigStatus {
                 untrusted: untrusted(loaded).into_iter().collect(),
-                ..Configured::default()
+                ..ConfigStatus::default()
             }),
         };
         source.publish(loaded);
@@ -57,7 +75,7 @@ impl Source {
 
     /// Reads the files again; `None` when there are none, or one that was asked for is gone.
     #[must_use]
-    pub fn read(&self) -> Option<Loaded> {
+    pub fn read(&self) -> Option<LoadedConfig> {
         let look_up = self.look_up.as_ref()?;
         let held = self
             .held
@@ -74,7 +92,7 @@ impl Source {
     }
 
     /// Takes note of what was read; answers what is wrong with it.
-    pub fn publish(&self, loaded: &Loaded) -> Vec<String> {
+    pub fn publish(&self, loaded: &LoadedConfig) -> Vec<String> {
         let ids = loaded.servers.iter().filter_map(|server| match server {
             Ok(spec) => Some(spec.id.clone()),
             Err(broken) => broken.id.clone(),
@@ -87,35 +105,38 @@ impl Source {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.clone_from(&loaded.project.held);
         let untrusted = untrusted(loaded);
-        let mut said = self.said.write().unwrap_or_else(PoisonError::into_inner);
-        for news in untrusted.iter().filter(|one| !said.untrusted.contains(one)) {
+        let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
+        for news in untrusted
+            .iter()
+            .filter(|one| !status.untrusted.contains(one))
+        {
             tracing::warn!("{}", news.why);
         }
         let files = loaded.in_force();
-        said.files = files.map(|f| f.path.display().to_string()).collect();
-        said.untrusted = untrusted.into_iter().collect();
-        said.servers_file = self.look_up.as_ref().and_then(new_servers);
-        said.problems.clone_from(&problems);
-        said.mentions = loaded.mentions();
+        status.files = files.map(|f| f.path.display().to_string()).collect();
+        status.untrusted = untrusted.into_iter().collect();
+        status.servers_file = self.look_up.as_ref().and_then(new_servers);
+        status.problems.clone_from(&problems);
+        status.mentions = loaded.mentions();
         if loaded.is_usable() {
             let waiting = self.waiting(loaded);
-            for news in waiting.iter().filter(|one| !said.waiting.contains(one)) {
+            for news in waiting.iter().filter(|one| !status.waiting.contains(one)) {
                 tracing::warn!("{news}");
             }
-            said.waiting = waiting;
+            status.waiting = waiting;
         }
         problems
     }
 
     /// What of it waits for the kernel's next start.
-    fn waiting(&self, loaded: &Loaded) -> Vec<String> {
+    fn waiting(&self, loaded: &LoadedConfig) -> Vec<String> {
         let (kernel, written) = &self.running;
         config::waiting((kernel, written), (&loaded.kernel, &loaded.written))
     }
 
     /// Where agents come in, for the operator.
     pub fn set_doors(&self, doors: Vec<String>) {
-        self.said
+        self.status
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .doors = doors;
@@ -123,8 +144,8 @@ impl Source {
 
     /// The configuration in force, in words.
     #[must_use]
-    pub fn said(&self) -> Configured {
-        self.said
+    pub fn status(&self) -> ConfigStatus {
+        self.status
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -141,7 +162,7 @@ impl Source {
 }
 
 /// The project's file, where it is not in force as it is.
-fn untrusted(loaded: &Loaded) -> Option<Untrusted> {
+fn untrusted(loaded: &LoadedConfig) -> Option<Untrusted> {
     let untrusted = loaded.project.untrusted.as_ref()?;
     Some(Untrusted {
         file: untrusted.file.display().to_string(),
@@ -158,21 +179,25 @@ fn new_servers(look_up: &LookUp) -> Option<String> {
 }
 
 /// Reloads when one of the files changes, appears or goes. Runs until dropped.
-pub async fn watch(files: Vec<PathBuf>, tree: TreeHandle) {
+pub async fn watch<F, T, E>(files: Vec<PathBuf>, reload: impl Fn() -> F)
+where
+    F: Future<Output = Result<T, E>>,
+    E: Display,
+{
     let names: BTreeSet<PathBuf> = files.iter().cloned().collect();
     let ours = move |path: &PathBuf| names.contains(path);
     let Some((_watcher, mut changes)) = watched(&files, ours) else {
         return;
     };
     while settled(&mut changes).await {
-        if let Err(error) = tree.reload().await {
+        if let Err(error) = reload().await {
             tracing::error!(%error, "the configuration was not taken up");
         }
     }
 }
 
 /// Takes up the certificates of the HTTP door when they change; connections stay. Runs until dropped.
-pub async fn watch_papers(tls: Option<DoorTls>) {
+pub async fn watch_certificates(tls: Option<DoorTls>) {
     let Some(tls) = tls else { return };
     // Whatever changes beside them: they may be links, and what is changed their target.
     let Some((_watcher, mut changes)) = watched(&tls.papers().files(), |_| true) else {
@@ -180,7 +205,7 @@ pub async fn watch_papers(tls: Option<DoorTls>) {
     };
     while settled(&mut changes).await {
         let again = tls.clone();
-        match tokio::task::spawn_blocking(move || again.reload()).await {
+        match mgp_runtime::task::blocking("source.certificates", move || again.reload()).await {
             Ok(Ok(true)) => tracing::info!("the HTTP door shows its new certificate"),
             Ok(Ok(false)) | Err(_) => {}
             Ok(Err(error)) => tracing::error!("the HTTP door keeps its certificates: {error}"),

@@ -12,6 +12,9 @@
 //! What cannot be made again from what others know is not lost alone: its failure ends the kernel in good
 //! order, and whoever keeps the kernel running starts it anew.
 
+mod dump;
+mod root;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +28,7 @@ use mgp_policy::access::AccessHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::kernel::ActorNode;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_runtime::{task, time::moment};
@@ -40,90 +44,14 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{BrokenServer, Loaded};
-use crate::source::Source;
+pub use self::root::{ROOT, Restart, RootActor};
+use crate::config::{BrokenServer, LoadedConfig};
+use crate::source::ConfigSource;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
 /// How long it is waited for that agents see a server no more: another one may have its name by then.
 const UNLISTED: Duration = Duration::from_secs(1);
-
-/// The actors at the root beside the servers' supervisors, and what it means to lose one.
-pub const ROOT: [(&str, Loss); 10] = [
-    // No child would end with the kernel any more.
-    ("guard", Loss::EndsKernel),
-    // Who follows what is known nowhere else.
-    ("subscriptions", Loss::EndsKernel),
-    // What was acknowledged last may be on its way to the disk.
-    ("access", Loss::EndsKernel),
-    ("roster", Loss::EndsKernel),
-    // Whoever waits for a person would wait for ever: the questions are asked again at the next start.
-    ("permissions", Loss::EndsKernel),
-    ("pins", Loss::EndsKernel),
-    ("registrar", Loss::EndsKernel),
-    // Made again from what is published, and from what servers offer again.
-    ("catalog", Loss::Restarted),
-    // Made again from what is published.
-    ("finder", Loss::Restarted),
-    // The connections of all agents end with it.
-    ("agents", Loss::EndsKernel),
-];
-
-/// Starts an actor at the root again, and refills the slot its handles hold.
-pub type Restart = Arc<dyn Fn() -> Answering<Result<ActorCell, SpawnErr>> + Send + Sync>;
-
-/// An actor at the root.
-#[derive(Clone)]
-pub struct RootActor {
-    /// Its name in [`ROOT`].
-    pub name: &'static str,
-    /// Where it is.
-    pub cell: ActorCell,
-    /// How it is started again, where [`ROOT`] says that it is.
-    pub restart: Option<Restart>,
-}
-
-impl std::fmt::Debug for RootActor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl RootActor {
-    /// One whose loss ends the kernel.
-    #[must_use]
-    pub fn lasting(name: &'static str, cell: ActorCell) -> Self {
-        let restart = None;
-        Self {
-            name,
-            cell,
-            restart,
-        }
-    }
-
-    /// One that is started again.
-    pub fn restarted<F>(
-        name: &'static str,
-        cell: ActorCell,
-        restart: impl Fn() -> F + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = Result<ActorCell, SpawnErr>> + Send + 'static,
-    {
-        let restart: Restart = Arc::new(move || Box::pin(restart()));
-        Self {
-            name,
-            cell,
-            restart: Some(restart),
-        }
-    }
-
-    /// What its loss means.
-    fn loss(&self) -> Loss {
-        let known = ROOT.iter().find(|(name, _)| *name == self.name);
-        known.map_or(Loss::EndsKernel, |(_, loss)| *loss)
-    }
-}
 
 /// The way to the tree.
 #[derive(Debug, Clone)]
@@ -136,6 +64,14 @@ impl TreeHandle {
     /// [`AskError`].
     pub async fn reload(&self) -> Result<Vec<String>, AskError> {
         self.0.ask(TreeMsg::Reload).await
+    }
+
+    /// The actors that run.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn describe(&self) -> Result<ActorNode, AskError> {
+        self.0.ask(TreeMsg::Describe).await
     }
 
     /// Stops every server; resolves when all have stopped.
@@ -182,6 +118,8 @@ pub enum TreeMsg {
     StopServer(ServerId, Reply<Option<oneshot::Receiver<()>>>),
     /// A name that a server of the configuration may have waited for is free.
     NameFreed(ServerId, Reply<()>),
+    /// Tell which actors run.
+    Describe(Reply<ActorNode>),
     /// The kernel ends.
     StopServers(Reply<Vec<oneshot::Receiver<()>>>),
 }
@@ -215,7 +153,7 @@ pub struct TreeActor {
     /// All servers, published.
     pub servers: Arc<ServerTable>,
     /// Where the configuration comes from.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// Who is told of default policies.
     pub access: AccessHandle,
     /// The names of registered servers.
@@ -230,7 +168,7 @@ pub struct TreeActor {
 #[derive(Debug)]
 pub struct TreeState {
     plan: TreePlan,
-    supervisors: HashMap<ActorId, ServerId>,
+    supervisors: HashMap<ActorId, (ActorCell, ServerId)>,
     root: Vec<RootActor>,
 }
 
@@ -239,7 +177,7 @@ impl TreeActor {
     ///
     /// # Errors
     /// When the actor cannot be started.
-    pub async fn start(self, loaded: &Loaded) -> Result<TreeHandle, SpawnErr> {
+    pub async fn start(self, loaded: &LoadedConfig) -> Result<TreeHandle, SpawnErr> {
         let first = configuration(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
@@ -247,7 +185,7 @@ impl TreeActor {
 }
 
 /// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
-fn configuration(loaded: &Loaded) -> Configuration {
+fn configuration(loaded: &LoadedConfig) -> Configuration {
     let good = loaded
         .servers
         .iter()
@@ -307,6 +245,9 @@ impl Actor for TreeActor {
                 }
                 reply.send(());
             }
+            TreeMsg::Describe(reply) => {
+                reply.send(dump::actors(&state.root, &state.supervisors));
+            }
             TreeMsg::StopServers(reply) => {
                 self.happened(&myself, state, TreeEvent::Stopping).await;
                 reply.send(self.stop_servers(state));
@@ -332,7 +273,7 @@ impl Actor for TreeActor {
             }
         };
         match state.supervisors.remove(&who.get_id()) {
-            Some(id) => self.server_lost(&myself, state, id, &why).await,
+            Some((_, id)) => self.server_lost(&myself, state, id, &why).await,
             None => self.root_lost(&myself, state, &who, &why).await,
         }
         Ok(())
@@ -497,7 +438,8 @@ impl TreeActor {
             tracing::error!(server = %id, %error, "no supervisor for it");
             TreeEvent::NotStarted(id.clone(), format!("it has no supervisor: {error}"))
         })?;
-        state.supervisors.insert(actor.get_id(), id);
+        let cell = actor.get_cell();
+        state.supervisors.insert(cell.get_id(), (cell, id));
         self.show(handle.clone());
         if autostart {
             let _ = handle.tell(ServerMsg::Start { by_operator: false });

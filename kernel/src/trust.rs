@@ -2,9 +2,11 @@
 //! it counts only once its user has seen what it would start. What was seen is known by its path and
 //! the hash of its bytes.
 
-mod book;
 mod ownership;
 mod project;
+mod store;
 
-pub use book::{Book, Entry, MAX_ENTRIES, TrustError, change};
-pub use project::{Project, Untrusted, Why, hash, judge, location, read_fit};
+pub use project::{
+    Distrust, MAX_FILE, ProjectFile, UntrustedFile, hash, judge, location, read_fit,
+};
+pub use store::{TrustError, TrustStore, TrustedFile, change};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mgp_callers::agents::AgentsActor;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Exchange, Way};
-use mgp_discovery::config::{ConfigFile, Kind, LookUp};
+use mgp_discovery::config::LookUp;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
 use mgp_engine::servers::lifecycle::LifecycleState;
@@ -21,8 +21,8 @@ use mgp_engine::servers::tree_plan::Loss;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
 use mgp_engine::tools::index::{Filter, Strategy};
-use mgp_kernel::config::{self, Loaded};
-use mgp_kernel::source::Source;
+use mgp_kernel::config::{self, LoadedConfig};
+use mgp_kernel::source::ConfigSource;
 use mgp_kernel::tree::{ROOT, RootActor, ServerParts, TreeActor, TreeHandle};
 use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, Books, Look};
 use mgp_policy::approvals::ApprovalsHandle;
@@ -104,7 +104,7 @@ async fn an_actor_at_the_root_ends_the_kernel_or_is_started_again() {
         let load = Load::begin(&one);
         let Some(lost) = kernel.root.iter().find(|actor| actor.name == name) else {
             assert!(
-                ["roster", "registrar"].contains(&name),
+                ["agent_registry", "registrar"].contains(&name),
                 "{name} has a part here"
             );
             continue;
@@ -193,7 +193,7 @@ async fn a_registered_server_that_could_not_be_started_leaves_nothing() {
     let kernel = Kernel::grow(&["one"]).await;
     let (release, held) = std::sync::mpsc::channel::<()>();
     let look = |look: Look| kernel.access.tell(AccessMsg::Look(look));
-    look(Box::new(move |_| drop(held.recv()))).unwrap();
+    look(Box::new(move |_| assert!(held.recv().is_err()))).unwrap();
     while look(Box::new(|_| ())).is_ok() {}
     assert!(!kernel.tree.start_server(spec("half")).await);
     drop(release);
@@ -272,15 +272,14 @@ fn spec(id: &str) -> ServerSpec {
     spec
 }
 
-fn loaded(folder: &TempDir, servers: &[&str]) -> Loaded {
+fn loaded(folder: &TempDir, servers: &[&str]) -> LoadedConfig {
     let path = folder.path().join("mgp.toml");
     std::fs::write(&path, entries(servers)).unwrap();
-    let file = ConfigFile {
-        path,
-        kind: Kind::Override,
-        present: true,
+    let look_up = LookUp {
+        explicit: Some(path),
+        ..LookUp::default()
     };
-    let loaded = config::read(vec![file], &|_| None);
+    let loaded = config::load(&look_up, &|_| None, None).unwrap();
     assert!(loaded.is_usable(), "{loaded:?}");
     loaded
 }
@@ -311,7 +310,7 @@ impl Kernel {
         let actor = TreeActor {
             parts: parts.servers,
             servers: table,
-            source: Arc::new(Source::new(Some(look_up), &loaded)),
+            source: Arc::new(ConfigSource::new(Some(look_up), &loaded)),
             access: parts.access,
             names: Arc::new(Names::new(BTreeSet::new())),
             closing: CancellationToken::new(),
@@ -509,25 +508,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     ];
     let mailbox = Mailbox::new(access);
     let access = AccessHandle::new(mailbox.clone(), table, false);
-    let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
-    let audit = AuditHandle::off();
-    let (for_permissions, permissions_cell) = TaskSupervisorHandle::start().await.unwrap();
-    let (for_pins, pins_cell) = TaskSupervisorHandle::start().await.unwrap();
-    root.push(RootActor::lasting("permissions", permissions_cell));
-    root.push(RootActor::lasting("pins", pins_cell));
-    let permissions = PermissionsHandle::new(
-        approvals.clone(),
-        access.clone(),
-        audit.clone(),
-        for_permissions,
-    );
-    let pins = PinsHandle::new(
-        folder.join("pins"),
-        approvals,
-        audit,
-        EventSink::new(|_| ()),
-        for_pins,
-    );
+    let (permissions, pins) = asking(folder, &access, &mut root).await;
     let parts = ServerParts {
         events: taken_by(catalog.clone(), subscriptions),
         catalog,
@@ -555,6 +536,24 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         finder,
         root,
     }
+}
+
+/// What asks the operator, and the actors behind it.
+async fn asking(
+    folder: &Path,
+    access: &AccessHandle,
+    root: &mut Vec<RootActor>,
+) -> (PermissionsHandle, PinsHandle) {
+    let (for_permissions, permissions_cell) = TaskSupervisorHandle::start().await.unwrap();
+    let (for_pins, pins_cell) = TaskSupervisorHandle::start().await.unwrap();
+    root.push(RootActor::lasting("permissions", permissions_cell));
+    root.push(RootActor::lasting("pins", pins_cell));
+    let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
+    let (audit, folder) = (AuditHandle::off(), folder.join("pins"));
+    let decided = EventSink::new(|_| ());
+    let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), decided, for_pins);
+    let permissions = PermissionsHandle::new(approvals, access.clone(), audit, for_permissions);
+    (permissions, pins)
 }
 
 /// Waits until a server is connected in another process than `before`; gives its number.

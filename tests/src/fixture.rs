@@ -5,46 +5,35 @@
 //! and HTTP+SSE. On top of that it misbehaves on demand and serves as the upstream of benchmarks.
 
 mod board;
-mod call;
-mod catalog;
+mod clients;
 mod clock;
 mod content;
-mod echo;
-mod http;
-mod jobs;
-mod lists;
+mod doors;
+mod envelope;
 mod message;
-mod methods;
-mod mgp;
-mod mishap;
-mod modern;
 mod options;
 mod outlet;
-mod paging;
-mod prompts;
+mod questions;
 mod random;
-mod received;
-mod resources;
 mod rounds;
-mod running;
-mod seal;
 mod server;
-mod session;
-
-mod stdio;
-mod subscriptions;
 mod tally;
 mod tasks;
-mod tools;
-mod work;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-pub use lists::ListTroubles;
-pub use mgp::MgpWords;
+use doors::{http, mishap, stdio};
+pub use options::lists::ListTroubles;
+pub use options::mgp::MgpWords;
 pub use options::{CursorLoop, HttpWays, Misstart, Options, Spoken, Switch};
-use server::Server;
+use server::{Server, tools};
+
+/// Reads the command line of this process; `--help` also lists the tools.
+#[must_use]
+pub fn options() -> Options {
+    Options::from_command_line(tools::listing())
+}
 
 /// Runs the server that `options` describe until its client leaves or it is told to end.
 pub fn main(options: &Options) -> ExitCode {

@@ -14,8 +14,8 @@ pub mod request;
 pub mod run;
 pub mod sessions;
 pub mod turnover;
-pub mod usage;
 
+pub use crate::harness::process::usage::{Holding, Usage};
 pub use bounds::Bounds;
 pub use http::HttpLoad;
 pub use nginx::Nginx;
@@ -24,4 +24,3 @@ pub use report::{Cell, Report, Table};
 pub use request::{Request, Talk};
 pub use run::Run;
 pub use turnover::Turnover;
-pub use usage::{Holding, Usage};

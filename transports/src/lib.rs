@@ -2,12 +2,13 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod budget;
 pub mod child;
 pub mod guard;
 pub mod http;
 pub mod lines;
 pub mod log;
-pub mod room;
+
 pub mod sse;
 pub mod stall;
 pub mod unix;

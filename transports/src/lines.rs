@@ -9,5 +9,12 @@ mod sink;
 mod writer;
 
 pub use read::{LINE, PAUSE, READ_AHEAD, RUNAWAY, ReadEnd, read, read_within};
-pub use sink::{LineSink, QueueLimits, SendError, sink};
+pub use sink::{LineSink, QueueLimits, SendError};
 pub use writer::{LineWriter, WriteEnd};
+
+/// A queue of frames and the writer that empties it.
+#[must_use]
+pub fn sink(limits: QueueLimits) -> (LineSink, LineWriter) {
+    let (sink, outlet) = sink::queue(limits);
+    (sink, LineWriter::new(outlet))
+}

@@ -23,7 +23,7 @@ use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
-use mgp_sync::pending::{Pending, Refused};
+use mgp_sync::pending::{NotAdmitted, Pending};
 use tokio::sync::{Notify, oneshot};
 
 use crate::exchange::{Class, Exchange, Flag, Way};
@@ -468,8 +468,8 @@ impl Agent {
             progress: token.map(|token| token.get().into()).zip(progress),
         };
         let number = self.asked.insert(asked).map_err(|refused| match refused {
-            Refused::Full(_) => Unanswered::Overloaded,
-            Refused::Closed(_) => Unanswered::Gone,
+            NotAdmitted::Full(_) => Unanswered::Overloaded,
+            NotAdmitted::Closed(_) => Unanswered::Gone,
         })?;
         let id = self.ids.shown(number);
         let forget = Forget {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 
 use crate::attempts::Attempts;
 use crate::request::Caller;
@@ -277,35 +277,22 @@ impl Drop for Asked<'_> {
 
 /// A flag that goes up once and can be waited for.
 #[derive(Debug, Default)]
-pub struct Flag {
-    up: AtomicBool,
-    changed: Notify,
-}
+pub struct Flag(SetOnce<()>);
 
 impl Flag {
-    /// Puts the flag up.
+    /// Puts the flag up; again is the same.
     pub fn raise(&self) {
-        if !self.up.swap(true, Ordering::AcqRel) {
-            self.changed.notify_waiters();
-        }
+        let _ = self.0.set(());
     }
 
     /// True once it is up.
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.up.load(Ordering::Acquire)
+        self.0.initialized()
     }
 
     /// Resolves when it is up.
     pub async fn raised(&self) {
-        while !self.is_raised() {
-            let changed = self.changed.notified();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
-            if self.is_raised() {
-                return;
-            }
-            changed.await;
-        }
+        self.0.wait().await;
     }
 }

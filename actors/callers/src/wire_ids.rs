@@ -2,13 +2,13 @@
 
 use mgp_engine::callers::request_ids::RequestIds;
 
+use mgp_runtime::randomness;
+
 /// Ids that no other connection has, nor one of an earlier kernel: an answer that comes late finds
 /// nothing it could settle.
 ///
 /// # Panics
 /// When the system has no randomness.
 pub fn of_a_connection() -> RequestIds {
-    let mut key = [0; 16];
-    getrandom::fill(&mut key).expect("the system has randomness");
-    RequestIds::new(key)
+    RequestIds::new(randomness::bytes())
 }

@@ -20,8 +20,8 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_transports::http::body::Reply;
-use mgp_transports::http::server::Peer;
+use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
 
 use self::answer::{plain, refusal, unknown_session};
@@ -69,8 +69,8 @@ impl HttpDoor {
     pub async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: Peer,
-    ) -> Response<Reply> {
+        peer: HttpPeer,
+    ) -> Response<ReplyBody> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }
@@ -115,7 +115,12 @@ impl HttpDoor {
 
     /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
     /// that shows everything without. Which servers there are is not told.
-    fn metadata(&self, method: &Method, headers: &http::HeaderMap, path: &str) -> Response<Reply> {
+    fn metadata(
+        &self,
+        method: &Method,
+        headers: &http::HeaderMap,
+        path: &str,
+    ) -> Response<ReplyBody> {
         if *method != Method::GET {
             return not_allowed("GET");
         }
@@ -128,7 +133,7 @@ impl HttpDoor {
                 .then_some(CatalogView::All),
         };
         match view.and_then(|view| self.auth.metadata(headers, &view)) {
-            Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
+            Some(metadata) => answer::json(StatusCode::OK, ReplyBody::full(metadata)),
             None => refusal(StatusCode::NOT_FOUND, "no such resource"),
         }
     }
@@ -139,7 +144,7 @@ impl HttpDoor {
         request: Request<Incoming>,
         view: CatalogView,
         agent: AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         match (way, request.method()) {
             (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
             (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
@@ -155,7 +160,7 @@ impl HttpDoor {
 
     /// The pass ended while its request was under way. What the request opened meanwhile, after
     /// everything else of a withdrawn pass was ended, ends here.
-    fn shut_out(&self, pass: &Pass) -> Response<Reply> {
+    fn shut_out(&self, pass: &Pass) -> Response<ReplyBody> {
         if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
             self.reception.directory.end_of(&pass.agent);
@@ -170,7 +175,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         if !headers::accepts_events(request.headers()) {
             return refusal(
                 StatusCode::NOT_ACCEPTABLE,
@@ -197,7 +202,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         match self.session(request, view, agent) {
             Ok(session) => {
                 self.sessions.close(&session.id);
@@ -213,7 +218,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Result<Arc<Session>, Box<Response<Reply>>> {
+    ) -> Result<Arc<Session>, Box<Response<ReplyBody>>> {
         let Some(id) = request.headers().get(SESSION) else {
             return Err(Box::new(refusal(
                 StatusCode::BAD_REQUEST,
@@ -260,7 +265,7 @@ fn address(path: &str) -> Option<(Way, CatalogView)> {
     Some((way, view))
 }
 
-fn not_allowed(methods: &'static str) -> Response<Reply> {
+fn not_allowed(methods: &'static str) -> Response<ReplyBody> {
     let words = format!("only {methods} here");
     let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &words);
     response
@@ -270,12 +275,12 @@ fn not_allowed(methods: &'static str) -> Response<Reply> {
 }
 
 /// An event stream of a session: the answer to a request, which is seen to its end.
-fn events(session: &Arc<Session>, stream: mgp_callers::streams::Stream) -> Reply {
+fn events(session: &Arc<Session>, stream: mgp_callers::streams::Stream) -> ReplyBody {
     let beat: Bytes = sse::comment("");
-    Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
+    ReplyBody::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
 }
 
-fn stream_response(body: Reply) -> Response<Reply> {
+fn stream_response(body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -287,8 +292,8 @@ fn stream_response(body: Reply) -> Response<Reply> {
     response
 }
 
-fn status(status: StatusCode) -> Response<Reply> {
-    let mut response = Response::new(Reply::empty());
+fn status(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty());
     *response.status_mut() = status;
     response
 }

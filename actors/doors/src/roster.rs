@@ -3,6 +3,7 @@
 
 mod file;
 
+use mgp_runtime::randomness;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -146,8 +147,7 @@ impl RosterHandle {
 
 /// 256 random bits, under a name that tells what they are.
 fn new_token() -> String {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).expect("the system has randomness");
+    let secret = randomness::bytes::<32>();
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
 }
 

@@ -18,8 +18,8 @@ use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::negotiation::Negotiated;
-use mgp_protocol::mirror::{self, Mirrored};
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::request_headers::{self, RequestHeaders};
 use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -393,7 +393,7 @@ struct Params<'a> {
 pub fn read<'a>(
     method: &'a str,
     params: Option<&'a str>,
-) -> Result<(Stated, Mirrored<'a>), Refusal> {
+) -> Result<(Stated, RequestHeaders<'a>), Refusal> {
     let said: Params<'_> = mcp::read(params)?;
     let meta = said.meta.ok_or_else(|| missing("_meta"))?;
     if !meta.get().starts_with('{') {
@@ -413,7 +413,7 @@ pub fn read<'a>(
         let words = format!("`{CLIENT_CAPABILITIES}` must be an object");
         return Err(Refusal::BadMeta(words));
     }
-    let name = match mirror::subject(method) {
+    let name = match request_headers::subject(method) {
         Some("name") => said.name,
         Some("uri") => said.uri,
         Some("taskId") => said.task_id,
@@ -429,7 +429,7 @@ pub fn read<'a>(
         client: meta.client_info.map(|client| client.get().into()),
     };
     let name = text(name).map(Cow::Owned);
-    Ok((stated, Mirrored { method, name }))
+    Ok((stated, RequestHeaders { method, name }))
 }
 
 /// The text of a JSON string.

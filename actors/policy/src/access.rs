@@ -25,6 +25,7 @@ pub use self::writing::Restored;
 use mgp_callers::directory::Directory;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, state_damaged};
 
 /// What a decision is made on.
@@ -130,13 +131,6 @@ impl AccessHandle {
     }
 }
 
-/// Sixteen bytes nobody can guess.
-fn fresh() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes
-}
-
 fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
     Refusal::Broken(format!("access control: {error}"))
 }
@@ -216,7 +210,7 @@ impl Actor for AccessActor {
                 sequence = operation.place.sequence,
                 "a decision was not in the audit log, and is now"
             );
-            let trace = TraceId::mint(fresh());
+            let trace = TraceId::mint(randomness::bytes());
             let event = events::recovered(&operation, books.grants(), &trace);
             self.audit.decided(event).await?;
         }

@@ -4,6 +4,7 @@
 //! A question is seen by the operator before [`ApprovalsHandle::ask`] returns, and is taken back when
 //! whoever asked is dropped: nothing waits for somebody who has gone.
 
+use mgp_runtime::randomness;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -179,7 +180,7 @@ impl ApprovalsHandle {
         let text = question.text.clone();
         let id = {
             let mut table = self.0.table();
-            let chance = getrandom::u32().expect("the system has randomness");
+            let chance = u32::from_le_bytes(randomness::bytes());
             let id = table.engine.ask(question, chance, unix_ms())?;
             table.ways.insert(id.clone(), way);
             id

@@ -7,6 +7,7 @@
 
 mod book;
 
+use mgp_runtime::randomness;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -220,13 +221,11 @@ impl Shared {
             true => Outcome::Blocked,
             false => Outcome::Success,
         };
-        let mut fresh = [0; 16];
-        getrandom::fill(&mut fresh).expect("the system has randomness");
         self.record(
             EventType::TOOL_CHANGED,
             audit::by_kernel(),
             (server, tool),
-            &TraceId::mint(fresh),
+            &TraceId::mint(randomness::bytes()),
             result,
             details,
         );

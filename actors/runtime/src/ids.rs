@@ -2,11 +2,12 @@
 
 use mgp_protocol::ids::SessionId;
 
+use crate::randomness;
+
 /// MCP-083, CMCP-020: a random UUID of version 4.
 #[must_use]
 pub fn new_id() -> SessionId {
-    let mut b = [0u8; 16];
-    getrandom::fill(&mut b).expect("the system has randomness");
+    let mut b = randomness::bytes::<16>();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;
     let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();

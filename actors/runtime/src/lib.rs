@@ -4,6 +4,7 @@
 pub mod event_sink;
 pub mod ids;
 pub mod mailbox;
+pub mod randomness;
 pub mod task;
 pub mod task_supervisor;
 pub mod time;

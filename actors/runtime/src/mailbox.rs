@@ -172,20 +172,6 @@ impl<M: Send + 'static> Mailbox<M> {
             actor.stop(Some(reason.to_owned()));
         }
     }
-
-    /// True while the actor lives.
-    #[must_use]
-    pub fn alive(&self) -> bool {
-        let actor = self.address.actor();
-        actor.is_ok_and(|actor| {
-            matches!(
-                actor.get_status(),
-                ractor::ActorStatus::Unstarted
-                    | ractor::ActorStatus::Starting
-                    | ractor::ActorStatus::Running
-            )
-        })
-    }
 }
 
 /// The way back to whoever asked.

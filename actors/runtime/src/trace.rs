@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mgp_protocol::mgp::audit::TraceId;
 use serde_json::value::RawValue;
 
+use crate::randomness;
+
 /// What ties a request to everything that it causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
@@ -44,11 +46,7 @@ impl Trace {
 
 /// Bytes nobody can tell from random ones, without asking the system each time.
 fn scattered() -> [u8; 16] {
-    static KEY: LazyLock<[u8; blake3::KEY_LEN]> = LazyLock::new(|| {
-        let mut key = [0; blake3::KEY_LEN];
-        getrandom::fill(&mut key).expect("the system has randomness");
-        key
-    });
+    static KEY: LazyLock<[u8; blake3::KEY_LEN]> = LazyLock::new(randomness::bytes);
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let hash = blake3::keyed_hash(&KEY, &count.to_le_bytes());

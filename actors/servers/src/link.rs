@@ -40,7 +40,7 @@ use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
-use mgp_sync::gate::{Gate, Pass};
+use mgp_sync::gate::{Gate, GatePass};
 use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
 use tokio::sync::oneshot;
@@ -437,7 +437,7 @@ impl Link {
     }
 
     /// Who comes too late is not taken: the server is asked over its next connection, if it gets one.
-    fn enter(&self) -> Result<Pass, Refusal> {
+    fn enter(&self) -> Result<GatePass, Refusal> {
         let late = || self.untaken("it finishes its last calls and takes no new ones");
         self.gate.enter().ok_or_else(late)
     }

@@ -57,8 +57,6 @@ impl Version {
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
     /// The version whose requests stand alone.
     pub const MODERN: Self = Self::V2026_07_28;
-    /// What an HTTP request without `MCP-Protocol-Version` and without a session is taken to speak.
-    pub const ASSUMED: Self = Self::V2025_03_26;
 
     /// Reads a version's date.
     #[must_use]

@@ -14,6 +14,6 @@ pub mod lookalike;
 pub mod mcp;
 pub mod mention;
 pub mod mgp;
-pub mod mirror;
 pub mod refusal;
+pub mod request_headers;
 pub mod splice;

@@ -1,12 +1,12 @@
 //! The words of MCP that the kernel reads or says itself. What it only relays has no type here.
 
-mod belonging;
 mod capabilities;
 pub mod completion;
 pub mod elicitation;
 pub mod logging;
 pub mod meta;
 pub mod prompts;
+mod related;
 pub mod resources;
 pub mod roots;
 pub mod sampling;
@@ -20,10 +20,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub use self::belonging::Belonging;
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
-use crate::lookalike::{self, Unread};
+pub use self::related::RelatedCall;
+use crate::lookalike::{self, Present};
 use crate::refusal::Refusal;
 
 /// A method or notification: its name on the wire is its address in this crate.
@@ -130,16 +130,16 @@ pub struct Progress<'a> {
     pub progress_token: &'a RawValue,
     /// Relayed verbatim, like all that follows.
     #[serde(default)]
-    pub progress: Option<Unread>,
+    pub progress: Option<Present>,
     /// How much there is to do.
     #[serde(default)]
-    pub total: Option<Unread>,
+    pub total: Option<Present>,
     /// For people.
     #[serde(default)]
-    pub message: Option<Unread>,
+    pub message: Option<Present>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
 }
 
 /// `notifications/message`: a log record of a server.

@@ -5,7 +5,6 @@ pub mod agents;
 pub mod approvals;
 pub mod audit;
 pub mod discovery;
-pub mod door;
 pub mod health;
 pub mod index;
 pub mod kernel;
@@ -49,6 +48,28 @@ macro_rules! request {
     };
 }
 use request;
+
+/// `mgp/door/*`: what a connection on the kernel's own socket says before it speaks MCP.
+pub mod door {
+    use serde::{Deserialize, Serialize};
+
+    use crate::mcp::methods;
+
+    methods! { "mgp/door/open" => Open }
+
+    /// `mgp/door/open`: chooses what this connection shows. First request on a connection, or never.
+    #[derive(Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Open {
+        /// Show this one server under its own names instead of everything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub server: Option<String>,
+        /// The agent that the owner of the socket speaks as from now on, with that agent's access and no
+        /// more. Nobody else may say this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub agent: Option<String>,
+    }
+}
 
 /// `notifications/mgp.lifecycle`: a server went from one state to another (MGP §11.4). From a server
 /// it is about itself, from the kernel about one of its servers.

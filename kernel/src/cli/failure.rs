@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use mgp_runtime::time::unix_ms;
 
-use super::output::report;
-use super::words::time;
-use crate::record::Record;
 use serde_json::{Value, json};
+
+use super::words::time;
+use crate::kernel::running::RunningKernel;
 
 /// Why a command was not carried out. Its text says what to do next.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub(super) enum Failure {
     /// Nobody answers at the socket.
     #[error("{0}")]
     NotRunning(Absence),
@@ -52,7 +52,7 @@ pub enum Failure {
 
 /// A kernel that is not there, or cannot be reached.
 #[derive(Debug)]
-pub enum Absence {
+pub(super) enum Absence {
     /// Nobody answers at this socket.
     At(PathBuf),
     /// The kernel that was joined has stopped, and none has come to its socket.
@@ -60,15 +60,9 @@ pub enum Absence {
     /// Nobody answers at the usual socket, and no kernel is recorded in these folders.
     Nowhere(PathBuf, Vec<PathBuf>),
     /// This kernel runs, and its socket (the second) does not answer.
-    Deaf(Record, PathBuf),
+    NotAnswering(RunningKernel, PathBuf),
     /// This process holds the data folder, and has not recorded where it listens.
-    Mute(i32, PathBuf),
-}
-
-impl From<&str> for Absence {
-    fn from(socket: &str) -> Self {
-        Self::At(socket.into())
-    }
+    NotRecorded(i32, PathBuf),
 }
 
 impl fmt::Display for Absence {
@@ -92,7 +86,7 @@ impl fmt::Display for Absence {
                     "no kernel is running at {socket}, and none is recorded in {folders}: {UP}"
                 )
             }
-            Self::Deaf(kernel, socket) => {
+            Self::NotAnswering(kernel, socket) => {
                 let (pid, data) = (kernel.pid, kernel.data_dir.display());
                 let ago = unix_ms().saturating_sub(kernel.since.saturating_mul(1000));
                 write!(
@@ -110,7 +104,7 @@ impl fmt::Display for Absence {
                     ),
                 }
             }
-            Self::Mute(pid, folder) => write!(
+            Self::NotRecorded(pid, folder) => write!(
                 f,
                 "a process ({pid}) holds {} and has not said where it listens: it is starting, or of \
                  an earlier version; name its socket with --socket, or end it with `kill {pid}`, then {UP}",
@@ -123,7 +117,7 @@ impl fmt::Display for Absence {
 impl Failure {
     /// The exit code of the process.
     #[must_use]
-    pub fn code(&self) -> u8 {
+    pub(super) fn code(&self) -> u8 {
         match self {
             Self::Refused { .. } | Self::NobodyReads | Self::Gone | Self::Other(_) => 1,
             Self::Usage(_) => 2,
@@ -133,19 +127,8 @@ impl Failure {
         }
     }
 
-    /// Says on stderr what went wrong.
-    pub(super) fn tell(&self, json: bool) {
-        match json {
-            _ if matches!(self, Self::NobodyReads) => {}
-            true => report(self.to_json()),
-            false => report(format_args!(
-                "mgp: {}",
-                super::words::plain(&self.to_string())
-            )),
-        }
-    }
-
-    fn to_json(&self) -> Value {
+    /// For programs.
+    pub(super) fn to_json(&self) -> Value {
         let mut error = json!({"message": self.to_string(), "exit_code": self.code()});
         if let Self::Refused { code, data, .. } = self {
             error["code"] = (*code).into();

@@ -10,9 +10,9 @@ use super::kernel::KernelConfig;
 /// What the kernel's own sections say, key by key: section, then key, then the value as TOML. It may hold
 /// secrets, and so shows none.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Written(BTreeMap<String, BTreeMap<String, String>>);
+pub struct WrittenKeys(BTreeMap<String, BTreeMap<String, String>>);
 
-impl Written {
+impl WrittenKeys {
     /// Takes over what a file says, over what weaker files said. One that cannot be read says nothing here.
     pub(super) fn add(&mut self, text: &str) {
         let table: Table = text.parse().unwrap_or_default();
@@ -68,7 +68,10 @@ fn named(key: &str) -> String {
 /// What a kernel that runs by `running` does not do yet of what is written now: a line for each section, with
 /// what to do. What is only written otherwise, or is what holds anyway, is no change.
 #[must_use]
-pub fn waiting(running: (&KernelConfig, &Written), now: (&KernelConfig, &Written)) -> Vec<String> {
+pub fn waiting(
+    running: (&KernelConfig, &WrittenKeys),
+    now: (&KernelConfig, &WrittenKeys),
+) -> Vec<String> {
     let differing = differing(running.0, now.0);
     let mut lines = Vec::new();
     for (section, keys) in running.1.changed(now.1) {
@@ -99,49 +102,31 @@ fn is_live(section: &str, key: &str) -> bool {
 
 /// The sections that mean something else than before.
 fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
-    let KernelConfig {
-        http,
-        oauth,
-        socket,
-        data,
-        streams,
-        questions,
-        lists,
-        health,
-        audit,
-        access,
-        log,
-        limits,
-        rates,
-        tools,
-        confirmation,
-        permissions,
-        pin,
-        sandbox,
-        discovery,
-    } = one;
     let all = [
-        ("http", *http != other.http),
-        ("oauth", *oauth != other.oauth),
-        ("socket", *socket != other.socket),
-        ("data", *data != other.data),
-        ("streams", *streams != other.streams),
-        ("questions", *questions != other.questions),
-        ("lists", *lists != other.lists),
-        ("health", *health != other.health),
-        ("audit", *audit != other.audit),
-        ("access", *access != other.access),
-        ("log", *log != other.log),
-        ("limits", *limits != other.limits || *rates != other.rates),
-        ("validation", *tools != other.tools),
+        ("http", one.http != other.http),
+        ("oauth", one.oauth != other.oauth),
+        ("socket", one.socket != other.socket),
+        ("data", one.data != other.data),
+        ("streams", one.streams != other.streams),
+        ("questions", one.questions != other.questions),
+        ("lists", one.lists != other.lists),
+        ("health", one.health != other.health),
+        ("audit", one.audit != other.audit),
+        ("access", one.access != other.access),
+        ("log", one.log != other.log),
+        (
+            "limits",
+            one.limits != other.limits || one.rates != other.rates,
+        ),
+        ("validation", one.tools != other.tools),
         (
             "confirmation",
-            *tools != other.tools || *confirmation != other.confirmation,
+            one.tools != other.tools || one.confirmation != other.confirmation,
         ),
-        ("permissions", *permissions != other.permissions),
-        ("pins", *pin != other.pin),
-        ("sandbox", *sandbox != other.sandbox),
-        ("discovery", *discovery != other.discovery),
+        ("permissions", one.permissions != other.permissions),
+        ("pins", one.pin != other.pin),
+        ("sandbox", one.sandbox != other.sandbox),
+        ("discovery", one.discovery != other.discovery),
     ];
     let differ = all.into_iter().filter(|(_, differs)| *differs);
     differ.map(|(section, _)| section).collect()

@@ -2,13 +2,14 @@
 
 mod comments;
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use comments::keep_comments;
 use mgp_protocol::ids::{BadServerId, ServerId};
+use mgp_store::atomic_file;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
 
 /// A server to be written down. Values may be references like `${KEY}`; they are not looked into.
@@ -110,19 +111,11 @@ pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
 /// The system's, with the file as it was.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     let mode = fs::metadata(&path).map_or(0o600, |m| m.permissions().mode());
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file()
-        .set_permissions(Permissions::from_mode(mode))?;
-    file.as_file().sync_all()?;
-    file.persist(&path)?;
-    Ok(())
+    atomic_file::write_with_mode(&path, text.as_bytes(), mode)
 }
 
 fn parse(text: &str) -> Result<DocumentMut, EditError> {

@@ -9,15 +9,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::kernel::KernelConfig;
-use super::ledger::Ledger;
-use super::problem::{Problem, Weight};
-use super::section::Section;
-use super::server::{Background, read_server};
-use super::source::Source;
-use super::{BrokenServer, Entries, Env};
-
-/// An entry of `[[servers]]` as it stands in its file.
-type Entry<'t> = Spanned<DeValue<'t>>;
+use super::reading::{Env, Problem, Problems, Section, Severity, SourceFile};
+use super::server::{ServerContext, read_server};
+use super::{BrokenServer, ServerResults};
 
 /// Reads a file over what weaker files said.
 pub(super) fn read(
@@ -25,143 +19,109 @@ pub(super) fn read(
     path: &Path,
     env: &Env<'_>,
     kernel: &mut KernelConfig,
-) -> (Entries, Vec<Problem>) {
-    let mut ledger = Ledger::new(Source { path, text });
+) -> (ServerResults, Vec<Problem>) {
+    let mut problems = Problems::new(SourceFile { path, text });
     let servers = match DeTable::parse(text) {
-        Ok(table) => read_table(&mut ledger, table.get_ref(), env, kernel),
+        Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
         Err(error) => {
             let message = format!("not TOML: {}", error.message());
-            let span = error.span().unwrap_or_default();
-            ledger.note(Weight::Fatal, span, message);
+            problems.add(Severity::Fatal, error.span().unwrap_or_default(), message);
             Vec::new()
         }
     };
-    let place = |p: &Problem| p.place.as_ref().map(|at| (at.line, at.column));
-    ledger.problems.sort_by_key(place);
-    (servers, ledger.problems)
+    let location = |p: &Problem| p.location.as_ref().map(|at| (at.line, at.column));
+    problems.all.sort_by_key(location);
+    (servers, problems.all)
 }
 
 fn read_table<'t>(
-    ledger: &mut Ledger<'_>,
+    problems: &mut Problems<'_>,
     table: &'t DeTable<'t>,
     env: &Env<'_>,
     kernel: &mut KernelConfig,
-) -> Entries {
-    let folder = ledger.source.path.parent().unwrap_or(Path::new(""));
-    let mut root = Section::root(ledger, table);
+) -> ServerResults {
+    let folder = problems.file.path.parent().unwrap_or(Path::new(""));
+    let mut root = Section::root(problems, table);
     kernel.read(&mut root, folder, env);
-    let entries = match root
-        .take("servers")
-        .map(|list| (list.span(), list.get_ref()))
-    {
-        Some((_, DeValue::Array(entries))) => entries.iter().collect(),
-        Some((span, _)) => {
-            root.refuse(
-                span,
-                "`servers` is a list: write [[servers]] above each server",
-            );
-            Vec::new()
-        }
-        None => Vec::new(),
-    };
+    let list = root.take("servers");
+    let entries = list.and_then(|list| list.get_ref().as_array());
+    if let (Some(other), None) = (list, entries) {
+        let message = "`servers` is a list: write [[servers]] above each server";
+        root.refuse(other.span(), message);
+    }
     root.finish();
-    let KernelConfig {
-        limits,
-        tools,
-        permissions,
-        pin,
-        sandbox,
-        ..
-    } = &*kernel;
-    read_entries(
-        ledger,
-        &entries,
-        &Background {
-            folder,
-            env,
-            limits,
-            tools,
-            permissions,
-            pin: *pin,
-            sandbox,
-        },
-    )
+    let context = ServerContext {
+        folder,
+        env,
+        kernel,
+    };
+    let entries: Vec<_> = entries.into_iter().flatten().collect();
+    read_servers(problems, &entries, &context)
 }
 
-fn read_entries<'t>(
-    ledger: &mut Ledger<'_>,
-    entries: &[&'t Entry<'t>],
-    background: &Background<'_>,
-) -> Entries {
-    let mut lines: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
+fn read_servers<'t>(
+    problems: &mut Problems<'_>,
+    entries: &[&'t Spanned<DeValue<'t>>],
+    context: &ServerContext<'_>,
+) -> ServerResults {
+    let mut lines: BTreeMap<ServerId, Vec<String>> = BTreeMap::new();
     for entry in entries {
         if let Ok(id) = read_id(entry) {
-            let line = ledger.source.line(entry.span().start);
-            lines.entry(id).or_default().push(line);
+            let line = problems.file.line(entry.span().start);
+            lines.entry(id).or_default().push(line.to_string());
         }
     }
-    let mut read = |entry: &&'t Entry<'t>| {
+    let read = |entry: &&'t Spanned<DeValue<'t>>| {
         let id = match read_id(entry) {
             Ok(id) => id,
-            Err(message) => return Err(broken(ledger, entry, None, message)),
+            Err(message) => return Err(broken(problems, entry, None, message)),
         };
         match lines[&id].as_slice() {
-            [_] => read_entry(ledger, entry, id, background),
-            [first, others @ ..] => {
-                let others: Vec<_> = others.iter().map(usize::to_string).collect();
+            [first, others @ ..] if !others.is_empty() => {
                 let others = others.join(", ");
                 let message =
                     format!("more than one server is called `{id}`: lines {first} and {others}");
-                Err(broken(ledger, entry, Some(id), message))
+                Err(broken(problems, entry, Some(id), message))
             }
-            [] => unreachable!("every readable id has a line"),
+            _ => read_entry(problems, entry, id, context),
         }
     };
-    entries.iter().map(&mut read).collect()
-}
-
-fn read_id(entry: &Entry<'_>) -> Result<ServerId, String> {
-    let id = entry.get_ref().get("id").ok_or("this server has no `id`")?;
-    let text = id
-        .get_ref()
-        .as_str()
-        .ok_or("the `id` of a server is a text")?;
-    ServerId::parse(text).map_err(|e| e.to_string())
+    entries.iter().map(read).collect()
 }
 
 fn broken(
-    ledger: &mut Ledger<'_>,
-    entry: &Entry<'_>,
+    problems: &mut Problems<'_>,
+    entry: &Spanned<DeValue<'_>>,
     id: Option<ServerId>,
     message: String,
 ) -> BrokenServer {
     let span = entry.get_ref().get("id").unwrap_or(entry).span();
-    let problem = ledger.note(Weight::Entry, span, message).clone();
+    let problem = problems.add(Severity::Entry, span, message).clone();
     BrokenServer { id, problem }
 }
 
+fn read_id(entry: &Spanned<DeValue<'_>>) -> Result<ServerId, String> {
+    let id = entry.get_ref().get("id").ok_or("this server has no `id`")?;
+    let text = id.get_ref().as_str();
+    ServerId::parse(text.ok_or("the `id` of a server is a text")?).map_err(|e| e.to_string())
+}
+
 fn read_entry<'t>(
-    ledger: &mut Ledger<'_>,
-    entry: &'t Entry<'t>,
+    problems: &mut Problems<'_>,
+    entry: &'t Spanned<DeValue<'t>>,
     id: ServerId,
-    background: &Background<'_>,
+    context: &ServerContext<'_>,
 ) -> Result<ServerSpec, BrokenServer> {
-    let table = entry
-        .get_ref()
-        .as_table()
-        .expect("what has an id is a table");
-    let before = ledger.problems.len();
-    let section = Section::entry(ledger, table, format!("server `{id}`"));
-    let spec = read_server(section, id.clone(), background);
-    let wrong = |p: &&Problem| p.weight != Weight::Warning;
-    let found = || ledger.problems[before..].iter().filter(wrong);
+    let table = entry.get_ref().as_table();
+    let table = table.expect("what has an id is a table");
+    let before = problems.all.len();
+    let section = Section::entry(problems, table, format!("server `{id}`"));
+    let spec = read_server(section, id.clone(), context);
+    let wrong = |p: &&Problem| p.severity != Severity::Warning;
+    let found = || problems.all[before..].iter().filter(wrong);
     // A misspelt key is the cause of the missing one.
-    match (
-        found()
-            .find(|p| p.nearest.is_some())
-            .or_else(|| found().next()),
-        spec,
-    ) {
+    let misspelt = found().find(|p| p.nearest.is_some());
+    match (misspelt.or_else(|| found().next()), spec) {
         (None, Some(spec)) => Ok(spec),
         (Some(problem), _) => Err(BrokenServer {
             id: Some(id),
@@ -176,13 +136,9 @@ fn read_entry<'t>(
 pub(super) fn known_keys() -> Vec<String> {
     let text = "[[servers]]\nid = \"x\"\ncommand = \"c\"\n";
     let path = Path::new("mgp.toml");
-    let mut ledger = Ledger::new(Source { path, text });
+    let mut problems = Problems::new(SourceFile { path, text });
     let table = DeTable::parse(text).expect("it is TOML");
-    read_table(
-        &mut ledger,
-        table.get_ref(),
-        &|_| None,
-        &mut KernelConfig::default(),
-    );
-    ledger.known.into_iter().collect()
+    let mut kernel = KernelConfig::default();
+    read_table(&mut problems, table.get_ref(), &|_| None, &mut kernel);
+    problems.known.into_iter().collect()
 }

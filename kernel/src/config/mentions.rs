@@ -5,17 +5,18 @@ use mgp_engine::doors::known::{KnownNames, Meant, NotRead};
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 
-use super::{Discovery, Loaded};
+use super::LoadedConfig;
+use super::sections::discovery::DiscoveryConfig;
 
 /// What is named, and where.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mention {
-    place: &'static str,
-    what: Named,
+    key: &'static str,
+    what: Mentioned,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Named {
+enum Mentioned {
     Agent(String),
     /// In any spelling.
     Typed(String),
@@ -28,11 +29,11 @@ impl Mention {
     #[must_use]
     pub fn unknown(&self, known: &KnownNames) -> Option<String> {
         let why = match &self.what {
-            Named::Agent(agent) => missing(known.agent(agent)).filter(NotRead::is_near),
-            Named::Typed(typed) => missing(known.typed(typed)),
-            Named::Tool(server, tool) => missing(known.place(server.as_str(), Some(tool))),
+            Mentioned::Agent(agent) => missing(known.agent(agent)).filter(NotRead::is_near),
+            Mentioned::Typed(typed) => missing(known.typed(typed)),
+            Mentioned::Tool(server, tool) => missing(known.place(server.as_str(), Some(tool))),
         };
-        why.map(|why| format!("{}: {why}", self.place))
+        why.map(|why| format!("{}: {why}", self.key))
     }
 }
 
@@ -40,7 +41,7 @@ fn missing<T>(meant: Result<Meant<T>, NotRead>) -> Option<NotRead> {
     meant.and_then(Meant::there).err()
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Everything that is named and is no definition of it.
     #[must_use]
     pub fn mentions(&self) -> Vec<Mention> {
@@ -57,30 +58,30 @@ impl Loaded {
     }
 }
 
-fn pinned(discovery: &Discovery) -> impl Iterator<Item = Mention> {
+fn pinned(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
     let showings = discovery.agents.values().chain([&discovery.general]);
     let pinned = showings.flat_map(|showing| &showing.pinned);
     pinned.map(|name| Mention {
-        place: "`pinned` in [discovery]",
-        what: Named::Typed(name.clone()),
+        key: "`pinned` in [discovery]",
+        what: Mentioned::Typed(name.clone()),
     })
 }
 
-fn agents(discovery: &Discovery) -> impl Iterator<Item = Mention> {
+fn agents(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
     let shown = discovery.agents.keys();
     let shown = shown.map(|agent| ("[discovery.agents]", agent));
     let may = discovery.licence.agents.iter();
     let may = may.map(|agent| ("`may_register` in [discovery]", agent));
-    shown.chain(may).map(|(place, agent)| Mention {
-        place,
-        what: Named::Agent(agent.to_string()),
+    shown.chain(may).map(|(key, agent)| Mention {
+        key,
+        what: Mentioned::Agent(agent.to_string()),
     })
 }
 
 fn ruled(server: &ServerSpec) -> impl Iterator<Item = Mention> {
     let tools = server.tools.tools.keys();
     tools.map(|tool| Mention {
-        place: "[servers.tools]",
-        what: Named::Tool(server.id.clone(), tool.clone()),
+        key: "[servers.tools]",
+        what: Mentioned::Tool(server.id.clone(), tool.clone()),
     })
 }

@@ -1,67 +1,59 @@
 //! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
 
+mod reach;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::policy::pins::PinMode;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
-use mgp_engine::servers::consent::Consent;
-use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::{
     MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances,
-    ServerLimits, ServerSpec,
+    ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 
-use super::Env;
-use super::kernel::POLICIES;
-use super::permissions::read_gate;
-use super::reach::read_reach;
-use super::sandbox::read_own;
-use super::section::Section;
-use super::tools::{read_each, read_rules};
+use super::kernel::KernelConfig;
+use super::reading::{Env, Section};
+use super::sections::POLICIES;
+use super::sections::limits::read_limits;
+use super::sections::permissions::read_server_permissions;
+use super::sections::sandbox::read_server_sandbox;
+use super::sections::tools::{read_server_rules, read_tools};
+use reach::read_reach;
 
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
 
-/// Whether a server may ask, in an entry and in `[limits]`.
-const CONSENTS: [(&str, Consent); 3] = [
-    ("on", Consent::On),
-    ("ask", Consent::Ask),
-    ("off", Consent::Off),
-];
-
 /// What an entry is read with.
-pub(super) struct Background<'b> {
+pub(super) struct ServerContext<'c> {
     /// The folder of its file: relative paths start there.
-    pub(super) folder: &'b Path,
+    pub(super) folder: &'c Path,
     /// The kernel's variables.
-    pub(super) env: &'b Env<'b>,
-    /// `[limits]`.
-    pub(super) limits: &'b ServerLimits,
-    /// `[validation]`.
-    pub(super) tools: &'b ToolRules,
-    /// `[permissions]`.
-    pub(super) permissions: &'b PermissionRules,
-    /// `[pins]`.
-    pub(super) pin: PinMode,
-    /// `[sandbox]`.
-    pub(super) sandbox: &'b sandbox::SandboxRules,
+    pub(super) env: &'c Env<'c>,
+    /// What holds where the entry says nothing else.
+    pub(super) kernel: &'c KernelConfig,
 }
 
-/// Reads an entry whose id has been read already. What is wrong goes to the section's ledger; the
-/// spec is of use only when nothing was.
+/// Reads an entry whose id has been read already. What is wrong is in the section's problems; the
+/// spec is of use only when nothing is.
 pub(super) fn read_server(
     mut entry: Section<'_, '_, '_>,
     id: ServerId,
-    background: &Background<'_>,
+    context: &ServerContext<'_>,
 ) -> Option<ServerSpec> {
     entry.take("id");
-    let reach = read_reach(&mut entry, background);
-    let (mut autostart, mut limits) = (true, background.limits.clone());
+    let KernelConfig {
+        mut limits,
+        mut tools,
+        mut permissions,
+        mut pin,
+        mut sandbox,
+        ..
+    } = context.kernel.clone();
+    let reach = read_reach(&mut entry, context.folder, context.env);
+    let mut autostart = true;
     entry.flag("autostart", &mut autostart);
     read_limits(&mut entry, &mut limits);
     let mut default_policy = None;
@@ -76,15 +68,12 @@ pub(super) fn read_server(
     let instances = read_instances(&mut entry);
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
-    let mut tools = background.tools.clone();
-    let mgp = read_mgp(&mut entry, &mut restart, &mut tools, background.folder);
-    read_each(&mut entry, &mut tools);
+    let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
+    read_tools(&mut entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
-    let (mut permissions, mut pin) = (background.permissions.clone(), background.pin);
-    read_gate(&mut entry, &mut permissions, &mut pin);
-    let mut sandbox = background.sandbox.clone();
+    read_server_permissions(&mut entry, &mut permissions, &mut pin);
     let own = entry.inner("sandbox", "servers.sandbox");
-    read_own(own, background.folder, &mut sandbox);
+    read_server_sandbox(own, context.folder, &mut sandbox);
     entry.finish();
     Some(ServerSpec {
         id,
@@ -116,39 +105,6 @@ fn read_instances(entry: &mut Section<'_, '_, '_>) -> ServerInstances {
     ];
     entry.choice("instances", &known, &mut instances);
     instances
-}
-
-/// The keys of [`ServerLimits`], in an entry or in `[limits]`.
-pub(super) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut ServerLimits) {
-    section.count("max_frame_bytes", 4096..=1 << 30, &mut limits.max_frame);
-    section.secs("call_timeout_secs", 0..=7 * DAY, &mut limits.call_timeout);
-    section.secs(
-        "call_timeout_max_secs",
-        1..=7 * DAY,
-        &mut limits.call_timeout_max,
-    );
-    section.secs("start_timeout_secs", 1..=DAY, &mut limits.start_timeout);
-    section.millis("stop_grace_ms", 0..=600_000, &mut limits.stop_grace);
-    section.count("max_in_flight", 1..=65_536, &mut limits.max_in_flight);
-    section.millis("task_after_ms", 0..=DAY_MS, &mut limits.task_after);
-    section.secs("task_ttl_secs", 1..=7 * DAY, &mut limits.task_ttl);
-    let consents = &mut limits.consents;
-    section.choice("sampling", &CONSENTS, &mut consents.sampling);
-    section.choice("elicitation", &CONSENTS, &mut consents.elicitation);
-    if limits.call_timeout > limits.call_timeout_max {
-        let key = section
-            .span("call_timeout_secs")
-            .or_else(|| section.span("call_timeout_max_secs"));
-        if let Some(span) = key {
-            let message = format!(
-                "`call_timeout_secs` ({}) in {} is longer than `call_timeout_max_secs` ({})",
-                limits.call_timeout.as_secs(),
-                section.name(),
-                limits.call_timeout_max.as_secs(),
-            );
-            section.refuse(span, message);
-        }
-    }
 }
 
 /// The keys of [`RestartRules`]: §15.2 shows them in `[servers.mgp]`, §11.5 flat.
@@ -184,7 +140,7 @@ fn read_mgp(
         mgp.trust_level = read_trust(&mut section, &text);
     }
     read_restart(&mut section, restart);
-    read_rules(&mut section, tools, folder);
+    read_server_rules(&mut section, tools, folder);
     section.finish();
     mgp
 }

@@ -8,7 +8,7 @@ use super::*;
 
 struct Read {
     kernel: KernelConfig,
-    servers: Entries,
+    servers: ServerResults,
     problems: Vec<Problem>,
 }
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::SERVER;
-use crate::cli::{Doors, HttpDoor};
+use crate::kernel::{OpenDoors, OpenHttpDoor};
 
 /// The text for stdout. `program` is this program, as another terminal can start it. The token is read
 /// from its file where there is one, so that it stands on no screen.
 #[must_use]
-pub fn greeting(program: &Path, doors: &Doors) -> String {
+pub fn greeting(program: &Path, doors: &OpenDoors) -> String {
     let mgp = format!("{} --socket {}", quoted(program), quoted(&doors.socket));
     let mut text = format!(
         "A kernel with one server, `{SERVER}`, is up. Ctrl-C ends it and leaves nothing behind.\n\n\
@@ -29,7 +29,7 @@ pub fn greeting(program: &Path, doors: &Doors) -> String {
 
 /// The first call of every MCP client. The token goes to curl through a pipe: on its command line every
 /// user of the machine could read it.
-fn curl(http: &HttpDoor) -> String {
+fn curl(http: &OpenHttpDoor) -> String {
     let token = match (&http.token_file, &http.token) {
         (Some(file), _) => Some(format!("\"$(cat {})\"", quoted(file))),
         (None, Some(token)) => Some(format!("'{token}'")),
@@ -72,9 +72,9 @@ mod tests {
 
     #[test]
     fn the_lines_can_be_pasted_into_a_shell() {
-        let doors = Doors {
+        let doors = OpenDoors {
             socket: "/tmp/it's here/mgp.sock".into(),
-            http: Some(HttpDoor {
+            http: Some(OpenHttpDoor {
                 address: "127.0.0.1:7332".parse().unwrap(),
                 secure: false,
                 token: Some("abc".into()),

@@ -1,14 +1,9 @@
 //! The prompt of the demo server, and the completion of its argument.
 
-use std::collections::BTreeMap;
-
 use mgp_protocol::jsonrpc::{ErrorObject, INVALID_PARAMS};
-use mgp_protocol::mcp;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::server::{bad_params, refused};
+use super::session::required;
 
 const PROMPT: &str = "explain";
 const TOPICS: [&str; 6] = [
@@ -28,16 +23,16 @@ pub(super) fn list() -> Value {
     }]})
 }
 
-pub(super) fn get(name: &str, arguments: Option<&RawValue>) -> Result<Value, ErrorObject> {
+pub(super) fn get(params: &Value) -> Result<Value, ErrorObject> {
+    let refused = |why: String| Err(ErrorObject::new(INVALID_PARAMS, why));
+    let name = required(params, "name")?;
     if name != PROMPT {
-        return Err(refused(INVALID_PARAMS, &format!("Unknown prompt: {name}")));
+        return refused(format!("Unknown prompt: {name}"));
     }
-    let arguments: BTreeMap<String, String> =
-        mcp::read(arguments.map(RawValue::get)).map_err(|e| bad_params(&e))?;
-    let topic = arguments
-        .get("topic")
-        .filter(|topic| !topic.trim().is_empty());
-    let topic = topic.ok_or_else(|| refused(INVALID_PARAMS, "the argument `topic` is missing"))?;
+    let topic = params["arguments"]["topic"].as_str().unwrap_or_default();
+    if topic.trim().is_empty() {
+        return refused("the argument `topic` is missing".into());
+    }
     let text = format!("Explain {topic} in three sentences, to somebody who is new to them.");
     Ok(json!({
         "description": format!("A short explanation of {topic}"),
@@ -45,22 +40,13 @@ pub(super) fn get(name: &str, arguments: Option<&RawValue>) -> Result<Value, Err
     }))
 }
 
-#[derive(Deserialize)]
-struct Complete {
-    argument: Argument,
-}
-
-#[derive(Deserialize)]
-struct Argument {
-    name: String,
-    value: String,
-}
-
-pub(super) fn complete(params: Option<&str>) -> Result<Value, ErrorObject> {
-    let reference: mcp::completion::Complete<'_> = mcp::read(params).map_err(|e| bad_params(&e))?;
-    let Complete { argument } = mcp::read(params).map_err(|e| bad_params(&e))?;
-    let known = reference.reference.kind == "ref/prompt" && argument.name == "topic";
-    let begins = |topic: &&str| known && topic.starts_with(&argument.value.to_lowercase());
+pub(super) fn complete(params: &Value) -> Value {
+    let known = params["ref"]["type"] == "ref/prompt" && params["argument"]["name"] == "topic";
+    let typed = params["argument"]["value"]
+        .as_str()
+        .unwrap_or_default()
+        .to_lowercase();
+    let begins = |topic: &&str| known && topic.starts_with(&typed);
     let values: Vec<_> = TOPICS.into_iter().filter(begins).collect();
-    Ok(json!({"completion": {"total": values.len(), "hasMore": false, "values": values}}))
+    json!({"completion": {"total": values.len(), "hasMore": false, "values": values}})
 }

@@ -1,8 +1,11 @@
 //! The resource and the template of the demo server.
 
+use mgp_engine::tools::uris::decode;
 use mgp_protocol::jsonrpc::ErrorObject;
 use mgp_protocol::refusal::RESOURCE_NOT_FOUND;
 use serde_json::{Value, json};
+
+use super::session::required;
 
 const README: &str = "demo://readme";
 const GREETING: &str = "demo://greeting/";
@@ -37,11 +40,12 @@ pub(super) fn templates() -> Value {
     }]})
 }
 
-pub(super) fn read(uri: &str) -> Result<Value, ErrorObject> {
+pub(super) fn read(params: &Value) -> Result<Value, ErrorObject> {
+    let uri = required(params, "uri")?;
     let name = uri
         .strip_prefix(GREETING)
         .filter(|name| !name.is_empty() && !name.contains('/'));
-    let (kind, text) = match (uri, name.and_then(decoded)) {
+    let (kind, text) = match (uri, name.and_then(decode)) {
         (README, _) => ("text/markdown", README_TEXT.to_owned()),
         (_, Some(name)) if name.chars().count() <= MAX_NAME => {
             ("text/plain", format!("Hello {name}."))
@@ -52,23 +56,4 @@ pub(super) fn read(uri: &str) -> Result<Value, ErrorObject> {
         }
     };
     Ok(json!({"contents": [{"uri": uri, "mimeType": kind, "text": text}]}))
-}
-
-/// A part of a URI without its percent signs; `None` when they are wrong.
-fn decoded(part: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        let byte = match first {
-            b'%' => {
-                let (digits, after) = rest.split_at_checked(2)?;
-                rest = after;
-                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
-            }
-            plain => plain,
-        };
-        bytes.push(byte);
-    }
-    String::from_utf8(bytes).ok()
 }

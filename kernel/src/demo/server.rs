@@ -1,118 +1,116 @@
 //! The built-in MCP server: one connection from `initialize` to the end of its input.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::dialect::Version;
+use mgp_protocol::framing::Frame;
 use mgp_protocol::jsonrpc::{
-    self, ErrorObject, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RequestId,
+    self, ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message,
+    RequestId,
 };
 use mgp_protocol::mcp::{
     self, Cancelled, ClientCapabilities, Initialize, Method, Ping, completion, prompts, resources,
     tools,
 };
+use mgp_transports::lines::{self, LineSink, QueueLimits, ReadEnd, WriteEnd};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::ask::Questions;
-use super::calls::{Call, Calls};
-use super::wire::{Lines, Outbox};
-use super::{prompts as demo_prompts, resources as demo_resources, tools as demo_tools};
+use super::session::{DemoSession, answer, send};
 
 /// How long calls may go on after the input has ended.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// What `initialize` settled, for every call to see.
-pub(super) struct Session {
-    /// The version both speak.
-    pub(super) version: Version,
-    /// What the client can be asked for.
-    pub(super) client: ClientCapabilities,
-    /// The folder that may be searched; canonical.
-    pub(super) root: PathBuf,
-    /// The way to the client.
-    pub(super) outbox: Outbox,
-    /// Questions the client has not answered yet.
-    pub(super) questions: Questions,
-}
+/// Longest line taken, in bytes: no request of a demo is longer.
+const MAX_LINE: usize = 1 << 20;
+/// Calls at once; one more is refused. More than anybody needs to try things out.
+const MAX_CALLS: usize = 64;
+/// A client that takes nothing for this long is gone.
+const STALL: Duration = Duration::from_secs(3600);
 
 /// Serves one client until its input ends; `root` is the folder that may be searched.
 ///
 /// # Errors
 /// Those of the input and the output.
-pub async fn serve(
+pub(super) async fn serve(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
     root: PathBuf,
 ) -> io::Result<()> {
-    let (outbox, write) = Outbox::new(output);
-    let writer = tokio::spawn(write);
-    let mut server = Server {
-        outbox,
+    let (sink, writer) = lines::sink(QueueLimits::default());
+    let writer = tokio::spawn(writer.run(output, STALL));
+    let mut server = DemoConnection {
+        sink,
         root,
         session: None,
-        calls: Calls::default(),
+        calls: JoinSet::new(),
+        running: HashMap::new(),
     };
-    let heard = server.hear(Lines::new(input)).await;
+    let heard = lines::read(input, MAX_LINE, |frame| server.hear(frame)).await;
     // A client that closes its end wants to be done; what is nearly done may still be said.
-    let _ = timeout(GRACE, server.calls.finish()).await;
+    let _ = timeout(GRACE, async {
+        while server.calls.join_next().await.is_some() {}
+    })
+    .await;
     drop(server);
-    let written = writer.await.expect("the writer does not panic");
-    heard.and(written)
+    match (heard, writer.await.expect("the writer does not panic")) {
+        (ReadEnd::Failed(error), _) | (_, WriteEnd::Failed(error)) => Err(error),
+        (ReadEnd::Eof | ReadEnd::Runaway, WriteEnd::Closed | WriteEnd::Stalled) => Ok(()),
+    }
 }
 
-struct Server {
-    outbox: Outbox,
+struct DemoConnection {
+    sink: LineSink,
     root: PathBuf,
-    session: Option<Arc<Session>>,
-    calls: Calls,
+    session: Option<Arc<DemoSession>>,
+    /// Each call is a task that answers by itself.
+    calls: JoinSet<RequestId>,
+    running: HashMap<RequestId, AbortHandle>,
 }
 
-impl Server {
-    async fn hear(&mut self, mut lines: Lines<impl AsyncRead + Unpin>) -> io::Result<()> {
-        loop {
-            tokio::select! {
-                line = lines.next() => match line? {
-                    Some(line) => self.line(&line).await,
-                    None => return Ok(()),
-                },
-                () = self.calls.ended() => {}
-            }
+impl DemoConnection {
+    fn hear(&mut self, frame: Frame) {
+        match frame {
+            Frame::Line(line) => self.line(&line),
+            Frame::Oversized { len, .. } => eprintln!("passed over a line of {len} bytes"),
+            Frame::Overrun { .. } => {}
         }
     }
 
-    async fn line(&mut self, line: &[u8]) {
+    fn line(&mut self, line: &[u8]) {
         match jsonrpc::parse(line) {
             Ok(Message::Request {
                 id, method, params, ..
             }) => {
-                let params = params.map(RawValue::get);
+                let params = params.map_or("{}", RawValue::get);
                 if let Some(outcome) = self.request(&id, &method, params) {
-                    self.outbox.answer(&id, outcome).await;
+                    answer(&self.sink, &id, outcome);
                 }
             }
             Ok(Message::Notification { method, params }) => {
+                // No answer comes any more. Unknown ids are those of calls that ended.
                 if method == Cancelled::METHOD
                     && let Ok(cancelled) = mcp::read::<Cancelled<'_>>(params.map(RawValue::get))
                     && let Some(id) = RequestId::from_json(cancelled.request_id.get())
+                    && let Some(task) = self.running.remove(&id)
                 {
-                    self.calls.cancel(&id);
+                    task.abort();
                 }
             }
             Ok(Message::Response { id, outcome }) => {
                 if let (Some(session), Some(id)) = (&self.session, id) {
-                    session
-                        .questions
-                        .answer(&id, outcome.map(RawValue::get).ok());
+                    session.answered(&id, outcome.map(RawValue::get).ok());
                 }
             }
             Err(malformed) => {
                 if let Some(frame) = malformed.to_frame() {
-                    self.outbox.send(frame).await;
+                    send(&self.sink, frame);
                 }
             }
         }
@@ -123,39 +121,25 @@ impl Server {
         &mut self,
         id: &RequestId,
         method: &str,
-        params: Option<&str>,
+        params: &str,
     ) -> Option<Result<Value, ErrorObject>> {
+        let refused = |why| Some(Err(ErrorObject::new(INVALID_REQUEST, why)));
         match (method, self.session.clone()) {
             (Ping::METHOD, _) => Some(Ok(json!({}))),
             (Initialize::METHOD, None) => Some(self.initialize(params)),
-            (_, None) => Some(Err(refused(INVALID_REQUEST, "say initialize first"))),
-            (Initialize::METHOD, Some(_)) => {
-                Some(Err(refused(INVALID_REQUEST, "initialize was said already")))
-            }
-            (tools::Call::METHOD, Some(session)) => {
-                let call = Call {
-                    id: id.clone(),
-                    session,
-                };
-                self.calls
-                    .start(call, params.unwrap_or("{}").to_owned())
-                    .err()
-                    .map(Err)
-            }
-            (_, Some(session)) => Some(answer(&session, method, params)),
+            (_, None) => refused("say initialize first"),
+            (Initialize::METHOD, Some(_)) => refused("initialize was said already"),
+            (tools::Call::METHOD, Some(session)) => self.start(id, session, params).err().map(Err),
+            (_, Some(session)) => Some(at_once(&session, method, params)),
         }
     }
 
-    fn initialize(&mut self, params: Option<&str>) -> Result<Value, ErrorObject> {
-        let asked: Initialize<'_> = mcp::read(params).map_err(|e| bad_params(&e))?;
+    fn initialize(&mut self, params: &str) -> Result<Value, ErrorObject> {
+        let asked: Initialize<'_> = mcp::read(Some(params)).map_err(bad_params)?;
         let version = Version::negotiate(&asked.protocol_version);
-        self.session = Some(Arc::new(Session {
-            version,
-            client: ClientCapabilities::read(Some(asked.capabilities)),
-            root: self.root.clone(),
-            outbox: self.outbox.clone(),
-            questions: Questions::default(),
-        }));
+        let client = ClientCapabilities::read(Some(asked.capabilities));
+        let session = DemoSession::new(version, client, self.root.clone(), self.sink.clone());
+        self.session = Some(Arc::new(session));
         let mut capabilities = json!({"tools": {}, "resources": {}, "prompts": {}});
         if version >= Version::V2025_03_26 {
             capabilities["completions"] = json!({});
@@ -168,44 +152,61 @@ impl Server {
                              works slowly and asks questions.",
         }))
     }
+
+    fn start(
+        &mut self,
+        id: &RequestId,
+        session: Arc<DemoSession>,
+        params: &str,
+    ) -> Result<(), ErrorObject> {
+        while let Some(ended) = self.calls.try_join_next() {
+            // One that was taken back is not among the running ones any more.
+            if let Ok(id) = ended {
+                self.running.remove(&id);
+            }
+        }
+        if self.running.len() >= MAX_CALLS {
+            let busy = format!("{MAX_CALLS} calls are under way; try again");
+            return Err(ErrorObject::new(INTERNAL_ERROR, busy));
+        }
+        if self.running.contains_key(id) {
+            let twice = "a call with this id is under way";
+            return Err(ErrorObject::new(INVALID_REQUEST, twice));
+        }
+        let params = serde_json::from_str(params).map_err(bad_params)?;
+        let call = id.clone();
+        let task = self.calls.spawn(async move {
+            let outcome = super::tools::call(&session, params).await;
+            session.answer(&call, outcome);
+            call
+        });
+        self.running.insert(id.clone(), task);
+        Ok(())
+    }
 }
 
-/// What is answered at once.
-fn answer(session: &Session, method: &str, params: Option<&str>) -> Result<Value, ErrorObject> {
+/// What takes no time.
+fn at_once(session: &DemoSession, method: &str, params: &str) -> Result<Value, ErrorObject> {
+    use super::{prompts as demo_prompts, resources as demo_resources, tools as demo_tools};
+
+    let params: Value = serde_json::from_str(params).map_err(bad_params)?;
     match method {
-        tools::List::METHOD => Ok(json!({"tools": demo_tools::list(session.version)})),
+        tools::List::METHOD => Ok(demo_tools::list(session.version)),
         resources::List::METHOD => Ok(demo_resources::list()),
         resources::templates::List::METHOD => Ok(demo_resources::templates()),
-        resources::Read::METHOD => {
-            let read: resources::About<'_> = mcp::read(params).map_err(|e| bad_params(&e))?;
-            demo_resources::read(&text(read.uri))
-        }
+        resources::Read::METHOD => demo_resources::read(&params),
         prompts::List::METHOD => Ok(demo_prompts::list()),
-        prompts::Get::METHOD => {
-            let get: prompts::Get<'_> = mcp::read(params).map_err(|e| bad_params(&e))?;
-            demo_prompts::get(&text(get.name), get.arguments)
-        }
-        completion::Complete::METHOD => demo_prompts::complete(params),
-        _ => Err(refused(
+        prompts::Get::METHOD => demo_prompts::get(&params),
+        completion::Complete::METHOD => Ok(demo_prompts::complete(&params)),
+        _ => Err(ErrorObject::new(
             METHOD_NOT_FOUND,
-            &format!("Method not found: {method}"),
+            format!("Method not found: {method}"),
         )),
     }
 }
 
-/// A JSON string as text; empty when it is none.
-fn text(raw: &RawValue) -> String {
-    serde_json::from_str(raw.get()).unwrap_or_default()
-}
-
-/// An error without data.
-pub(super) fn refused(code: i64, message: &str) -> ErrorObject {
-    ErrorObject::new(code, message)
-}
-
-/// The answer to params of the wrong form.
-pub(super) fn bad_params(why: &impl std::fmt::Display) -> ErrorObject {
-    ErrorObject::new(jsonrpc::INVALID_PARAMS, why.to_string())
+fn bad_params(why: impl std::fmt::Display) -> ErrorObject {
+    ErrorObject::new(INVALID_PARAMS, why.to_string())
 }
 
 #[cfg(test)]

@@ -1,90 +1,223 @@
-//! The tools of the demo server: what is said about them, and who carries them out.
+//! The tools of the demo server.
 
+mod search;
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mgp_engine::timestamps::{offset, parse_offset, rfc3339};
 use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc::{ErrorObject, INVALID_PARAMS};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::server::Session;
-use super::{ask, search, slow, time};
+use super::session::{DemoSession, required};
 
-/// A tool.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tool {
-    Time,
-    SearchText,
-    SlowJob,
-    AskMe,
-}
+const MAX_STEPS: u64 = 1000;
+const MAX_STEP_MS: u64 = 60_000;
+const NOBODY: &str = "I would like to ask you something, but this client cannot be asked.";
 
-impl Tool {
-    const ALL: [Self; 4] = [Self::Time, Self::SearchText, Self::SlowJob, Self::AskMe];
-
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|tool| tool.definition()["name"] == name)
-    }
-
-    fn definition(self) -> Value {
-        match self {
-            Self::Time => time::definition(),
-            Self::SearchText => search::definition(),
-            Self::SlowJob => slow::definition(),
-            Self::AskMe => ask::definition(),
-        }
-    }
-
-    /// Carries the tool out.
-    ///
-    /// # Errors
-    /// What is wrong with the arguments, in words.
-    pub(super) async fn call(
-        self,
-        arguments: &str,
-        session: &Session,
-        progress_token: Option<&str>,
-    ) -> Result<Value, String> {
-        match self {
-            Self::Time => time::call(&read(arguments)?, session.version),
-            Self::SearchText => search::call(read(arguments)?, session).await,
-            Self::SlowJob => slow::call(read(arguments)?, session, progress_token).await,
-            Self::AskMe => {
-                read::<ask::Arguments>(arguments)?;
-                Ok(ask::call(session).await)
-            }
-        }
-    }
-}
-
-/// `tools` of `tools/list`, with what this version knows.
-pub(super) fn list(version: Version) -> Vec<Value> {
-    let mut definitions = Tool::ALL.map(Tool::definition);
-    for definition in definitions.iter_mut().filter_map(Value::as_object_mut) {
+/// `tools/list`, with what this version knows.
+pub(super) fn list(version: Version) -> Value {
+    let mut tools = definitions();
+    for tool in tools.iter_mut().filter_map(Value::as_object_mut) {
         if version < Version::V2025_06_18 {
-            definition.shift_remove("title");
-            definition.shift_remove("outputSchema");
+            tool.shift_remove("title");
+            tool.shift_remove("outputSchema");
         }
         if version < Version::V2025_03_26 {
-            definition.shift_remove("annotations");
+            tool.shift_remove("annotations");
         }
     }
-    definitions.into()
+    json!({ "tools": tools })
 }
 
-fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, String> {
-    serde_json::from_str(arguments).map_err(|e| {
-        let words = e.to_string();
-        words
-            .split(" at line ")
-            .next()
-            .unwrap_or_default()
-            .to_owned()
-    })
+/// `tools/call`.
+pub(super) async fn call(session: &DemoSession, mut params: Value) -> Result<Value, ErrorObject> {
+    let mut arguments = params["arguments"].take();
+    if arguments.is_null() {
+        arguments = json!({});
+    }
+    let name = required(&params, "name")?;
+    let outcome = match name {
+        "time" => time(session.version, arguments),
+        "search_text" => search::search_text(session, arguments).await,
+        "slow_job" => slow_job(session, arguments, &params["_meta"]["progressToken"]).await,
+        "ask_me" => ask_me(session, arguments).await,
+        _ => {
+            return Err(ErrorObject::new(
+                INVALID_PARAMS,
+                format!("Unknown tool: {name}"),
+            ));
+        }
+    };
+    match outcome {
+        Err(wrong) if session.version.reports_input_errors_as_results() => Ok(failed(&wrong)),
+        outcome => outcome.map_err(|wrong| ErrorObject::new(INVALID_PARAMS, wrong)),
+    }
+}
+
+fn definitions() -> [Value; 4] {
+    let time = json!({
+        "name": "time",
+        "title": "Current time",
+        "description": "Tells the current time, in UTC or at a given offset from it.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "utc_offset": {
+                    "type": "string",
+                    "description": "Offset from UTC, like +02:00 or -0800; UTC when absent",
+                },
+            },
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "time": {"type": "string", "description": "RFC 3339"},
+                "utc_offset": {"type": "string"},
+                "unix_seconds": {"type": "integer"},
+            },
+            "required": ["time", "utc_offset", "unix_seconds"],
+        },
+        "annotations": {"readOnlyHint": true, "idempotentHint": false, "openWorldHint": false},
+    });
+    let slow_job = json!({
+        "name": "slow_job",
+        "title": "Slow job",
+        "description": "Works step by step and reports progress; can be cancelled at any time.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "steps": {"type": "integer", "minimum": 1, "maximum": MAX_STEPS, "default": 10},
+                "step_ms": {
+                    "type": "integer", "minimum": 0, "maximum": MAX_STEP_MS, "default": 500,
+                    "description": "Milliseconds for each step",
+                },
+            },
+            "additionalProperties": false,
+        },
+        "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false},
+    });
+    let ask_me = json!({
+        "name": "ask_me",
+        "title": "Ask me",
+        "description": "Asks the person at the client for a name and a favourite colour.",
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": false},
+        "annotations": {"readOnlyHint": true, "idempotentHint": false, "openWorldHint": false},
+    });
+    [time, search::definition(), slow_job, ask_me]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TimeArguments {
+    utc_offset: Option<String>,
+}
+
+fn time(version: Version, arguments: Value) -> Result<Value, String> {
+    let TimeArguments { utc_offset } = read(arguments)?;
+    let minutes = match utc_offset.as_deref().map(str::trim) {
+        None => 0,
+        Some(text) => parse_offset(text)
+            .ok_or("utc_offset is an offset like +02:00 or -0800, at most 14 hours")?,
+    };
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let unix = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let told = json!({
+        "time": rfc3339(unix, minutes), "utc_offset": offset(minutes), "unix_seconds": unix,
+    });
+    Ok(structured(told, version))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlowJobArguments {
+    steps: Option<u64>,
+    step_ms: Option<u64>,
+}
+
+/// Takes its time and tells how far it is, where `progress` is a token and not null.
+async fn slow_job(
+    session: &DemoSession,
+    arguments: Value,
+    progress: &Value,
+) -> Result<Value, String> {
+    let SlowJobArguments { steps, step_ms } = read(arguments)?;
+    let steps = within("steps", steps.unwrap_or(10), 1..=MAX_STEPS)?;
+    let step_ms = within("step_ms", step_ms.unwrap_or(500), 0..=MAX_STEP_MS)?;
+    for step in 1..=steps {
+        tokio::time::sleep(Duration::from_millis(step_ms)).await;
+        if !progress.is_null() {
+            session.progress(progress, step, steps, &format!("step {step} of {steps}"));
+        }
+    }
+    Ok(text(&format!("{steps} steps done")))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskMeArguments {}
+
+async fn ask_me(session: &DemoSession, arguments: Value) -> Result<Value, String> {
+    let AskMeArguments {} = read(arguments)?;
+    if session.version < Version::V2025_06_18 || !session.client.elicitation_form {
+        return Ok(text(NOBODY));
+    }
+    let params = json!({
+        "message": "Nice to meet you. Who are you?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "title": "Your name", "minLength": 1, "maxLength": 80},
+                "colour": {
+                    "type": "string",
+                    "title": "Favourite colour",
+                    "enum": ["red", "green", "blue", "none of these"],
+                },
+            },
+            "required": ["name"],
+        },
+    });
+    // A client behind a kernel may turn out to be one that cannot be asked.
+    let Some(answer) = session.ask(&params).await else {
+        return Ok(text(NOBODY));
+    };
+    if answer["action"] != "accept" {
+        return Ok(text("You would rather not say. That is fine."));
+    }
+    let content = &answer["content"];
+    Ok(
+        match (content["name"].as_str(), content["colour"].as_str()) {
+            (Some(name), Some(colour)) => text(&format!("Hello {name}, who likes {colour}.")),
+            (Some(name), None) => text(&format!("Hello {name}.")),
+            (None, _) => failed("The client accepted the question but gave no name."),
+        },
+    )
+}
+
+fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|e| e.to_string())
+}
+
+fn within(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, String> {
+    match range.contains(&number) {
+        true => Ok(number),
+        false => Err(format!(
+            "{name} goes from {} to {}",
+            range.start(),
+            range.end()
+        )),
+    }
 }
 
 /// A result for people, and for programs where the version has a place for that. The text repeats
 /// the structure for clients that read only text.
-pub(super) fn structured(value: Value, version: Version) -> Value {
+fn structured(value: Value, version: Version) -> Value {
     let mut result = text(&value.to_string());
     if version >= Version::V2025_06_18 {
         result["structuredContent"] = value;
@@ -93,13 +226,11 @@ pub(super) fn structured(value: Value, version: Version) -> Value {
 }
 
 /// A result of one text.
-pub(super) fn text(text: &str) -> Value {
+fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
 /// A result that says why the tool failed.
-pub(super) fn failed(why: &str) -> Value {
-    let mut result = text(why);
-    result["isError"] = true.into();
-    result
+fn failed(why: &str) -> Value {
+    json!({"content": [{"type": "text", "text": why}], "isError": true})
 }

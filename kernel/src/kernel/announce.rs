@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::LookUp;
 use mgp_runtime::time::unix_ms;
-use nix::fcntl::{Flock, FlockArg};
 
-use super::hold;
-use crate::cli::UpOptions;
-use crate::paths::private_folder;
-use crate::record::{Kept, Record};
+use super::lock;
+use super::options::UpOptions;
+use super::running::RunningKernel;
+use crate::paths::{LastUsed, private_folder};
 
 /// A kernel that holds its data folder and has said so. Dropping it takes the word back.
 pub(super) struct Announced {
-    record: Record,
+    record: RunningKernel,
     folders: Vec<PathBuf>,
     /// The lock goes last.
     _lock: File,
@@ -23,9 +22,6 @@ pub(super) struct Announced {
 impl Announced {
     /// Holds the data folder and records the kernel. A user's usual kernel is the only one: two whose
     /// folders differ because two environments do are not started beside each other.
-    ///
-    /// # Errors
-    /// In words, who runs already or why the folder cannot be held.
     pub(super) fn hold(options: &UpOptions) -> Result<Self, String> {
         let folders = writable(&options.record_folders);
         // Two that start at once see each other.
@@ -35,8 +31,8 @@ impl Announced {
         {
             return Err(runs_already(&other));
         }
-        let lock = hold::lock(&options.data_dir)?;
-        let record = Record {
+        let lock = lock::take(&options.data_dir)?;
+        let record = RunningKernel {
             pid: std::process::id(),
             since: unix_ms() / 1000,
             socket: options.socket.clone(),
@@ -60,8 +56,8 @@ impl Announced {
 
     /// Records it in a folder of the user, unless a kernel is there that comes before.
     fn tell_at(&mut self, folder: PathBuf) {
-        let other = Record::live(&folder).filter(|other| other.pid != self.record.pid);
-        let goes_before = |other: Record| self.record.named || !other.named;
+        let other = RunningKernel::live(&folder).filter(|other| other.pid != self.record.pid);
+        let goes_before = |other: RunningKernel| self.record.named || !other.named;
         if folder != self.record.data_dir && !other.is_some_and(goes_before) {
             self.tell(&folder);
         }
@@ -98,18 +94,20 @@ fn writable(folders: &[PathBuf]) -> Vec<PathBuf> {
     folders.iter().filter(had).cloned().collect()
 }
 
-fn turn(folder: &Path) -> Option<Flock<File>> {
+fn turn(folder: &Path) -> Option<File> {
     let folder = File::open(folder).ok()?;
-    Flock::lock(folder, FlockArg::LockExclusive).ok()
+    folder.lock().is_ok().then_some(folder)
 }
 
-fn usual_kernel(folders: &[PathBuf], data_dir: &Path) -> Option<Record> {
-    let live = folders.iter().filter_map(|folder| Record::live(folder));
+fn usual_kernel(folders: &[PathBuf], data_dir: &Path) -> Option<RunningKernel> {
+    let live = folders
+        .iter()
+        .filter_map(|folder| RunningKernel::live(folder));
     let mut usual = live.filter(|other| !other.named && other.data_dir != data_dir);
     usual.next()
 }
 
-fn runs_already(other: &Record) -> String {
+fn runs_already(other: &RunningKernel) -> String {
     format!(
         "a kernel (process {}) already runs for this user on {}, listening at {}; use it, stop it with `mgp down`, or give this one its own folder with --data-dir",
         other.pid,
@@ -124,7 +122,7 @@ fn keep(options: &UpOptions) {
         return;
     };
     let config_home = |look_up: &LookUp| look_up.config_home.clone();
-    let kept = Kept {
+    let kept = LastUsed {
         data_dir: Some(options.data_dir.clone()),
         config_home: options.look_up.as_ref().and_then(config_home),
     };

@@ -3,8 +3,8 @@
 use mgp_engine::store::audit::redact::Redaction;
 use mgp_store::audit::{AuditHandle, Folder, Opening};
 
-use super::hold;
-use crate::cli::UpOptions;
+use super::options::UpOptions;
+use super::secrets;
 
 /// Opens the log.
 ///
@@ -16,7 +16,7 @@ pub(super) fn open(options: &UpOptions) -> Result<AuditHandle, String> {
         tracing::warn!("no audit log is kept: `enabled` in [audit] is false");
         return Ok(AuditHandle::off());
     }
-    let key = hold::audit_key(&options.data_dir)?;
+    let key = secrets::audit_key(&options.data_dir)?;
     Opening {
         folder: Folder::of(&options.data_dir),
         calls: audit.schedule(),

@@ -13,6 +13,7 @@ use mgp_doors::reception::Reception;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
+use mgp_runtime::task;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::door_tls::DoorTls;
 use mgp_transports::http::guard::Allow;
@@ -25,9 +26,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::hold;
-use super::users::{Users, Visitor};
-use crate::cli::{Doors, HttpDoor as Opened, UpOptions};
+use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
+use super::secrets;
+use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
@@ -52,7 +53,7 @@ pub(super) struct Bound {
     closing: CancellationToken,
     leave: CancellationToken,
     visits: TaskTracker,
-    open: Vec<JoinHandle<()>>,
+    open: Vec<JoinHandle<Result<(), task::Broken>>>,
 }
 
 /// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
@@ -74,8 +75,10 @@ pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
         false => None,
     };
     let token = match (http.enabled, http.auth) {
-        (true, config::Auth::Token | config::Auth::OAuth) => Some(hold::token(&options.data_dir)?),
-        (true, config::Auth::None) | (false, _) => None,
+        (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
+            Some(secrets::token(&options.data_dir)?)
+        }
+        (true, config::HttpAuth::None) | (false, _) => None,
     };
     Ok(Bound {
         listener: Some(listener),
@@ -100,7 +103,7 @@ impl Bound {
         reception: &Reception,
         belongings: &Belongings,
         closing: &CancellationToken,
-    ) -> Doors {
+    ) -> OpenDoors {
         self.closing = closing.clone();
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
@@ -111,20 +114,21 @@ impl Bound {
                 self.leave.clone(),
                 self.visits.clone(),
             );
-            self.open.push(tokio::spawn(serving));
+            self.open
+                .push(task::supervised("doors.socket", serving).detach());
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
             let sessions = self.open_http(door, options, reception);
             let _ = belongings.sessions.set(sessions);
-            Opened {
+            OpenHttpDoor {
                 address,
                 secure: self.tls.is_some(),
                 token: self.token.as_ref().map(|(token, _)| token.clone()),
                 token_file: self.token.as_ref().map(|(_, file)| file.clone()),
             }
         });
-        Doors {
+        OpenDoors {
             socket: self.socket.path().to_owned(),
             http,
         }
@@ -171,7 +175,8 @@ impl Bound {
         };
         let answer = move |request, peer| handler.clone().answer(request, peer);
         let serving = door.serve(limits, allow, answer, self.closing.clone());
-        self.open.push(tokio::spawn(serving));
+        self.open
+            .push(task::supervised("doors.http", serving).detach());
         sessions
     }
 
@@ -187,12 +192,12 @@ impl Bound {
             rostered: reception.rostered.clone(),
         });
         match (kernel.http.auth, tokens) {
-            (config::Auth::Token, Some(tokens)) => Auth::Token(tokens),
-            (config::Auth::OAuth, tokens) => {
+            (config::HttpAuth::Token, Some(tokens)) => Auth::Token(tokens),
+            (config::HttpAuth::OAuth, tokens) => {
                 let oauth = Arc::new(oauth(&kernel.oauth, self.tls.is_some(), at));
                 Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
             }
-            (config::Auth::None, _) | (config::Auth::Token, None) => Auth::None,
+            (config::HttpAuth::None, _) | (config::HttpAuth::Token, None) => Auth::None,
         }
     }
 
@@ -227,7 +232,7 @@ impl Bound {
 }
 
 /// The kernel as a resource server of OAuth.
-fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
+fn oauth(config: &config::OAuthConfig, secure: bool, at: SocketAddr) -> OAuth {
     let client = || Client::new(Tls::system());
     let source = match (&config.jwks_file, &config.jwks_url) {
         (Some(file), _) => Source::File(file.clone()),
@@ -278,8 +283,8 @@ async fn serve_socket(
                     continue;
                 };
                 let other = match &visitor {
-                    Visitor::Owner => None,
-                    Visitor::Agent(_) => match others.clone().try_acquire_owned() {
+                    SocketPeer::Owner => None,
+                    SocketPeer::Agent(_) => match others.clone().try_acquire_owned() {
                         Ok(place) => Some(place),
                         Err(_) => continue,
                     },
@@ -300,21 +305,21 @@ async fn serve_socket(
 }
 
 /// Who is there, by the system's own word; others are not served, whoever may have reached the socket.
-fn visitor(stream: &UnixStream, users: &Users) -> Option<Visitor> {
+fn visitor(stream: &UnixStream, users: &Users) -> Option<SocketPeer> {
     users.visitor(unix::peer(stream).ok()?.uid)
 }
 
 async fn serve_connection(
     stream: UnixStream,
-    visitor: Visitor,
+    visitor: SocketPeer,
     reception: Reception,
     leave: CancellationToken,
 ) {
     let (reader, writer) = stream.into_split();
     let writer = StallGuard::new(writer, STALL);
     let (agent, operator) = match visitor {
-        Visitor::Owner => (AgentId::new("operator"), true),
-        Visitor::Agent(agent) => (agent, false),
+        SocketPeer::Owner => (AgentId::new("operator"), true),
+        SocketPeer::Agent(agent) => (agent, false),
     };
     connection::serve(reception, agent, operator, None, leave, reader, writer).await;
 }

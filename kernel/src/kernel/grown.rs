@@ -35,6 +35,7 @@ use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::guard::{GuardActor, GuardHandle};
@@ -54,13 +55,13 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
-use super::{DRAIN, Kept, hold};
-use crate::cli::UpOptions;
-use crate::config::{Auth, KernelConfig};
+use super::options::UpOptions;
+use super::{DRAIN, Kept, data_folder, machine};
+use crate::config::{HttpAuth, KernelConfig};
 use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 
 /// How long the process of the model may take for a text, which it does when nobody else wants the
@@ -72,7 +73,7 @@ pub(super) struct Grown {
     pub(super) tree: TreeHandle,
     pub(super) guard: GuardHandle,
     pub(super) reception: Reception,
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<ConfigSource>,
     pub(super) belongings: Arc<Belongings>,
     pub(super) connector: Arc<Connector>,
 }
@@ -92,7 +93,7 @@ pub(super) async fn grow(
     let connector = Arc::new(connector(options, mark.clone(), kernel.health));
     let pillars = Pillars::raise(options, kept, &connector).await?;
     let guard = guard(&mark).await?;
-    let source = Arc::new(Source::new(options.look_up.clone(), &options.loaded));
+    let source = Arc::new(ConfigSource::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
         parts: pillars.server_parts(&guard.0, &connector),
         servers: pillars.servers.clone(),
@@ -180,7 +181,7 @@ impl Pillars {
             table: table.clone(),
             servers: servers.clone(),
             meanings: meanings(kernel),
-            file: hold::vectors_file(&options.data_dir),
+            file: data_folder::vectors_file(&options.data_dir),
             data_dir: options.data_dir.clone(),
         };
         let (finder, finder_cell) = opening.open().await?;
@@ -189,24 +190,13 @@ impl Pillars {
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let belongings = belongings(kernel, &directory, &tasks);
         let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
-        let searching = finder.clone();
-        let restart = move || {
-            let finder = searching.clone();
-            async move { finder.start().await }
-        };
-        let (for_permissions, permissions_cell) = TaskSupervisorHandle::start().await?;
-        let (for_pins, pins_cell) = TaskSupervisorHandle::start().await?;
-        let (for_registrar, registrar_cell) = TaskSupervisorHandle::start().await?;
-        let root = vec![
-            RootActor::lasting("permissions", permissions_cell),
-            RootActor::lasting("pins", pins_cell),
-            RootActor::lasting("registrar", registrar_cell),
+        let mut root = vec![
             RootActor::lasting("subscriptions", following.get_cell()),
             catalog_root,
             RootActor::lasting("agents", agents.get_cell()),
             RootActor::lasting("access", access.get_cell()),
-            RootActor::lasting("roster", roster_cell),
-            RootActor::restarted("finder", finder_cell, restart),
+            RootActor::lasting("agent_registry", roster_cell),
+            finder_root(&finder, finder_cell),
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
@@ -217,14 +207,11 @@ impl Pillars {
             approvals.clone(),
             audit.clone(),
             pins_decided(&servers),
-            for_pins,
+            supervisor("pins", &mut root).await?,
         );
-        let permissions = PermissionsHandle::new(
-            approvals.clone(),
-            access.clone(),
-            audit.clone(),
-            for_permissions,
-        );
+        let waiting = supervisor("permissions", &mut root).await?;
+        let (approving, granting) = (approvals.clone(), access.clone());
+        let permissions = PermissionsHandle::new(approving, granting, audit.clone(), waiting);
         let registered = kept.registered.names();
         let registrar = Arc::new(Registrar {
             licence: kernel.discovery.licence.clone(),
@@ -237,7 +224,7 @@ impl Pillars {
             audit: audit.clone(),
             pins: pins.clone(),
             waiting: Waiting::default(),
-            supervisor: for_registrar,
+            supervisor: supervisor("registrar", &mut root).await?,
             tree: OnceLock::new(),
         });
         Ok(Self {
@@ -279,7 +266,7 @@ impl Pillars {
         &self,
         options: &UpOptions,
         tree: &TreeHandle,
-        source: &Arc<Source>,
+        source: &Arc<ConfigSource>,
         closing: &CancellationToken,
     ) -> Arc<Operator> {
         Arc::new(Operator {
@@ -303,7 +290,7 @@ impl Pillars {
 
     /// Who and what there is, by name: of the kernel's own agents, those that can come in.
     fn naming(&self, kernel: &KernelConfig) -> Naming {
-        let open = kernel.http.enabled && kernel.http.auth == Auth::None;
+        let open = kernel.http.enabled && kernel.http.auth == HttpAuth::None;
         let anonymous = open.then(|| AgentId::new(AgentId::ANONYMOUS));
         let configured = kernel.socket.users.values().cloned().chain(anonymous);
         Naming {
@@ -449,7 +436,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
     Shown {
         catalog: Arc::new(Catalog::empty(Paging {
             size: size.unwrap_or(NonZeroUsize::MIN),
-            key: CursorKey::new(hold::random()),
+            key: CursorKey::new(randomness::bytes()),
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
@@ -461,7 +448,7 @@ fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connecto
         client: Client::new(Tls::system()),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
-        folder: hold::folder(),
+        folder: machine::folder(),
         drain: DRAIN,
         hurry: OnceLock::new(),
         health,
@@ -490,6 +477,25 @@ fn sandboxes(options: &UpOptions) -> Sandboxes {
         written: std::sync::Mutex::new(written.cloned().collect()),
         machine: OnceCell::new(),
     }
+}
+
+/// Whose tasks wait for a person on behalf of a part of the kernel.
+async fn supervisor(
+    name: &'static str,
+    root: &mut Vec<RootActor>,
+) -> Result<TaskSupervisorHandle, SpawnErr> {
+    let (handle, cell) = TaskSupervisorHandle::start().await?;
+    root.push(RootActor::lasting(name, cell));
+    Ok(handle)
+}
+
+fn finder_root(finder: &FinderHandle, cell: ActorCell) -> RootActor {
+    let finder = finder.clone();
+    let restart = move || {
+        let finder = finder.clone();
+        async move { finder.start().await }
+    };
+    RootActor::restarted("finder", cell, restart)
 }
 
 /// What merges what servers offer. Started again, it asks them what they offer.
@@ -537,7 +543,7 @@ async fn roster(
 ) -> Result<(RosterHandle, ActorCell), SpawnErr> {
     let rostered = Rostered::new(before);
     let actor = RosterActor {
-        file: hold::roster_file(&options.data_dir),
+        file: data_folder::roster_file(&options.data_dir),
         rostered: rostered.clone(),
         belongings: belongings.clone(),
         audit: audit.clone(),
@@ -553,8 +559,8 @@ fn tasks(
     before: Vec<Record>,
     directory: &Arc<Directory>,
 ) -> Arc<Tasks> {
-    let folder = hold::tasks_folder(&options.data_dir);
-    let boot = u64::from_le_bytes(hold::random());
+    let folder = data_folder::tasks_folder(&options.data_dir);
+    let boot = u64::from_le_bytes(randomness::bytes());
     let patience = options.loaded.kernel.questions.answer_timeout;
     Tasks::new(
         seal.clone(),

@@ -2,10 +2,11 @@
 //! them starts: when a kernel and its guard are killed together, the next kernel ends what they left.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mgp_store::atomic_file;
 use mgp_transports::guard::{Swept, sweep};
 
 /// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
@@ -48,7 +49,7 @@ impl Marks {
             return;
         }
         tokio::time::sleep(LATE).await;
-        let looking = tokio::task::spawn_blocking(move || {
+        let looking = mgp_runtime::task::blocking("marks.sweep", move || {
             let swept = self.sweep();
             tell(swept);
             if swept.left == 0 {
@@ -116,12 +117,8 @@ fn write(file: &Path, marks: &[String]) -> io::Result<()> {
             Ok(()) | Err(_) => Ok(()),
         };
     }
-    let mut new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new("/")))?;
-    for mark in marks {
-        writeln!(new, "{mark}")?;
-    }
-    new.persist(file)?;
-    Ok(())
+    let lines: String = marks.iter().flat_map(|mark| [mark, "\n"]).collect();
+    atomic_file::write_unsynced(file, lines.as_bytes())
 }
 
 #[cfg(test)]
@@ -191,8 +188,12 @@ mod tests {
 
     /// A mark nobody else has, whoever else runs this test.
     fn hold(number: u8) -> String {
-        super::super::hold::hex(
-            &[[number; 1].as_slice(), &super::super::hold::random::<15>()].concat(),
+        super::super::secrets::hex(
+            &[
+                [number; 1].as_slice(),
+                &mgp_runtime::randomness::bytes::<15>(),
+            ]
+            .concat(),
         )
     }
 }

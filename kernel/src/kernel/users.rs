@@ -14,7 +14,7 @@ pub(super) struct Users {
 
 /// Somebody who is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Visitor {
+pub(super) enum SocketPeer {
     /// The kernel's own user: the operator.
     Owner,
     /// Another user.
@@ -51,10 +51,10 @@ impl Users {
     }
 
     /// Who this is; nobody who is not named.
-    pub(super) fn visitor(&self, uid: u32) -> Option<Visitor> {
+    pub(super) fn visitor(&self, uid: u32) -> Option<SocketPeer> {
         match uid == self.owner {
-            true => Some(Visitor::Owner),
-            false => self.agents.get(&uid).cloned().map(Visitor::Agent),
+            true => Some(SocketPeer::Owner),
+            false => self.agents.get(&uid).cloned().map(SocketPeer::Agent),
         }
     }
 }
@@ -78,8 +78,8 @@ mod tests {
         let named = |name: String| BTreeMap::from([(name, alice.clone())]);
         let users = Users::look_up(&named(one.to_string())).unwrap();
         assert!(users.has_others());
-        assert_eq!(users.visitor(own), Some(Visitor::Owner));
-        assert_eq!(users.visitor(one), Some(Visitor::Agent(alice.clone())));
+        assert_eq!(users.visitor(own), Some(SocketPeer::Owner));
+        assert_eq!(users.visitor(one), Some(SocketPeer::Agent(alice.clone())));
         assert_eq!(users.visitor(other), None);
         assert!(Users::look_up(&named(own.to_string())).is_err());
         assert!(Users::look_up(&named("nobody is called so".into())).is_err());

@@ -8,33 +8,35 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use super::book::Book;
 use super::ownership;
-use crate::config::MAX_FILE;
+use super::store::TrustStore;
+
+/// Largest configuration file, in bytes: a thousand servers fit, a wrong file does not.
+pub const MAX_FILE: u64 = 1 << 20;
 
 /// What became of the project's file.
 #[derive(Clone, Debug, Default)]
-pub struct Project {
+pub struct ProjectFile {
     /// What it says, where it is in force: the very bytes that were found to be trusted.
     pub held: Option<String>,
-    /// Why it, or its change, is not in force.
-    pub untrusted: Option<Untrusted>,
+    /// Distrust it, or its change, is not in force.
+    pub untrusted: Option<UntrustedFile>,
 }
 
 /// A project's file that is not in force as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untrusted {
+pub struct UntrustedFile {
     /// The file.
     pub file: PathBuf,
     /// Whether it is in force as it was when it was trusted.
     pub held: bool,
-    /// Why.
-    pub why: Why,
+    /// Distrust.
+    pub why: Distrust,
 }
 
-/// Why a project's file is not in force as it is.
+/// Distrust a project's file is not in force as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum Distrust {
     /// Nobody has looked at it.
     New,
     /// It is not what was looked at.
@@ -43,34 +45,34 @@ pub enum Why {
     Unfit(String),
 }
 
-impl fmt::Display for Untrusted {
+impl fmt::Display for UntrustedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, folder) = (self.file.display(), self.folder());
         match (&self.why, self.held) {
-            (Why::New, _) => write!(
+            (Distrust::New, _) => write!(
                 f,
                 "{file} is left out, for it was never trusted: `mgp trust {folder}` shows what it \
                  would start, and asks"
             ),
-            (Why::Changed, false) => write!(
+            (Distrust::Changed, false) => write!(
                 f,
                 "{file} is left out, for it has changed since it was trusted: `mgp trust {folder}` \
                  shows what it would start now, and asks"
             ),
-            (Why::Changed, true) => write!(
+            (Distrust::Changed, true) => write!(
                 f,
                 "{file} has changed and holds as it was when it was trusted: `mgp trust {folder}` \
                  shows what it would start now, and asks"
             ),
-            (Why::Unfit(why), false) => write!(f, "{file} is left out: {why}"),
-            (Why::Unfit(why), true) => {
+            (Distrust::Unfit(why), false) => write!(f, "{file} is left out: {why}"),
+            (Distrust::Unfit(why), true) => {
                 write!(f, "{file} holds as it was when it was trusted: {why}")
             }
         }
     }
 }
 
-impl Untrusted {
+impl UntrustedFile {
     /// The folder as one word of a shell.
     fn folder(&self) -> String {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
@@ -103,42 +105,42 @@ pub fn hash(text: &str) -> String {
 /// Reads a project's file once and says whether those bytes hold. Where they do not, but `held` is what
 /// was trusted, that stays in force.
 #[must_use]
-pub fn judge(file: &Path, book: &Book, held: Option<&str>) -> Project {
+pub fn judge(file: &Path, store: &TrustStore, held: Option<&str>) -> ProjectFile {
     let read = location(file)
         .map_err(|e| e.to_string())
         .and_then(|place| Ok((read_fit(&place)?, place)));
-    let trusted = |place: &Path| book.entry(place).map(|entry| entry.blake3.clone());
+    let trusted = |place: &Path| store.entry(place).map(|entry| entry.blake3.clone());
     let (why, place) = match read {
-        Ok((text, place)) => match (trusted(&place), book.why_empty()) {
+        Ok((text, place)) => match (trusted(&place), store.why_empty()) {
             (Some(trusted), _) if trusted == hash(&text) => {
-                return Project {
+                return ProjectFile {
                     held: Some(text),
                     untrusted: None,
                 };
             }
-            (Some(_), _) => (Why::Changed, place),
+            (Some(_), _) => (Distrust::Changed, place),
             (None, Some(wrong)) => (
-                Why::Unfit(format!("nothing is trusted, for {wrong}")),
+                Distrust::Unfit(format!("nothing is trusted, for {wrong}")),
                 place,
             ),
-            (None, None) => (Why::New, place),
+            (None, None) => (Distrust::New, place),
         },
         Err(why) => (
-            Why::Unfit(why),
+            Distrust::Unfit(why),
             location(file).unwrap_or_else(|_| file.to_owned()),
         ),
     };
     // What cannot be read takes nothing back.
-    let unknown = book.why_empty().is_some();
+    let unknown = store.why_empty().is_some();
     let as_trusted =
         |text: &&str| unknown || trusted(&place).is_some_and(|trusted| trusted == hash(text));
     let held = held.filter(as_trusted).map(str::to_owned);
-    let untrusted = Untrusted {
+    let untrusted = UntrustedFile {
         file: place,
         held: held.is_some(),
         why,
     };
-    Project {
+    ProjectFile {
         held,
         untrusted: Some(untrusted),
     }
@@ -178,7 +180,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::trust::{Entry, change};
+    use crate::trust::{TrustedFile, change};
 
     /// Two projects and what is trusted.
     struct World {
@@ -198,12 +200,12 @@ mod tests {
             self.folder.path().join(project).join("mgp.toml")
         }
 
-        fn book(&self) -> Book {
-            Book::open(Some(&self.folder.path().join("trusted.json")))
+        fn store(&self) -> TrustStore {
+            TrustStore::open(Some(&self.folder.path().join("trusted.json")))
         }
 
         fn trust(&self, file: &Path, text: &str) {
-            let entry = Entry {
+            let entry = TrustedFile {
                 file: location(file).unwrap(),
                 blake3: hash(text),
                 at: String::new(),
@@ -212,12 +214,12 @@ mod tests {
             change(Some(&path), |entries| entries.push(entry)).unwrap();
         }
 
-        fn judged(&self, file: &Path, held: Option<&str>) -> Project {
-            judge(file, &self.book(), held)
+        fn judged(&self, file: &Path, held: Option<&str>) -> ProjectFile {
+            judge(file, &self.store(), held)
         }
     }
 
-    fn why(project: &Project) -> Why {
+    fn why(project: &ProjectFile) -> Distrust {
         assert_eq!(project.held, None);
         project.untrusted.clone().unwrap().why
     }
@@ -227,20 +229,26 @@ mod tests {
         let world = World::new();
         let file = world.file("one");
         fs::write(&file, "a = 1\n").unwrap();
-        assert_eq!(why(&world.judged(&file, None)), Why::New);
+        assert_eq!(why(&world.judged(&file, None)), Distrust::New);
         world.trust(&file, "a = 1\n");
         assert_eq!(world.judged(&file, None).held.unwrap(), "a = 1\n");
         fs::write(&file, "a = 2\n").unwrap();
-        assert_eq!(why(&world.judged(&file, None)), Why::Changed);
+        assert_eq!(why(&world.judged(&file, None)), Distrust::Changed);
         // What was trusted stays, and nothing that is merely remembered.
         let held = world.judged(&file, Some("a = 1\n"));
         assert_eq!(held.held.as_deref(), Some("a = 1\n"));
         assert!(held.untrusted.unwrap().held);
-        assert_eq!(why(&world.judged(&file, Some("a = 2\n"))), Why::Changed);
-        // A damaged book takes nothing back, and trusts nothing new.
+        assert_eq!(
+            why(&world.judged(&file, Some("a = 2\n"))),
+            Distrust::Changed
+        );
+        // A damaged store takes nothing back, and trusts nothing new.
         fs::write(world.folder.path().join("trusted.json"), "{").unwrap();
         assert!(world.judged(&file, Some("a = 1\n")).held.is_some());
-        assert!(matches!(why(&world.judged(&file, None)), Why::Unfit(_)));
+        assert!(matches!(
+            why(&world.judged(&file, None)),
+            Distrust::Unfit(_)
+        ));
     }
 
     /// Another way to the folder is the same project; a link to a trusted file is another one, for what
@@ -255,7 +263,10 @@ mod tests {
         symlink(file.parent().unwrap(), &way).unwrap();
         assert!(world.judged(&way.join("mgp.toml"), None).held.is_some());
         symlink(&file, world.file("other")).unwrap();
-        assert_eq!(why(&world.judged(&world.file("other"), None)), Why::New);
+        assert_eq!(
+            why(&world.judged(&world.file("other"), None)),
+            Distrust::New
+        );
     }
 
     #[test]
@@ -267,7 +278,7 @@ mod tests {
         for (path, mode) in [(file.as_path(), 0o666), (file.parent().unwrap(), 0o777)] {
             let before = fs::metadata(path).unwrap().permissions();
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-            let Why::Unfit(words) = why(&world.judged(&file, None)) else {
+            let Distrust::Unfit(words) = why(&world.judged(&file, None)) else {
                 panic!("{}", path.display());
             };
             assert!(words.contains("everybody can write"), "{words}");
@@ -289,7 +300,7 @@ mod tests {
         world.trust(&file, "a = 1\n");
         let open = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
         open(0o777);
-        let Why::Unfit(words) = why(&world.judged(&file, None)) else {
+        let Distrust::Unfit(words) = why(&world.judged(&file, None)) else {
             panic!("it holds");
         };
         let named = fs::canonicalize(&above).unwrap().display().to_string();
@@ -312,13 +323,19 @@ mod tests {
         for file in [&file, &other] {
             assert_eq!(
                 why(&world.judged(file, None)),
-                Why::Unfit("it is no plain file".into())
+                Distrust::Unfit("it is no plain file".into())
             );
         }
         fs::remove_file(&file).unwrap();
         fs::write(&file, vec![b'#'; MAX_FILE as usize + 1]).unwrap();
-        assert!(matches!(why(&world.judged(&file, None)), Why::Unfit(_)));
+        assert!(matches!(
+            why(&world.judged(&file, None)),
+            Distrust::Unfit(_)
+        ));
         fs::write(&file, b"\xff").unwrap();
-        assert!(matches!(why(&world.judged(&file, None)), Why::Unfit(_)));
+        assert!(matches!(
+            why(&world.judged(&file, None)),
+            Distrust::Unfit(_)
+        ));
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use mgp_tests::harness::process::usage;
 use mgp_tests::harness::{DEADLINE, Kernel, Program, wait_until};
-use mgp_tests::load::{Cell, Table, Usage, usage};
+use mgp_tests::load::{Cell, Table, Usage};
 
 use super::Options;
 

@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use mgp_tests::fixture;
 
 fn main() -> ExitCode {
-    fixture::main(&fixture::Options::from_command_line())
+    fixture::main(&fixture::options())
 }

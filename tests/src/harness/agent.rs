@@ -1,5 +1,7 @@
 //! An agent that speaks raw MCP over any wire, so that one test body can be told over all of them.
 
+mod lines;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -10,20 +12,17 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use self::lines::LineWire;
+use super::handshake::initialize;
 use super::http::HttpAnswer;
-use super::lines::LineWire;
 use super::wait::within;
 use super::{Answer, DEADLINE, HttpClient, Program};
 
 /// Frames that may wait to be looked at; past it the wire is not read on.
-pub(super) const IN_FLIGHT: usize = 4096;
+const IN_FLIGHT: usize = 4096;
 
 /// How often a stream is taken up again before its answer counts as lost.
 const RESUMES: usize = 100;
-
-/// What a full client declares.
-pub const FULL: &str =
-    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
 /// A client with canned answers to what servers ask of it.
 pub struct Agent {
@@ -324,12 +323,4 @@ async fn pass_on(answer: HttpAnswer, frames: &mpsc::Sender<String>) -> Option<(S
 fn is_answer(data: &str) -> bool {
     let message: Value = serde_json::from_str(data).unwrap_or_default();
     message.get("method").is_none() && message.get("id").is_some()
-}
-
-/// The `initialize` request, with id 0.
-#[must_use]
-pub fn initialize(version: &str, capabilities: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"mgp-tests","version":"1"}}}}}}"#
-    )
 }

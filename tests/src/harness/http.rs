@@ -1,5 +1,7 @@
 //! Streamable HTTP with nothing between the test and the wire: any header, any body, any answer.
 
+pub mod events;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,9 +16,9 @@ use hyper_util::rt::TokioExecutor;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
+use self::events::Events;
 use super::DEADLINE;
 use super::envelope::Outgoing;
-use super::events::Events;
 use super::wait::within;
 
 /// The header that names a legacy session.
@@ -156,7 +158,7 @@ impl HttpClient {
     /// # Panics
     /// When the endpoint refuses.
     pub async fn open_session(&mut self, version: &str, capabilities: &str) -> String {
-        let initialize = super::agent::initialize(version, capabilities);
+        let initialize = super::handshake::initialize(version, capabilities);
         let answer = self.post(initialize).await;
         let status = answer.status;
         let session = answer.headers.get(SESSION).cloned();

@@ -9,8 +9,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::process::Process;
+use super::process::usage::below;
 use super::{Agent, DEADLINE, Program, wait_until};
-use crate::load::usage::below;
 
 /// The door of every test: a free port of the loopback, open to anybody on it.
 const OPEN_DOOR: &str = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n";

@@ -1,5 +1,7 @@
 //! A child process that is watched while it runs and surely ended: by its process id, never by name.
 
+pub mod usage;
+
 use std::io::Read;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};

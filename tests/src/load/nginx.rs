@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use super::usage::below;
+use crate::harness::process::usage::below;
 use crate::harness::{Process, Program, wait_until};
 
 /// Where Debian puts it, for users whose `PATH` does not have it.

@@ -13,7 +13,7 @@ use super::http::SPOKEN;
 use super::latency::Latencies;
 use super::{Bounds, Request, Run, Talk, request};
 use crate::harness::Program;
-use crate::harness::agent::initialize;
+use crate::harness::handshake::initialize;
 
 /// More calls in flight than any run has; ids of one call and the next of its slot differ by it.
 const SLOTS: u64 = 1000;

@@ -1,6 +1,6 @@
 //! mcp-remote, which gives clients that know only stdio a way to the HTTP door.
 
-use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::{Agent, Kernel, Need, Peers, Program};
 use serde_json::json;
 use tempfile::TempDir;

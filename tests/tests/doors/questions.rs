@@ -1,9 +1,12 @@
 //! What servers ask while they are called: sampling, forms, addresses, roots; and who is asked.
 
+mod consents;
+mod turns;
+
 use futures_util::future::{join, join_all};
 use http::StatusCode;
-use mgp_tests::harness::agent::FULL;
-use mgp_tests::harness::events::Events;
+use mgp_tests::harness::handshake::FULL;
+use mgp_tests::harness::http::events::Events;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{Agent, DEADLINE};
 use serde_json::{Value, json};

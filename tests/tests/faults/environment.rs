@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
+use mgp_tests::harness::process::usage::below;
 use mgp_tests::harness::{Kernel, Program};
-use mgp_tests::load::usage::below;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::json;
 use tempfile::TempDir;

@@ -1,5 +1,9 @@
 //! The kernel's own end, and a second one beside it.
 
+mod ending;
+mod growth;
+mod guard;
+
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;

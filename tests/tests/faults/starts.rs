@@ -1,5 +1,9 @@
 //! Servers that start slowly or never: nobody but their own callers waits.
 
+mod away;
+mod restarts;
+mod waiting;
+
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::program::remote_entry;

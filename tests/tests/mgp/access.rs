@@ -1,5 +1,11 @@
 //! Who may call what: every way to a tool, decided by the same rules.
 
+mod escapes;
+mod exposure;
+mod naming;
+mod revokes;
+mod story;
+
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::{declaration, declaring, speaks_mgp};
 use mgp_tests::harness::{Agent, Answer, Client, DEADLINE, Kernel, Program, wait_until};

@@ -1,5 +1,10 @@
 //! What was done is written down: every event, in order, so that nothing is changed unseen.
 
+mod disk;
+mod events;
+mod evidence;
+mod kills;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! One refusal, said to each caller in the words it knows: MGP's codes with what helps, or JSON-RPC's.
 
+mod results;
+mod retries;
+
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{Client, DEADLINE, Kernel, Upstream, wait_until};
 use serde_json::{Value, json};

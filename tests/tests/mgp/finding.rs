@@ -1,8 +1,11 @@
 //! Finding tools: by words at once, by meaning soon after, and never what is not for the caller.
 
 mod aside;
+mod context;
+mod discover;
 mod process;
 mod provider;
+mod session_tools;
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! How servers and the kernel are, asked in the words of MGP (§11.3).
 
+mod lifecycle;
+
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::mgp::{declaration, declaring};

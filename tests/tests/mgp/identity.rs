@@ -1,10 +1,14 @@
 //! Who is who at the doors: agents with tokens of their own, and what belongs to each of them.
 
+mod mtls;
+mod oauth;
+mod users;
+
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
-use mgp_tests::harness::agent::initialize;
+use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::http::{HttpAnswer, SESSION, VERSION};
 use mgp_tests::harness::modern::again;
 use mgp_tests::harness::wait::within;

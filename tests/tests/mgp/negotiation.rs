@@ -1,5 +1,7 @@
 //! What of MGP the kernel says to whom: in both faces, in both eras.
 
+mod unagreed;
+
 use mgp_tests::harness::envelope::{CLIENT_CAPABILITIES, MODERN};
 use mgp_tests::harness::mgp::{NINE, declaration, declared, declaring, speaks_mgp};
 use mgp_tests::harness::program::remote_entry;

@@ -1,5 +1,8 @@
 //! What servers may do: asked for, decided, held to.
 
+mod approvals;
+mod pins;
+
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::speaks_mgp;
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Need, Peers, Program, wait_until};

@@ -1,6 +1,10 @@
 //! Servers that come and go while the kernel runs: what an agent has just written is judged, held in a
 //! sandbox, used and taken out again.
 
+mod deregistering;
+mod judged;
+mod listed;
+
 use std::time::Duration;
 
 use mgp_tests::harness::mgp::speaks_mgp;
@@ -8,8 +12,8 @@ use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::permissions::{id, question};
 use crate::made::{NEWEST, operator};
+use crate::permissions::{id, question};
 
 /// Everybody at an open HTTP door.
 pub(crate) const ANYBODY: &str = "agent.anonymous";

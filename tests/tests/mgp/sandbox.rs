@@ -1,6 +1,10 @@
 //! Servers that are trusted least, and try what they should not: read keys, write elsewhere, talk to
 //! the world and to other programs, multiply, grow, and gain rights.
 
+// It calls the system by numbers.
+#[cfg(target_arch = "x86_64")]
+mod walls;
+
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
@@ -10,7 +14,7 @@ use mgp_tests::harness::{Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::permissions::{agent, id, needing, question};
+use crate::permissions::{agent, id, needing, question};
 
 pub(crate) const KEY: &str = "a key of the user";
 pub(crate) const LEAST: &str = "[servers.mgp]\ntrust_level = \"sandboxed\"\n";
@@ -118,7 +122,7 @@ pub(crate) fn home() -> TempDir {
 pub(crate) fn config(home: &TempDir, keys: &str, sections: &str, flags: &[&str]) -> String {
     let flags = [&["--attempts"], flags].concat();
     let keys = format!("default_policy = \"opt-out\"\n{keys}");
-    let entry = super::permissions::entry("it", &keys, &flags);
+    let entry = crate::permissions::entry("it", &keys, &flags);
     let config = format!("[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n{entry}{sections}");
     config.replace("$HOME", home.path().to_str().unwrap())
 }

@@ -1,6 +1,6 @@
 //! The same calls made directly and through the kernel, and their answers held side by side.
 
-use mgp_tests::harness::agent::FULL;
+use mgp_tests::harness::handshake::FULL;
 use mgp_tests::harness::{Agent, Answer, DEADLINE, Kernel, Program, wait_until};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Reply;
-use super::certificate::Certificate;
+use super::body::ReplyBody;
 use super::connection::{self, Hall};
+pub use super::connection::{DoorLimits, HttpPeer};
 use super::door_tls::DoorTls;
 use super::guard::Allow;
 
@@ -34,46 +34,6 @@ const BREATHER: Duration = Duration::from_millis(100);
 
 const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
     content-length: 22\r\nretry-after: 1\r\nconnection: close\r\n\r\ntoo many connections.\n";
-
-/// What a door allows its callers.
-#[derive(Clone, Debug)]
-pub struct DoorLimits {
-    /// Connections at a time; the next one is told 503 and closed.
-    pub connections: usize,
-    /// How long a connection may take until the next head is there, silence included. A slow head
-    /// holds no more than a silent connection does, so one deadline serves both.
-    pub head: Duration,
-    /// Longest head of a request, in bytes; a longer one is told 431.
-    pub head_bytes: usize,
-    /// How long a client may leave bytes untaken before it is dropped.
-    pub stall: Duration,
-    /// How long requests in flight may go on after the door closes.
-    pub grace: Duration,
-}
-
-impl Default for DoorLimits {
-    fn default() -> Self {
-        Self {
-            // 10,000 idle sessions, and room for the calls beside them.
-            connections: 12_000,
-            // Common clients give an idle connection up after 90 s or less: they close first, and
-            // no request meets a connection that was just closed.
-            head: Duration::from_secs(120),
-            head_bytes: 32 * 1024,
-            stall: Duration::from_secs(30),
-            grace: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Where a request comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The other end.
-    pub addr: SocketAddr,
-    /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
-    pub certificate: Option<Arc<Certificate>>,
-}
 
 /// A bound address that nobody answers at yet.
 #[derive(Debug)]
@@ -128,8 +88,8 @@ impl Door {
         handler: H,
         closing: CancellationToken,
     ) where
-        H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-        F: Future<Output = Response<Reply>> + Send + 'static,
+        H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
         let places = u32::try_from(limits.connections).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(places as usize));

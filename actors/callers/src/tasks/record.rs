@@ -1,8 +1,8 @@
 //! What lasts of a task: one small file, written whole before anybody is told of what it says.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::callers::tasks::{Task, TaskStatus, TaskStep};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{MAX_TASKS, POLL_MS, keeper};
+use mgp_store::atomic_file;
 
 /// How a task stands, as it is kept. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
@@ -104,15 +105,7 @@ impl Record {
     /// # Errors
     /// The disk's own.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let path = self.path(folder);
-        let draft = path.with_extension("new");
-        let written = write_all(&draft, &serde_json::to_vec(self)?)
-            .and_then(|()| fs::rename(&draft, &path))
-            .and_then(|()| File::open(folder)?.sync_all());
-        if written.is_err() {
-            let _ = fs::remove_file(&draft);
-        }
-        written
+        atomic_file::write(&self.path(folder), &serde_json::to_vec(self)?)
     }
 
     /// Nobody wants to know any more.
@@ -123,14 +116,6 @@ impl Record {
             tracing::warn!(%error, "the record of a task that is over stays");
         }
     }
-}
-
-fn write_all(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 /// The records of an earlier life, and the folder made when it is not there. What cannot be read is

@@ -1,6 +1,7 @@
 //! A call that its server says may be tried again is tried again, where the server negotiated that with
 //! the kernel (MGP §14.6).
 
+use mgp_runtime::randomness;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -32,7 +33,9 @@ impl Relay {
                 return outcome;
             };
             let tries = tries.get_or_insert_with(|| begun(request, &outgoing, &link));
-            match tries.failed(&told, chance(), moment()) {
+            // Spreads the waits of many callers.
+            let [chance] = randomness::bytes();
+            match tries.failed(&told, chance, moment()) {
                 RetryDecision::GiveUp(_) => return outcome,
                 RetryDecision::Retry(attempt) => {
                     self.tell_of(request, &outgoing, &attempt);
@@ -132,11 +135,4 @@ fn begun(request: &Request, outgoing: &Outgoing<'_>, link: &Link) -> Retries {
         true => retries.of_fallback(),
         false => retries,
     }
-}
-
-/// Spreads the waits of many callers.
-fn chance() -> u8 {
-    let mut byte = [0];
-    getrandom::fill(&mut byte).expect("the system has randomness");
-    byte[0]
 }

@@ -13,7 +13,7 @@ use mgp_protocol::dialect::Dialect;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
 
@@ -120,7 +120,7 @@ impl Auth {
         unwelcome: &Unwelcome,
         headers: &HeaderMap,
         view: &CatalogView,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let hints = match self {
             Self::OAuth(oauth, _) => Some(oauth.hints(view, host(headers))),
             Self::None | Self::Token(_) => None,
@@ -225,8 +225,8 @@ impl Unwelcome {
     pub(super) fn in_words_of(
         &self,
         caller: Option<(RequestId, Dialect)>,
-        refused: Response<Reply>,
-    ) -> Response<Reply> {
+        refused: Response<ReplyBody>,
+    ) -> Response<ReplyBody> {
         let denial = match self {
             Self::Scope => return refused,
             Self::Expired(_) => Denial::CredentialsExpired(self.words()),
@@ -238,11 +238,11 @@ impl Unwelcome {
             return refused;
         };
         let frame = Refusal::Denied(Box::new(denial)).answer(id.as_json(), dialect);
-        refused.map(|_| Reply::full(frame))
+        refused.map(|_| ReplyBody::full(frame))
     }
 
     /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.
-    pub(super) fn answer(&self, hints: Option<String>) -> Response<Reply> {
+    pub(super) fn answer(&self, hints: Option<String>) -> Response<ReplyBody> {
         let mut parts = Vec::new();
         if let Some((error, description)) = self.error() {
             parts.push(format!(r#"error="{error}""#));

@@ -16,7 +16,7 @@ use mgp_protocol::framing::one_line;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed};
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;
 use tokio::io::{AsyncRead, DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -55,7 +55,7 @@ impl OldStyle {
         door: &HttpDoor,
         view: CatalogView,
         agent: AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let id = mgp_runtime::ids::new_id().to_string();
         let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
@@ -86,7 +86,7 @@ impl OldStyle {
             table: self.clone(),
             id,
         };
-        let body = Reply::stream(events(first, way_out, leaving))
+        let body = ReplyBody::stream(events(first, way_out, leaving))
             .heartbeat(HEARTBEAT, sse::comment(""))
             .standing();
         stream_response(body)
@@ -98,7 +98,7 @@ impl OldStyle {
         door: &HttpDoor,
         request: Request<Incoming>,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let query = request.uri().query().unwrap_or("");
         let visit = query
             .split('&')
@@ -122,7 +122,7 @@ impl OldStyle {
                 // The connection fails the question it was to answer, and says nothing.
                 let _ = visit.pass(body).await;
             }
-            return json(StatusCode::BAD_REQUEST, Reply::full(frame));
+            return json(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
         match visit.pass(body).await {
             Ok(()) => status(StatusCode::ACCEPTED),

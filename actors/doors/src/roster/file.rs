@@ -2,13 +2,14 @@
 //! a few thousand lines and is changed by hand, so that it needs no journal and never grows beyond
 //! what it says.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, RegistryRefusal};
 use serde::{Deserialize, Serialize};
+
+use mgp_store::atomic_file;
 
 /// Longest file that is read: every agent there can be, with room to spare.
 const LONGEST: u64 = 4 << 20;
@@ -95,15 +96,7 @@ pub(super) fn write(path: &Path, kept: &[AgentRecord]) -> io::Result<()> {
         checksum: checksum(&agents),
         agents: serde_json::value::RawValue::from_string(agents)?,
     };
-    let draft = path.with_extension("new");
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(&draft)?;
-    file.write_all(&serde_json::to_vec(&sheet)?)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    atomic_file::write(path, &serde_json::to_vec(&sheet)?)
 }
 
 fn checksum(text: &str) -> String {

@@ -1,5 +1,6 @@
 //! What the access actor knows, and one decision after the other.
 
+use mgp_runtime::randomness;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
 use super::writing::{Restored, Writing};
-use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events, fresh};
+use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::{self, Task};
 use mgp_runtime::time::unix_ms;
@@ -329,7 +330,7 @@ impl AccessState {
             authority: &self.authority,
             defaults: self.table.defaults(),
             now_ms: unix_ms(),
-            fresh: GrantId(fresh()),
+            fresh: GrantId(randomness::bytes()),
         }
     }
 }

@@ -5,9 +5,9 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Ask;
+use mgp_runtime::randomness;
 use serde_json::json;
 
-use super::records::fresh;
 use super::{GateNews, Shared};
 use mgp_store::audit;
 
@@ -60,7 +60,7 @@ impl Shared {
                 "expires_at": until_ms.map(rfc3339_ms)
             });
             tracing::info!(%server, %permission, by = by.as_deref(), "{}", event_type.as_str());
-            let trace = trace.map_or_else(|| TraceId::mint(fresh()), TraceId::clone);
+            let trace = trace.map_or_else(|| TraceId::mint(randomness::bytes()), TraceId::clone);
             let event = audit::event(event_type, actor, target, &trace, result, details);
             self.audit.tell(event);
         }

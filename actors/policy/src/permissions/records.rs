@@ -58,9 +58,3 @@ impl Records {
         decided.await
     }
 }
-
-pub(super) fn fresh() -> [u8; 16] {
-    let mut fresh = [0; 16];
-    getrandom::fill(&mut fresh).expect("the system has randomness");
-    fresh
-}

@@ -1,8 +1,8 @@
 //! The pins of one server and their file. A mark elsewhere says that there is one, so that it can be missed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
 use super::Change;
+use mgp_store::atomic_file;
 
 /// Longest definition that is kept to be shown beside what it became, in bytes. Of a longer one only
 /// the pin is.
@@ -69,7 +70,7 @@ impl Book {
             Ok(()) | Err(_) => {}
         }
         match fs::remove_file(place(folder, server)) {
-            Ok(()) => File::open(folder)?.sync_all(),
+            Ok(()) => atomic_file::sync_folder(&place(folder, server)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -164,7 +165,8 @@ impl Book {
             pins: self.pins.clone(),
             texts,
         };
-        write(&self.path, &serde_json::to_vec(&page)?)?;
+        private_folder(&self.path)?;
+        atomic_file::write(&self.path, &serde_json::to_vec(&page)?)?;
         mark(&self.folder, &self.server)?;
         self.kept = page.pins;
         Ok(())
@@ -185,15 +187,11 @@ fn mark(folder: &Path, server: &ServerId) -> io::Result<()> {
     if mark.exists() {
         return Ok(());
     }
-    let folder = mark.parent().unwrap_or(Path::new("."));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    private_folder(&mark)?;
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(0o600);
     open.open(&mark)?;
-    File::open(folder)?.sync_all()
+    atomic_file::sync_folder(&mark)
 }
 
 /// What stands in a file; nothing where there is none.
@@ -214,19 +212,7 @@ fn remedy(path: &Path) -> String {
     )
 }
 
-/// Puts a file in the place of the one before, whole or not at all.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
-    let draft = path.with_extension("new");
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open.open(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    File::open(folder)?.sync_all()
+fn private_folder(of: &Path) -> io::Result<()> {
+    let folder = of.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -11,7 +11,7 @@ use mgp_engine::servers::attribution::Party;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::pending::Refused;
+use mgp_sync::pending::NotAdmitted;
 use tokio::sync::oneshot;
 
 use super::turns::{Turn, party};
@@ -234,8 +234,8 @@ impl Link {
 
     pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
         let refused = |refused| match refused {
-            Refused::Full(_) => self.overloaded(),
-            Refused::Closed(_) => self.unreached("its connection was closed"),
+            NotAdmitted::Full(_) => self.overloaded(),
+            NotAdmitted::Closed(_) => self.unreached("its connection was closed"),
         };
         self.pending.insert(in_flight).map_err(refused)
     }

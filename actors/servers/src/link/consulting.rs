@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_engine::servers::spec::QuestionAttribution;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mcp::Belonging;
+use mgp_protocol::mcp::RelatedCall;
 use mgp_protocol::refusal::Refusal;
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ pub(super) enum Source {
     /// On the stream of this call.
     Stream(u64),
     /// From the call that it names.
-    Named(Belonging),
+    Named(RelatedCall),
     /// From no call: roots, which the server wants for itself.
     Outside,
     /// From a call that it must name, and does not.
@@ -63,7 +63,7 @@ impl Link {
         if let Some(call) = via {
             return Ok(Source::Stream(call));
         }
-        let said = Belonging::read(params)?;
+        let said = RelatedCall::read(params)?;
         if said.call.is_some() || self.named(&said).is_some() {
             return Ok(Source::Named(said));
         }
@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// The call under way that a question names: by its id, by its progress token or by its task.
-    fn named(&self, said: &Belonging) -> Option<Origin> {
+    fn named(&self, said: &RelatedCall) -> Option<Origin> {
         let of = |call: &InFlight| {
             let caller = call.caller.clone().filter(|_| call.era == Era::Legacy)?;
             Some(Origin::Call(caller, call.exchange.clone()))

@@ -2,6 +2,7 @@
 
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
+use mgp_runtime::randomness;
 use serde_json::{Map, Value};
 
 use mgp_runtime::time::unix_ms;
@@ -63,14 +64,11 @@ pub fn by_agent(id: &str) -> Actor {
 /// A file beside the log was hurt or missing; `what` says which, how, and what was done about it.
 #[must_use]
 pub fn state_damaged(what: &str) -> Event {
-    let mut random = [0; 16];
-    // A trace that is not random is still a trace.
-    let _ = getrandom::fill(&mut random);
     event(
         EventType::STATE_DAMAGED,
         by_kernel(),
         Target::default(),
-        &TraceId::mint(random),
+        &TraceId::mint(randomness::bytes()),
         Outcome::Failure,
         serde_json::json!({"reason": what}),
     )

@@ -1,5 +1,7 @@
 //! The log's own thread: chains, writes and syncs what waits, in groups.
 
+mod resuming;
+
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,12 +18,13 @@ use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use self::resuming::Gap;
 use super::files::Folder;
 use super::head::Heads;
 use super::queue::{Entry, Ledger};
-use super::resuming::Gap;
 use super::{NotWritten, by_kernel, event};
 use crate::trouble::explained;
+use mgp_runtime::randomness;
 use mgp_runtime::time::{moment, unix_ms};
 
 /// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of
@@ -365,15 +368,11 @@ impl Writer {
 
 /// An event of the log itself.
 pub(super) fn own(event_type: EventType, result: Outcome, details: Value) -> Event {
-    let mut random = [0; 16];
-    // A trace that is not random is still a trace.
-    let _ = getrandom::fill(&mut random);
-    let trace = TraceId::mint(random);
     event(
         event_type,
         by_kernel(),
         Target::default(),
-        &trace,
+        &TraceId::mint(randomness::bytes()),
         result,
         details,
     )

@@ -10,6 +10,7 @@ use std::time::Duration;
 use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOAD_MAX};
 
 use super::{NotWritten, Order, TOGETHER, Told};
+use crate::atomic_file::sync_folder;
 use crate::trouble::{Trouble, explained};
 
 /// How often a disk that failed is tried.
@@ -29,14 +30,6 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     file.sync_all()?;
     sync_folder(path)?;
     Ok(file)
-}
-
-/// Makes a name in a folder last.
-fn sync_folder(of: &Path) -> io::Result<()> {
-    match of.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 /// Owns the file.

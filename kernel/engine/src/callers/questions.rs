@@ -129,7 +129,8 @@ impl PendingQuestions {
     }
 
     /// What is open, in the order it came.
-    pub fn open(&self) -> impl Iterator<Item = QuestionKey> {
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> impl Iterator<Item = QuestionKey> {
         self.open.iter().map(|question| question.key)
     }
 }

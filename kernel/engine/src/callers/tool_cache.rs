@@ -196,8 +196,8 @@ impl ToolCache {
     }
 
     /// Whether a tool is in the session's context.
-    #[must_use]
-    pub fn holds(&self, tool: &str) -> bool {
+    #[cfg(test)]
+    pub(crate) fn holds(&self, tool: &str) -> bool {
         self.is_pinned(tool) || self.cached.iter().any(|one| *one.tool == *tool)
     }
 

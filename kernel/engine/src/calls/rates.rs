@@ -163,12 +163,6 @@ impl Rates {
         }
     }
 
-    /// The rules.
-    #[must_use]
-    pub fn rules(&self) -> RateRules {
-        self.rules
-    }
-
     /// An agent wants to make one more call. One that is refused counts toward no quota, so that a
     /// caller that waits is served.
     ///

@@ -481,8 +481,8 @@ impl PermissionGate {
     }
 
     /// Another number whenever anything changed.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 

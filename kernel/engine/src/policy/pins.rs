@@ -215,8 +215,8 @@ pub enum PinCheck {
 
 impl PinCheck {
     /// True when the tool is neither shown nor called.
-    #[must_use]
-    pub fn is_blocked(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_blocked(&self) -> bool {
         match self {
             Self::Changed { blocked, .. } | Self::TooMany { blocked } => *blocked,
             Self::Unwatched | Self::First | Self::Same => false,

@@ -76,12 +76,6 @@ impl CallTurns {
         self.asks = true;
     }
 
-    /// Whether clients take turns.
-    #[must_use]
-    pub fn asks(&self) -> bool {
-        self.asks
-    }
-
     /// A call wants in. Whoever waits is served first, so that no client can keep the others out
     /// by calling on and on.
     pub fn enter(&mut self, party: Party) -> Enter {

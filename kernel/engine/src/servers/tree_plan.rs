@@ -119,7 +119,7 @@ enum Change {
         policy: DefaultPolicy,
         taken: BTreeSet<ServerId>,
     },
-    Register(ServerSpec),
+    Register(Box<ServerSpec>),
 }
 
 impl TreePlan {
@@ -143,7 +143,7 @@ impl TreePlan {
     pub fn handle(&mut self, event: TreeEvent) -> Vec<TreeEffect> {
         match event {
             TreeEvent::Configured(read, taken) => self.configured(read, taken),
-            TreeEvent::Registered(spec) => self.register(*spec),
+            TreeEvent::Registered(spec) => self.register(spec),
             TreeEvent::Deregistered(id) => self.deregister(&id),
             TreeEvent::DefaultsSet => match self.pending.take() {
                 Some(Change::Configure {
@@ -154,7 +154,7 @@ impl TreePlan {
                 }) => self.configure(wanted, broken, policy, &taken),
                 Some(Change::Register(spec)) => {
                     self.registered.insert(spec.id.clone());
-                    vec![self.add(spec)]
+                    vec![self.add(*spec)]
                 }
                 None => Vec::new(),
             },
@@ -283,11 +283,11 @@ impl TreePlan {
         effects
     }
 
-    fn register(&mut self, spec: ServerSpec) -> Vec<TreeEffect> {
+    fn register(&mut self, spec: Box<ServerSpec>) -> Vec<TreeEffect> {
         if self.stopping || self.wanted.contains_key(&spec.id) {
             return Vec::new();
         }
-        let defaults = defaults(self.policy, self.wanted.values().chain([&spec]));
+        let defaults = defaults(self.policy, self.wanted.values().chain([&*spec]));
         self.pending = Some(Change::Register(spec));
         vec![TreeEffect::SetDefaults(defaults)]
     }

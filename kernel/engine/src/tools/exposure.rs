@@ -49,8 +49,8 @@ impl Exposure {
     }
 
     /// Its level in the table of §16.3.
-    #[must_use]
-    pub const fn level(self) -> u8 {
+    #[cfg(test)]
+    pub(crate) const fn level(self) -> u8 {
         match self {
             Self::All => 0,
             Self::Categories => 1,

@@ -183,14 +183,14 @@ impl Subscriptions {
     }
 
     /// Subscriptions of all connections together.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.total
     }
 
     /// Nobody follows anything.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
 }

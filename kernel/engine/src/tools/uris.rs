@@ -45,7 +45,8 @@ pub fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
 }
 
 /// Undoes percent-encoding; `None` for a broken triplet or what is no UTF-8.
-pub(crate) fn decode(text: &str) -> Option<String> {
+#[must_use]
+pub fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

@@ -4,7 +4,7 @@
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::mgp::Code;
+use super::code::Code;
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 
 /// Why a request was kept from being done, though it could be understood.

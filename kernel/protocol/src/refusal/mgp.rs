@@ -1,13 +1,11 @@
 //! A refusal as an MGP caller reads it: a code of MGP §14.3 and `data._mgp`, which says whether and how
 //! to try again. The same words are read where the kernel is the client.
 
-mod code;
-
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-pub use self::code::{Category, Code};
+pub use super::code::{Category, Code};
 use super::{Denial, Refusal, Rendered};
 use crate::dialect::Version;
 use crate::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS};
@@ -114,7 +112,7 @@ impl PeerError {
     #[must_use]
     pub fn read(error: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
-        struct Told {
+        struct PeerErrorText {
             code: i64,
             data: Extended,
         }
@@ -123,7 +121,7 @@ impl PeerError {
             #[serde(rename = "_mgp")]
             recovery: Recovery,
         }
-        let told: Told = serde_json::from_str(error.get()).ok()?;
+        let told: PeerErrorText = serde_json::from_str(error.get()).ok()?;
         Some(Self {
             code: told.code,
             recovery: told.data.recovery,

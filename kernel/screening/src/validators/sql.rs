@@ -74,7 +74,7 @@ const FUNCTIONS: [&str; 38] = [
 ];
 
 /// What statements that define things define.
-const OBJECTS: [&str; 14] = [
+const OBJECTS: [&str; 22] = [
     "table",
     "database",
     "schema",
@@ -89,12 +89,67 @@ const OBJECTS: [&str; 14] = [
     "login",
     "temp",
     "temporary",
+    "proc",
+    "unique",
+    "clustered",
+    "type",
+    "synonym",
+    "event",
+    "server",
+    "materialized",
 ];
 
 /// What may follow the name of a column.
 const AFTER_NAMES: [&str; 15] = [
     "from", "as", "and", "or", "where", "is", "in", "like", "not", "between", "order", "group",
     "desc", "asc", "then",
+];
+
+/// What may follow the name of a table, too.
+const AFTER_TABLES: [&str; 19] = [
+    "when",
+    "else",
+    "end",
+    "join",
+    "left",
+    "right",
+    "inner",
+    "full",
+    "cross",
+    "natural",
+    "on",
+    "using",
+    "having",
+    "limit",
+    "offset",
+    "fetch",
+    "union",
+    "except",
+    "intersect",
+];
+
+/// What must be followed by more: the word behind it begins no statement.
+const BEFORE_NAMES: [&str; 24] = [
+    "select", "distinct", "all", "from", "join", "by", "where", "having", "and", "or", "not", "as",
+    "on", "in", "like", "between", "is", "when", "then", "else", "case", "with", "using", "limit",
+];
+
+/// First words of statements of SQL Server, which needs no semicolon before them.
+const BATCHED: [&str; 14] = [
+    "backup",
+    "bulk",
+    "dbcc",
+    "delete",
+    "deny",
+    "exec",
+    "execute",
+    "grant",
+    "kill",
+    "reconfigure",
+    "restore",
+    "revoke",
+    "shutdown",
+    "waitfor",
 ];
 
 /// What one kind of database does differently.
@@ -272,11 +327,8 @@ fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
             "insert" if !called && (2..9).any(|n| matches!(word(at + n), "values" | "select")) => {
                 return writes("INSERT");
             }
-            "exec" | "execute"
-                if at > 0
-                    && matches!(tokens.get(at + 1), Some(Token::Word(w)) if !AFTER_NAMES.contains(&w.as_str())) =>
-            {
-                return writes("EXEC");
+            first if BATCHED.contains(&first) && begins_anew(tokens, at) => {
+                return writes(&first.to_uppercase());
             }
             "delete" if word(at + 1) == "from" => return writes("DELETE"),
             "for"
@@ -299,6 +351,24 @@ fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
         }
     }
     None
+}
+
+/// Whether a statement may begin in the midst of these tokens without a semicolon before it: behind a
+/// part that is whole, and before what it is about.
+fn begins_anew(tokens: &[Token], at: usize) -> bool {
+    let whole = match at.checked_sub(1).and_then(|before| tokens.get(before)) {
+        Some(Token::Word(before)) => !BEFORE_NAMES.contains(&before.as_str()),
+        Some(Token::Quoted(_) | Token::Sign(')' | '*' | ']')) => true,
+        Some(Token::Sign(_)) | None => false,
+    };
+    let runs = matches!(&tokens[at], Token::Word(w) if w.starts_with("exec"));
+    match tokens.get(at + 1) {
+        Some(Token::Word(next)) if AFTER_NAMES.contains(&next.as_str()) => false,
+        Some(Token::Word(next)) => runs || whole && !AFTER_TABLES.contains(&next.as_str()),
+        Some(Token::Quoted(_) | Token::Sign('@')) => whole,
+        Some(Token::Sign('(')) => whole && runs,
+        Some(Token::Sign(_)) | None => false,
+    }
 }
 
 /// Cuts a text into tokens; comments are left out, except those that a database runs.
@@ -432,9 +502,12 @@ fn comment_end(chars: &[char], from: usize, nested: bool) -> usize {
     at
 }
 
-/// `$$` or `$tag$`.
+/// `$$` or `$tag$`; a tag begins with no digit, so that `$1` stays a parameter.
 fn dollar_tag(chars: &[char], at: usize) -> Option<Vec<char>> {
-    let end = skip(chars, at + 1, |c| c.is_alphabetic() || c == '_');
+    if chars.get(at + 1).is_some_and(char::is_ascii_digit) {
+        return None;
+    }
+    let end = skip(chars, at + 1, |c| c.is_alphanumeric() || c == '_');
     (chars.get(end) == Some(&'$')).then(|| chars[at..=end].to_vec())
 }
 
@@ -463,6 +536,18 @@ mod tests {
             "(((DELETE FROM t)))",
             "WITH x AS (SELECT 1) UPDATE t SET a=1",
             "SELECT [a];DROP TABLE t",
+            "SELECT $x1$ ' $x1$; DROP TABLE t; --'",
+            "SELECT 1 DELETE t WHERE 1=1",
+            "SELECT 1 DELETE [t]",
+            "SELECT * FROM t DELETE TOP (1) t",
+            "SELECT 1 EXEC('DROP TABLE t')",
+            "SELECT (1) EXEC @how",
+            "SELECT 1 BACKUP DATABASE d TO DISK = 'x'",
+            "SELECT 1 SHUTDOWN WITH NOWAIT",
+            "SELECT 1 DROP PROC p",
+            "SELECT 1 CREATE UNIQUE INDEX i ON t(a)",
+            "SELECT 1 GRANT ALL ON t TO x",
+            "SELECT 1 BULK INSERT t FROM 'x'",
         ] {
             assert!(judge(text).is_some(), "{text}");
         }
@@ -476,6 +561,9 @@ mod tests {
             "EXPLAIN SELECT * FROM t",
             "SELECT \"update\" FROM t",
             "SELECT $$drop table t$$",
+            "SELECT a FROM t WHERE b = $1 AND c = $2",
+            "SELECT a grant, b kill FROM t backup LEFT JOIN u ON 1=1",
+            "SELECT d.a FROM backup d JOIN grant g ON d.a = g.a WHERE delete IS NULL ORDER BY delete DESC",
         ] {
             assert_eq!(judge(text), None, "{text}");
         }

@@ -4,51 +4,51 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::cli::failure::Failure;
-use crate::process::{Process, Standing};
+use crate::kernel::process::{ProcessIdentity, ProcessState};
 
 /// How long the kernel may take to say hello.
-const HELLO: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked at while it says nothing.
-pub(in crate::cli) const LOOK: Duration = Duration::from_millis(250);
+pub(in crate::cli) const POLL: Duration = Duration::from_millis(250);
 /// Looks that have to find it stopped, one after the other: a debugger stops it for less.
 const STOPPED: u32 = 4;
 
 /// The silence of a kernel, from now.
-pub(in crate::cli) struct Silence {
+pub(in crate::cli) struct SilenceTimer {
     socket: PathBuf,
-    process: Option<Process>,
+    process: Option<ProcessIdentity>,
     since: Instant,
     stopped: u32,
 }
 
-impl Silence {
+impl SilenceTimer {
     /// The kernel at this socket, with its process where that is known.
     pub(in crate::cli) fn of(socket: &Path, pid: Option<i32>) -> Self {
         Self {
             socket: socket.to_owned(),
-            process: pid.map(Process::of),
+            process: pid.map(ProcessIdentity::of),
             since: Instant::now(),
             stopped: 0,
         }
     }
 
-    /// To be asked after each [`LOOK`] without a word.
+    /// To be asked after each [`POLL`] without a word.
     ///
     /// # Errors
     /// When it is not waited for any longer: it was stopped, or took too long.
-    pub(in crate::cli) fn lasts(&mut self) -> Result<(), Failure> {
-        let stopped = |process: &Process| process.standing() == Standing::Stopped;
+    pub(in crate::cli) fn check(&mut self) -> Result<(), Failure> {
+        let stopped = |process: &ProcessIdentity| process.state() == ProcessState::Stopped;
         self.stopped = match self.process.as_ref().is_some_and(stopped) {
             true => self.stopped + 1,
             false => 0,
         };
-        match self.stopped >= STOPPED || self.since.elapsed() >= HELLO {
-            true => Err(self.told()),
+        match self.stopped >= STOPPED || self.since.elapsed() >= TIMEOUT {
+            true => Err(self.failure()),
             false => Ok(()),
         }
     }
 
-    fn told(&self) -> Failure {
+    fn failure(&self) -> Failure {
         let told = match (&self.process, self.stopped) {
             (Some(process), 1..) => {
                 let pid = process.pid();
@@ -61,13 +61,13 @@ impl Silence {
                  wrong to its terminal, or to kernel.log in its data folder",
                 process.pid(),
                 self.socket.display(),
-                HELLO.as_secs()
+                TIMEOUT.as_secs()
             ),
             (None, _) => format!(
                 "the kernel at {} took no connection within {} s: it is stopped (`kill -CONT` and \
                  its process makes it go on), or more wait than it can take",
                 self.socket.display(),
-                HELLO.as_secs()
+                TIMEOUT.as_secs()
             ),
         };
         Failure::Other(told)

@@ -25,11 +25,11 @@ pub(in crate::cli) fn no_connection(error: &io::Error, socket: &Path) -> Failure
     Failure::Other(format!("{}: {error}", socket.display()))
 }
 
-/// Looks again at a kernel that closed the connection without a word: one that dies still takes
-/// connections, and soon no more. One that goes on refuses this client.
-pub(in crate::cli) struct Looks(u32);
+/// Tries after a kernel closed the connection without a word: one that dies still takes connections, and
+/// soon no more. One that goes on refuses this client.
+pub(in crate::cli) struct Retries(u32);
 
-impl Looks {
+impl Retries {
     /// Time between two of them.
     pub(in crate::cli) const PACE: Duration = Duration::from_millis(50);
     /// How many there are: 2 s of them.
@@ -39,7 +39,7 @@ impl Looks {
         Self(Self::MOST)
     }
 
-    /// Whether to look again, after [`Looks::PACE`].
+    /// Whether to try again, after [`Retries::PACE`].
     pub(in crate::cli) fn again(&mut self) -> bool {
         let again = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
@@ -48,7 +48,7 @@ impl Looks {
 }
 
 /// Whether more connections wait than the kernel's socket may hold: nobody takes them.
-pub(in crate::cli) fn is_crowded(error: &io::Error) -> bool {
+pub(in crate::cli) fn backlog_is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
 }
 
@@ -64,7 +64,7 @@ pub(in crate::cli) fn trusted(uid: u32, socket: &Path) -> Result<(), Failure> {
 }
 
 /// The lines of a connection.
-pub(super) struct Frames {
+pub(in crate::cli) struct Frames {
     reader: OwnedReadHalf,
     buffer: BytesMut,
     framer: Framer,
@@ -72,7 +72,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(reader: OwnedReadHalf) -> Self {
+    pub(in crate::cli) fn new(reader: OwnedReadHalf) -> Self {
         Self {
             reader,
             buffer: BytesMut::new(),
@@ -82,12 +82,12 @@ impl Frames {
     }
 
     /// Whether anything has come.
-    pub(super) fn has_heard(&self) -> bool {
+    pub(in crate::cli) fn has_heard(&self) -> bool {
         self.heard
     }
 
     /// The next line. May be dropped and called again.
-    pub(super) async fn next(&mut self) -> Result<Bytes, Failure> {
+    pub(in crate::cli) async fn next(&mut self) -> Result<Bytes, Failure> {
         loop {
             match self.framer.next(&mut self.buffer) {
                 Some(Frame::Line(line)) => return Ok(line),

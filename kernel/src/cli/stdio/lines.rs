@@ -1,8 +1,11 @@
 //! Whole lines out of a byte stream, as many at a time as have come, and as they are.
 
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
 
 use memchr::{memchr_iter, memrchr};
+
+use crate::cli::failure::Failure;
 
 /// How much is asked for at a time, in bytes: what a pipe holds.
 const CHUNK: usize = 64 << 10;
@@ -13,7 +16,7 @@ const HELD: usize = 16 << 20;
 const KEPT: usize = 1 << 20;
 
 /// What a stream held next.
-pub(super) struct Batch<'a> {
+pub(super) struct LineBatch<'a> {
     pub(super) bytes: &'a [u8],
     /// The first line began in an earlier batch.
     pub(super) goes_on: bool,
@@ -21,7 +24,7 @@ pub(super) struct Batch<'a> {
     pub(super) open: bool,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> LineBatch<'a> {
     /// Its lines, each with its newline.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         lines(self.bytes)
@@ -37,8 +40,34 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     ends.map(move |end| &bytes[std::mem::replace(&mut begin, end)..end])
 }
 
+/// Reads one line with its newline, byte by byte, so that nothing of what follows is taken. `failed` says
+/// whether to go on after an error; `None` of a line that is longer than `longest`.
+///
+/// # Errors
+/// [`Failure::Gone`] at the end of the stream, and what `failed` says.
+pub(super) fn read_line(
+    mut socket: &UnixStream,
+    longest: usize,
+    mut failed: impl FnMut(io::Error) -> Result<(), Failure>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < longest {
+        match socket.read(&mut byte) {
+            Ok(0) => return Err(Failure::Gone),
+            Ok(_) => line.push(byte[0]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => failed(e)?,
+        }
+        if line.ends_with(b"\n") {
+            return Ok(Some(line));
+        }
+    }
+    Ok(None)
+}
+
 /// Reads lines.
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     from: R,
     buffer: Vec<u8>,
     /// What was given out, of it.
@@ -49,7 +78,7 @@ pub(super) struct Lines<R> {
     torn: bool,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LineReader<R> {
     pub(super) fn of(from: R) -> Self {
         Self {
             from,
@@ -61,10 +90,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next lines; `None` at the end.
-    ///
-    /// # Errors
-    /// Those of the stream.
-    pub(super) fn next(&mut self) -> io::Result<Option<Batch<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<LineBatch<'_>>> {
         self.drop_taken();
         let mut searched = 0;
         loop {
@@ -99,9 +125,9 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    fn give(&mut self, end: usize, open: bool) -> Batch<'_> {
+    fn give(&mut self, end: usize, open: bool) -> LineBatch<'_> {
         self.taken = end;
-        Batch {
+        LineBatch {
             goes_on: std::mem::replace(&mut self.torn, open),
             open,
             bytes: &self.buffer[..end],
@@ -142,7 +168,7 @@ mod tests {
 
     fn batches(pieces: &[&[u8]]) -> Vec<(Vec<u8>, bool, bool)> {
         let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
-        let mut lines = Lines::of(Pieces(pieces));
+        let mut lines = LineReader::of(Pieces(pieces));
         let mut out = Vec::new();
         while let Some(batch) = lines.next().unwrap() {
             out.push((batch.bytes.to_vec(), batch.goes_on, batch.open));

@@ -1,14 +1,14 @@
 //! Taking a conversation up at another kernel: what opened it is said again, and the answers stay here.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::jsonrpc::torn::Glance;
 
-use super::greeting::{Greeting, Welcome};
-use super::pump::Pump;
+use super::handshake::{Handshake, Negotiated};
+use super::lines::read_line;
 use crate::cli::failure::Failure;
 
 /// How long a kernel may take for each answer.
@@ -16,22 +16,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest answer that is read, in bytes: a welcome with long instructions.
 const LONGEST: usize = 1 << 20;
 
-/// Says to a new kernel what opened the conversation. An `initialize` that the old one did not answer is
-/// only said: its answer is the client's.
+/// Says to a new kernel what opened the conversation; `others` takes what it says besides its answers. An
+/// `initialize` that the old one did not answer is only said: its answer is the client's.
 ///
 /// # Errors
 /// [`Failure::Gone`] when this kernel has gone, too; else why the conversation cannot go on there.
-pub(super) fn greet(socket: &UnixStream, greeting: &Greeting, pump: &Pump) -> Result<(), Failure> {
-    let Some((id, line)) = greeting.initialize() else {
+pub(super) fn repeat(
+    socket: &UnixStream,
+    handshake: &Handshake,
+    mut others: impl FnMut(&[u8]),
+) -> Result<(), Failure> {
+    let Some((id, line)) = handshake.initialize() else {
         return Ok(());
     };
     say(socket, line)?;
-    let Some(before) = greeting.welcome() else {
+    let Some(before) = handshake.negotiated() else {
         return Ok(());
     };
     socket.set_read_timeout(Some(PATIENCE))?;
-    let answer = answer_to(id, socket, pump)?;
-    match Welcome::read(&answer) {
+    let answer = answer_to(id, socket, &mut others)?;
+    match Negotiated::read(&answer) {
         Some(now) if now.version == before.version => {}
         Some(now) => {
             return Err(Failure::Other(format!(
@@ -47,11 +51,11 @@ pub(super) fn greet(socket: &UnixStream, greeting: &Greeting, pump: &Pump) -> Re
             )));
         }
     }
-    for (id, line) in greeting.rest() {
+    for (id, line) in handshake.after_initialize() {
         say(socket, line)?;
         if let Some(id) = id {
             // A subscription to what is no longer there ends so; the client is told that lists changed.
-            answer_to(id, socket, pump)?;
+            answer_to(id, socket, &mut others)?;
         }
     }
     Ok(socket.set_read_timeout(None)?)
@@ -66,37 +70,24 @@ fn say(mut socket: &UnixStream, line: &[u8]) -> Result<(), Failure> {
 }
 
 /// The answer to a request; what comes before it is the client's.
-fn answer_to(id: &RequestId, socket: &UnixStream, pump: &Pump) -> Result<Vec<u8>, Failure> {
+fn answer_to(
+    id: &RequestId,
+    socket: &UnixStream,
+    others: &mut impl FnMut(&[u8]),
+) -> Result<Vec<u8>, Failure> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        let line = read_line(socket)?;
+        let line = read_line(socket, LONGEST, |_| Err(Failure::Gone))?;
+        let line = line.ok_or_else(|| {
+            Failure::Other(format!(
+                "an answer of more than {LONGEST} bytes is too long"
+            ))
+        })?;
         let seen = Glance::at(&line);
         if seen.answers() && seen.id().as_ref() == Some(id) {
             return Ok(line);
         }
-        pump.ledger().hears(&line);
-        // A client that has gone is seen by who reads it.
-        let _ = pump.tell(&line);
+        others(&line);
     }
     Err(Failure::Gone)
-}
-
-/// Byte by byte, so that nothing of what follows is taken.
-fn read_line(mut socket: &UnixStream) -> Result<Vec<u8>, Failure> {
-    let mut line = Vec::new();
-    let mut byte = [0];
-    while line.len() < LONGEST {
-        match socket.read(&mut byte) {
-            Ok(0) => return Err(Failure::Gone),
-            Ok(_) => line.push(byte[0]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Err(Failure::Gone),
-        }
-        if line.ends_with(b"\n") {
-            return Ok(line);
-        }
-    }
-    Err(Failure::Other(format!(
-        "an answer of more than {LONGEST} bytes is too long"
-    )))
 }

@@ -1,3 +1,5 @@
+use std::fs::Permissions;
+
 use super::*;
 
 const FILE: &str = r#"# My servers.

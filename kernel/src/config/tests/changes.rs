@@ -163,11 +163,11 @@ fn changes() -> Vec<(String, String, String, String)> {
 }
 
 /// What a text says, and the same read.
-fn said(text: &str) -> (Written, Read) {
-    let mut written = Written::default();
+fn said(text: &str) -> (WrittenKeys, Read) {
+    let mut written = WrittenKeys::default();
     written.add(text);
     let read = read_text(text);
-    let fatal = |p: &&Problem| p.weight == Weight::Fatal;
+    let fatal = |p: &&Problem| p.severity == Severity::Fatal;
     let wrong: Vec<_> = read
         .problems
         .iter()

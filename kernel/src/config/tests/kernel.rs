@@ -8,7 +8,7 @@ use super::*;
 fn a_listen_address_beyond_loopback_is_refused_with_the_reason() {
     for address in ["0.0.0.0:7332", "[::]:7332", "192.168.1.2:80"] {
         let read = read_text(&format!("[http]\nlisten = \"{address}\"\n"));
-        assert_eq!(read.problems[0].weight, Weight::Fatal);
+        assert_eq!(read.problems[0].severity, Severity::Fatal);
         assert!(read.said()[0].contains("without TLS"), "{:?}", read.said());
     }
     for address in ["127.0.0.1:0", "127.1.2.3:1", "[::1]:7332", "localhost:7332"] {
@@ -68,7 +68,7 @@ fn a_ring_of_too_many_events_is_refused() {
     assert_eq!(most.kernel.streams.replay_events, 65_536);
     assert!(most.problems.is_empty());
     let more = read_text("[streams]\nreplay_events = 65_537\n");
-    assert_eq!(more.problems[0].weight, Weight::Fatal);
+    assert_eq!(more.problems[0].severity, Severity::Fatal);
     let said = &more.said()[0];
     assert!(said.contains("goes from 0 to 65536"), "{said}");
 }
@@ -100,13 +100,13 @@ fn the_project_wins_over_the_user() {
     let unasked = load(&look_up, &env, None).unwrap();
     assert_eq!(unasked.kernel.lists.page_size, 6);
     assert!(unasked.project.untrusted.is_some());
-    let looked_at = trust::Entry {
+    let looked_at = trust::TrustedFile {
         file: trust::location(&look_up.project_file()).unwrap(),
         blake3: trust::hash(&project),
         at: String::new(),
     };
-    let book = look_up.trust_file();
-    trust::change(book.as_deref(), |entries| entries.push(looked_at)).unwrap();
+    let store = look_up.trust_file();
+    trust::change(store.as_deref(), |entries| entries.push(looked_at)).unwrap();
     let loaded = load(&look_up, &env, None).unwrap();
     assert!(loaded.is_usable(), "{:?}", loaded.problems);
     let commands = loaded
@@ -219,6 +219,6 @@ fn a_provider_goes_before_the_model_in_the_program() {
         let read = of(&text);
         let said = read.said().join("\n");
         assert!(said.contains(told), "{text}: {said}");
-        assert_eq!(read.problems[0].weight, Weight::Fatal);
+        assert_eq!(read.problems[0].severity, Severity::Fatal);
     }
 }

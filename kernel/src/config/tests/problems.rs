@@ -8,7 +8,7 @@ fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
         read.said(),
         ["/etc/mgp/mgp.toml:3:3: unknown key `lisen` in [http], did you mean `listen`?"]
     );
-    assert_eq!(read.problems[0].weight, Weight::Fatal);
+    assert_eq!(read.problems[0].severity, Severity::Fatal);
     let read = read_text("[htttp]\n");
     assert!(
         read.said()[0].ends_with("did you mean `http`?"),
@@ -38,7 +38,11 @@ fn a_misspelt_key_is_told_with_its_place_and_the_key_that_was_meant() {
 fn foreign_keys_of_a_server_are_passed_over() {
     let read = entry("command = \"c\"\nicon = \"x\"\ndisabled = true\ntags = [1]");
     read.spec("x");
-    assert!(read.problems.iter().all(|p| p.weight == Weight::Warning));
+    assert!(
+        read.problems
+            .iter()
+            .all(|p| p.severity == Severity::Warning)
+    );
     let said = read.said();
     assert_eq!(said.len(), 3);
     assert!(
@@ -47,7 +51,7 @@ fn foreign_keys_of_a_server_are_passed_over() {
     );
     let read = read_text("[other_program]\nx = 1\n[[servers]]\nid = \"a\"\ncommand = \"c\"\n");
     read.spec("a");
-    assert_eq!(read.problems[0].weight, Weight::Warning);
+    assert_eq!(read.problems[0].severity, Severity::Warning);
 }
 
 /// One broken entry never stops the others, and each says what is wrong with it.
@@ -136,7 +140,7 @@ fn ids_that_stand_twice_in_a_file_are_told_with_both_lines() {
 fn what_is_no_toml_is_told_with_its_place() {
     let read = read_text("a = 1\n[http]\nlisten = = 3\n");
     assert_eq!(read.problems.len(), 1);
-    assert_eq!(read.problems[0].weight, Weight::Fatal);
+    assert_eq!(read.problems[0].severity, Severity::Fatal);
     let said = &read.said()[0];
     assert!(
         said.starts_with("/etc/mgp/mgp.toml:3:") && said.contains("not TOML"),
@@ -151,13 +155,13 @@ fn secrets_are_never_shown() {
                 [[servers]]\nid = \"b\"\nurl = \"hunter2://x\"\nheaders = { H = \"hunter2\\n\" }\n\
                 [[servers]]\nid = \"c\"\ncommand = \"c\"\nenv = { A = \"hunter2\" }\n";
     let read = read_text(text);
-    let loaded = Loaded {
+    let loaded = LoadedConfig {
         kernel: read.kernel,
-        written: Written::default(),
+        written: WrittenKeys::default(),
         servers: read.servers,
         problems: read.problems,
         files: Vec::new(),
-        project: Project::default(),
+        project: ProjectFile::default(),
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
     let pictures: Vec<_> = loaded.problems.iter().map(picture).collect();

@@ -262,6 +262,26 @@ async fn no_more_calls_are_taken_than_there_is_room_for() {
     client.leave().await;
 }
 
+/// What waits for a client has a bound; beyond it the client hears the end.
+#[tokio::test]
+async fn a_client_that_does_not_read_hears_the_end() {
+    let mut client = Client::at(&here());
+    for id in 0..10_000 {
+        client.ask(json!(id), "ping", json!({})).await;
+    }
+    let mut heard = 0;
+    while timeout(PATIENCE, client.lines.next_line())
+        .await
+        .expect("an end in time")
+        .unwrap()
+        .is_some()
+    {
+        heard += 1;
+    }
+    assert!((1024..10_000).contains(&heard), "{heard}");
+    client.leave().await;
+}
+
 #[tokio::test]
 async fn a_person_is_asked_where_the_client_allows_it() {
     let mut client = Client::connected(&here(), LATEST, json!({"elicitation": {}})).await;

@@ -1,6 +1,6 @@
 //! The model runs in a process of its own, which harms nobody however it ends.
 
-use mgp_tests::load::usage::below;
+use mgp_tests::harness::process::usage::below;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 

@@ -113,8 +113,8 @@ impl Keys {
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 

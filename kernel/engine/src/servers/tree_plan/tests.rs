@@ -59,7 +59,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 /// A supervisor that is there.
 #[derive(Clone, Debug, PartialEq)]
 enum Supervisor {
-    Runs(ServerSpec),
+    Runs(Box<ServerSpec>),
     Ends,
 }
 
@@ -124,7 +124,8 @@ impl World {
                     return self.happens(TreeEvent::NotStarted(id, "no".into()), fault);
                 }
                 self.broken.remove(&id);
-                self.supervisors.insert(id, Supervisor::Runs(spec));
+                self.supervisors
+                    .insert(id, Supervisor::Runs(Box::new(spec)));
             }
             TreeEffect::Hold(spec) => {
                 assert_eq!(self.supervisors[&spec.id], Supervisor::Ends);
@@ -132,7 +133,7 @@ impl World {
             }
             TreeEffect::Reconfigure(spec) => {
                 if let Supervisor::Runs(runs) = self.supervisors.get_mut(&spec.id).unwrap() {
-                    *runs = spec;
+                    **runs = spec;
                 }
             }
             TreeEffect::Hide(id) => assert!(self.broken.remove(&id)),
@@ -196,7 +197,7 @@ impl World {
         assert!(self.plan.wanted().eq(self.wanted.keys()));
         for (id, supervisor) in &self.supervisors {
             if let Supervisor::Runs(spec) = supervisor {
-                assert_eq!(Some(spec), self.wanted.get(id));
+                assert_eq!(Some(&**spec), self.wanted.get(id));
             }
         }
         for id in self.wanted.keys() {

@@ -172,8 +172,8 @@ impl Commit {
     }
 
     /// The last record known to be on disk: what [`super::verify`] may be told as known.
-    #[must_use]
-    pub fn durable(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn durable(&self) -> u64 {
         self.synced
     }
 }

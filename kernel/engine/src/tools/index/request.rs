@@ -87,8 +87,8 @@ impl SearchRequest {
     }
 
     /// How many of the [`Self::meanings`] are its own texts. The others come again in other requests.
-    #[must_use]
-    pub fn texts(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn texts(&self) -> usize {
         self.said.len()
     }
 

@@ -84,7 +84,8 @@ impl ServerIndex {
     }
 
     /// The texts whose vectors the server wants.
-    pub fn texts(&self) -> impl Iterator<Item = &Text> {
+    #[cfg(test)]
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         let told = self.meanings.iter().filter_map(|meaning| match meaning {
             Meaning::Told { whole, name } => Some([whole, name]),
             Meaning::Given(_) => None,

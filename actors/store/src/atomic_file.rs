@@ -1,0 +1,137 @@
+//! Files that are written whole or not at all: into a draft beside it, which then takes its place.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use mgp_runtime::randomness;
+
+/// For the owner alone.
+const PRIVATE: u32 = 0o600;
+
+/// Replaces a file, readable for its owner alone. After this it survives the end of the machine; after
+/// an error the old one is still there, or, when only its folder could not be synced, the new one.
+///
+/// # Errors
+/// The system's.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with_mode(path, bytes, PRIVATE)
+}
+
+/// The same, with these permissions.
+///
+/// # Errors
+/// The system's.
+pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    replace(path, |draft| {
+        if mode != PRIVATE {
+            draft.set_permissions(Permissions::from_mode(mode))?;
+        }
+        draft.write_all(bytes)?;
+        draft.sync_all()
+    })?;
+    match sync_folder(path) {
+        // Some network file systems have no such thing for folders; a person's files may lie there.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Replaces a file that need not outlast a power cut, readable for its owner alone.
+///
+/// # Errors
+/// The system's; then the old one is still there.
+pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, |draft| draft.write_all(bytes))
+}
+
+/// Makes last which files the folder of this one has.
+///
+/// # Errors
+/// The system's.
+pub fn sync_folder(of: &Path) -> io::Result<()> {
+    File::open(folder(of))?.sync_all()
+}
+
+fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let draft = draft(path);
+    let mut open = OpenOptions::new();
+    let mut file = open
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE)
+        .open(&draft)?;
+    let replaced = fill(&mut file).and_then(|()| fs::rename(&draft, path));
+    if replaced.is_err() {
+        // It takes room, and is good for nothing.
+        let _ = fs::remove_file(&draft);
+    }
+    replaced
+}
+
+/// A name of its own for every writer: two that write the same file at once both write it whole.
+fn draft(path: &Path) -> PathBuf {
+    let number = u64::from_le_bytes(randomness::bytes());
+    folder(path).join(format!(".{number:016x}.new"))
+}
+
+fn folder(of: &Path) -> &Path {
+    let named = of.parent().filter(|folder| !folder.as_os_str().is_empty());
+    named.unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let names = fs::read_dir(folder).unwrap().map(name);
+        names.map(|name| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_with_the_permissions_that_were_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("it");
+        for (mode, text) in [(0o600, "first, and long"), (0o666, "second"), (0o600, "")] {
+            match mode {
+                PRIVATE => write(&path, text.as_bytes()).unwrap(),
+                _ => write_with_mode(&path, text.as_bytes(), mode).unwrap(),
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            let found = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode);
+        }
+        write_unsynced(&path, b"third").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        assert_eq!(names(dir.path()), ["it"]);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_what_was_there_and_no_draft() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("it");
+        fs::create_dir_all(path.join("not empty")).unwrap();
+        assert!(write(&path, b"x").is_err());
+        assert!(write_unsynced(&path, b"x").is_err());
+        assert_eq!(names(dir.path()), ["it"]);
+        assert!(write(&dir.path().join("missing/it"), b"x").is_err());
+    }
+
+    #[test]
+    fn many_writers_at_once_leave_the_whole_text_of_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("it");
+        std::thread::scope(|scope| {
+            for n in 0..8_u8 {
+                let path = &path;
+                scope.spawn(move || write_unsynced(path, &[b'a' + n; 4096]).unwrap());
+            }
+        });
+        let text = fs::read(&path).unwrap();
+        assert!(text.len() == 4096 && text.iter().all(|b| *b == text[0]));
+        assert_eq!(names(dir.path()), ["it"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! The log goes on after its disk failed: in a new file, with all that was on its way, and with a record of
+//! what was refused meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::commit::{CommitRefusal, RecordKind};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
+use serde_json::json;
+
+use super::{Open, Writer, own};
+use crate::audit::queue::Entry;
+use crate::trouble::explained;
+use mgp_runtime::time::{moment, unix_ms};
+
+/// How often a disk that failed is tried.
+const RETRY: Duration = Duration::from_secs(1);
+/// Records that are named one by one in the record of the gap; of more, only how many.
+const NAMED_MAX: usize = 64;
+
+/// A time in which nothing can be written.
+pub(in crate::audit) struct Gap {
+    since_ms: u64,
+    tried: MonotonicTime,
+    why: String,
+    /// Records that are in the log, and whose askers were told that they are not.
+    refused: Vec<u64>,
+    more_refused: u64,
+    /// Events that found no room.
+    lost: u64,
+    /// What happened meanwhile and could not be refused: calls that were under way, and what is told.
+    /// Each holds its place within the bound of its kind.
+    held: Vec<Entry>,
+}
+
+impl Gap {
+    pub(super) fn since(why: String) -> Self {
+        Self {
+            since_ms: unix_ms(),
+            tried: moment(),
+            why,
+            refused: Vec::new(),
+            more_refused: 0,
+            lost: 0,
+            held: Vec::new(),
+        }
+    }
+
+    pub(super) fn refused(&mut self, sequence: u64) {
+        match self.refused.len() < NAMED_MAX {
+            true => self.refused.push(sequence),
+            false => self.more_refused += 1,
+        }
+    }
+
+    pub(super) fn lost(&mut self, events: u64) {
+        self.lost += events;
+    }
+
+    fn event(&self) -> Event {
+        let mut details = json!({"since": rfc3339_ms(self.since_ms), "reason": self.why});
+        if !self.refused.is_empty() {
+            details["refused"] = json!(self.refused);
+        }
+        for (name, count) in [
+            ("more_refused", self.more_refused),
+            ("not_written", self.lost),
+        ] {
+            if count > 0 {
+                details[name] = count.into();
+            }
+        }
+        own(EventType::LOG_RESUMED, Outcome::Success, details)
+    }
+}
+
+impl Writer {
+    /// When the disk is to be tried again.
+    pub(super) fn retry(&self) -> Option<MonotonicTime> {
+        self.gap.as_ref().map(|gap| gap.tried + RETRY)
+    }
+
+    /// Something that cannot be written now. A decision is refused, and then not taken; what was done is
+    /// kept until it can be.
+    pub(super) fn hold(&mut self, entry: Entry) {
+        if let Some(written) = entry.written {
+            let why = match entry.kind {
+                RecordKind::Decision => CommitRefusal::Broken,
+                RecordKind::Call => CommitRefusal::Late,
+            };
+            let _ = written.send(Err(why.into()));
+        }
+        if let (RecordKind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
+            gap.held.push(Entry {
+                written: None,
+                ..entry
+            });
+        }
+    }
+
+    pub(super) fn resume_when_due(&mut self, at_once: bool) {
+        let now = moment();
+        if self.retry().is_none_or(|due| due > now && !at_once) {
+            return;
+        }
+        let resumed = self.resume();
+        let Some(gap) = &mut self.gap else { return };
+        gap.tried = now;
+        match resumed {
+            Ok(()) => {
+                tracing::info!("the audit log is written again");
+                let held = mem::take(&mut gap.held);
+                self.gap = None;
+                self.ledger.recover();
+                held.into_iter().for_each(|entry| self.enter(entry));
+                self.attempt(Self::settle);
+            }
+            Err(error) => self.ledger.fail(&explained(self.folder.folder(), &error)),
+        }
+    }
+
+    /// What was on its way is on disk in a new file, with a record of the gap behind it; what of it is in
+    /// the old one is cut off there before.
+    fn resume(&mut self) -> io::Result<()> {
+        let Some(gap) = &self.gap else { return Ok(()) };
+        let mut chain = self.chain.clone();
+        let mut lines = self.open.lines.clone();
+        lines.extend(chain.append(gap.event()).text);
+        let number = self.open.number + 1;
+        let old = self.folder.path(self.open.number);
+        let cut = || {
+            // It may have been removed by whoever made room.
+            let old = match File::options().write(true).open(&old) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                old => old?,
+            };
+            old.set_len(self.open.synced)?;
+            old.sync_all()
+        };
+        let file = self.folder.begin(number, &lines, cut)?;
+        let open = Open {
+            number,
+            file,
+            lines: Vec::new(),
+            written: 0,
+            synced: lines.len() as u64,
+            last: chain.head(),
+            end: chain.head(),
+            grown: true,
+        };
+        let before = mem::replace(&mut self.open, open);
+        self.segments
+            .go_on(before.number, before.last, before.synced);
+        let last = chain.head();
+        self.segments.written(last, lines.len() as u64, unix_ms());
+        self.chain = chain;
+        self.commit.recovered(last.sequence);
+        self.ledger.written.send_replace(last);
+        Ok(())
+    }
+}

@@ -1,0 +1,325 @@
+//! HTTP headers that mirror the body of a modern request (Streamable HTTP, "Request Metadata"), so
+//! that what stands between two peers can route without reading bodies. Whoever reads the body
+//! checks them: else two machines could act on two truths.
+
+mod params;
+mod values;
+
+use std::borrow::Cow;
+
+pub use params::{BadAnnotation, ParamHeader, ParamKind, annotations, check_params, param_headers};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+pub use values::{BadValue, decode, encode};
+
+use crate::lookalike;
+use crate::mcp::{Method as _, prompts, resources, tasks, tools};
+use crate::refusal::Refusal;
+
+/// Repeats `_meta`'s protocol version; required on every request.
+pub const VERSION: &str = "MCP-Protocol-Version";
+
+/// Repeats `method`; required on every request.
+pub const METHOD: &str = "Mcp-Method";
+/// Repeats what the request is about; required where [`subject`] names a member.
+pub const NAME: &str = "Mcp-Name";
+/// Begins the name of each header that repeats an argument of a tool.
+pub const PARAM_PREFIX: &str = "Mcp-Param-";
+
+/// The longest part of a value that an error repeats, in characters: enough to find the mistake.
+const SHOWN: usize = 100;
+
+/// What a request holds under one header name. Names are compared without case by whoever looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenHeader<'h> {
+    /// No such header.
+    Absent,
+    /// One header of visible ASCII, spaces and tabs, without the white space around it.
+    Text(&'h str),
+    /// Several headers of this name, or characters that no header may hold.
+    Unreadable,
+}
+
+impl<'h> GivenHeader<'h> {
+    /// From all values a request holds under one name.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = &'h [u8]>) -> Self {
+        let mut values = values.into_iter();
+        let Some(first) = values.next() else {
+            return Self::Absent;
+        };
+        if values.next().is_some() {
+            return Self::Unreadable;
+        }
+        match std::str::from_utf8(first) {
+            Ok(text) if text.bytes().all(values::may_stand) => {
+                Self::Text(text.trim_matches([' ', '\t']))
+            }
+            Ok(_) | Err(_) => Self::Unreadable,
+        }
+    }
+}
+
+const SUBJECTS: [(&str, &str); 6] = [
+    (tools::Call::METHOD, "name"),
+    (prompts::Get::METHOD, "name"),
+    (resources::Read::METHOD, "uri"),
+    (tasks::Get::METHOD, "taskId"),
+    (tasks::Update::METHOD, "taskId"),
+    (tasks::Cancel::METHOD, "taskId"),
+];
+
+/// The member of `params` that `Mcp-Name` repeats, for the methods that have the header.
+#[must_use]
+pub fn subject(method: &str) -> Option<&'static str> {
+    let found = SUBJECTS.iter().find(|(known, _)| *known == method);
+    found.map(|(_, subject)| *subject)
+}
+
+/// What the headers of a request say: its method, and what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHeaders<'a> {
+    /// `Mcp-Method`.
+    pub method: &'a str,
+    /// `Mcp-Name`, not encoded; `None` where the method has none or the body does not say it.
+    pub name: Option<Cow<'a, str>>,
+}
+
+impl<'a> RequestHeaders<'a> {
+    /// Read from a body.
+    #[must_use]
+    pub fn of(method: &'a str, params: Option<&'a str>) -> Self {
+        let name = subject(method).zip(params).and_then(|(subject, params)| {
+            let named: SubjectParams<'a> = lookalike::from_object(params).ok()?;
+            let members = [
+                ("name", named.name),
+                ("uri", named.uri),
+                ("taskId", named.task_id),
+            ];
+            let (_, raw) = members.into_iter().find(|(name, _)| *name == subject)?;
+            text(raw?)
+        });
+        Self { method, name }
+    }
+
+    /// Checks a request's headers against its body. `given` looks a header up by name.
+    ///
+    /// # Errors
+    /// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, or says something else.
+    pub fn check<'h>(&self, given: impl Fn(&str) -> GivenHeader<'h>) -> Result<(), Refusal> {
+        plainly(METHOD, self.method, given(METHOD))?;
+        if subject(self.method).is_none() {
+            return Ok(());
+        }
+        let said = coded(NAME, required(NAME, given(NAME))?)?;
+        match self.name.as_deref() {
+            Some(name) if said == name => Ok(()),
+            Some(name) => Err(differs(NAME, &said, name)),
+            None => Err(unasked(NAME, &said)),
+        }
+    }
+
+    /// The headers to send with this request.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+        let name = self.name.as_deref().map(|name| (NAME, encode(name)));
+        std::iter::once((METHOD, Cow::Borrowed(self.method))).chain(name)
+    }
+}
+
+/// The members of `params` that a header may repeat.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SubjectParams<'a> {
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    task_id: Option<&'a RawValue>,
+}
+
+/// A JSON string's text, borrowed where it has no escapes.
+fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
+    let JsonText(text) = serde_json::from_str(raw.get()).ok()?;
+    Some(text)
+}
+
+/// Checks `MCP-Protocol-Version` against the version that `_meta` names.
+///
+/// # Errors
+/// [`Refusal::HeaderMismatch`]: it is missing, unreadable, or says something else.
+pub fn check_version(asked: &str, given: GivenHeader<'_>) -> Result<(), Refusal> {
+    plainly(VERSION, asked, given)
+}
+
+/// A header whose value is never encoded.
+fn plainly(header: &str, expected: &str, given: GivenHeader<'_>) -> Result<(), Refusal> {
+    let said = required(header, given)?;
+    if said == expected {
+        return Ok(());
+    }
+    Err(differs(header, said, expected))
+}
+
+fn required<'h>(header: &str, given: GivenHeader<'h>) -> Result<&'h str, Refusal> {
+    match given {
+        GivenHeader::Text(text) => Ok(text),
+        GivenHeader::Absent => Err(Refusal::HeaderMismatch(format!(
+            "{header} header is missing"
+        ))),
+        GivenHeader::Unreadable => Err(unreadable(header)),
+    }
+}
+
+fn coded<'h>(header: &str, said: &'h str) -> Result<Cow<'h, str>, Refusal> {
+    decode(said).map_err(|why| {
+        Refusal::HeaderMismatch(format!("{header} header value '{}' {why}", shown(said)))
+    })
+}
+
+fn unreadable(header: &str) -> Refusal {
+    Refusal::HeaderMismatch(format!(
+        "{header} header was sent more than once or has characters outside visible ASCII"
+    ))
+}
+
+fn differs(header: &str, said: &str, expected: &str) -> Refusal {
+    Refusal::HeaderMismatch(format!(
+        "{header} header value '{}' does not match body value '{}'",
+        shown(said),
+        shown(expected)
+    ))
+}
+
+/// A header without its value in the body.
+fn unasked(header: &str, said: &str) -> Refusal {
+    Refusal::HeaderMismatch(format!(
+        "{header} header value '{}' has no value in the body",
+        shown(said)
+    ))
+}
+
+fn shown(value: &str) -> &str {
+    match value.char_indices().nth(SHOWN) {
+        Some((end, _)) => &value[..end],
+        None => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(headers: &[(&str, &str)], method: &str, params: &str) -> Result<(), String> {
+        let given = |name: &str| {
+            let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+            GivenHeader::of(found.map(|(_, value)| value.as_bytes()))
+        };
+        let mirrored = RequestHeaders::of(method, Some(params));
+        mirrored.check(given).map_err(|e| e.to_string())
+    }
+
+    /// SEP-2243: the words name the header and both values.
+    #[test]
+    fn headers_that_differ_from_the_body_are_refused() {
+        let call = r#"{"name":"bar"}"#;
+        let check = |headers: &[(&str, &str)]| said(headers, "tools/call", call);
+        assert_eq!(
+            check(&[("mcp-method", "tools/call"), ("MCP-NAME", " bar ")]),
+            Ok(())
+        );
+        for (headers, why) in [
+            (
+                &[("Mcp-Method", "tools/call"), ("Mcp-Name", "foo")][..],
+                "Mcp-Name header value 'foo' does not match body value 'bar'",
+            ),
+            (
+                &[("Mcp-Method", "tools/call")],
+                "Mcp-Name header is missing",
+            ),
+            (&[("Mcp-Name", "bar")], "Mcp-Method header is missing"),
+            (
+                &[("Mcp-Method", "Tools/Call"), ("Mcp-Name", "bar")],
+                "Mcp-Method header value 'Tools/Call' does not match body value 'tools/call'",
+            ),
+            (
+                &[
+                    ("Mcp-Method", "tools/call"),
+                    ("Mcp-Name", "=?base64?YmFy=?="),
+                ],
+                "Mcp-Name header value '=?base64?YmFy=?=' is not base64 of a text",
+            ),
+            (
+                &[
+                    ("Mcp-Method", "tools/call"),
+                    ("Mcp-Name", "bar"),
+                    ("Mcp-Name", "bar"),
+                ],
+                "Mcp-Name header was sent more than once or has characters outside visible ASCII",
+            ),
+        ] {
+            assert_eq!(check(headers), Err(format!("Header mismatch: {why}")));
+        }
+    }
+
+    #[test]
+    fn each_method_has_its_own_subject() {
+        for (method, params, name) in [
+            ("tools/call", r#"{"name":"a","uri":"b"}"#, Some("a")),
+            ("prompts/get", r#"{"name":"a"}"#, Some("a")),
+            ("resources/read", r#"{"name":"a","uri":"b"}"#, Some("b")),
+            ("tasks/update", r#"{"taskId":"c"}"#, Some("c")),
+            ("tasks/get", r#"{"taskId":7}"#, None),
+            ("tools/list", r#"{"name":"a"}"#, None),
+        ] {
+            let mirrored = RequestHeaders::of(method, Some(params));
+            assert_eq!(mirrored.name.as_deref(), name, "{method}");
+        }
+        assert_eq!(
+            said(&[("Mcp-Method", "tools/list")], "tools/list", "{}"),
+            Ok(())
+        );
+        let unnamed = said(
+            &[("Mcp-Method", "tasks/get"), ("Mcp-Name", "7")],
+            "tasks/get",
+            "{}",
+        );
+        assert!(unnamed.unwrap_err().contains("has no value in the body"));
+    }
+
+    /// What one side writes the other finds right, whatever the name.
+    #[test]
+    fn sent_headers_pass_the_check() {
+        for name in [
+            "plain",
+            "a b",
+            " padded ",
+            "Zoë",
+            "line\nbreak",
+            "=?base64?x?=",
+            "",
+        ] {
+            let params = serde_json::json!({"name": name}).to_string();
+            let mirrored = RequestHeaders::of("prompts/get", Some(&params));
+            let headers: Vec<_> = mirrored.headers().collect();
+            let sent: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_ref())).collect();
+            assert_eq!(said(&sent, "prompts/get", &params), Ok(()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_version_header_repeats_meta() {
+        assert!(check_version("2026-07-28", GivenHeader::Text("2026-07-28")).is_ok());
+        assert!(check_version("2026-07-28", GivenHeader::Text("2025-11-25")).is_err());
+        assert!(check_version("2026-07-28", GivenHeader::Absent).is_err());
+        assert_eq!(GivenHeader::of([&b"\xff"[..]]), GivenHeader::Unreadable);
+        assert_eq!(GivenHeader::of([&b"a\x01b"[..]]), GivenHeader::Unreadable);
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_characters() {
+        assert_eq!(shown(&"é".repeat(200)).chars().count(), SHOWN);
+    }
+}

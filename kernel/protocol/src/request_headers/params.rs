@@ -1,0 +1,476 @@
+//! `Mcp-Param-*`: arguments that a tool's schema wants repeated in headers (`x-mcp-header`).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{GivenHeader, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
+use crate::mention::may_mention;
+use crate::refusal::Refusal;
+use crate::splice::members;
+
+const ANNOTATION: &str = "x-mcp-header";
+
+/// Keywords whose values are no schemas: what stands there annotates nothing.
+const VALUES: [&str; 4] = ["const", "default", "enum", "examples"];
+/// Keywords that hold schemas by name, where a name may be any word.
+const NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
+
+/// The largest integer that a double holds without doubt; larger ones may not be mirrored.
+const SAFE: i64 = (1 << 53) - 1;
+
+/// The types an argument in a header may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// As it is.
+    Text,
+    /// Its decimal digits.
+    Integer,
+    /// `true` or `false`.
+    Boolean,
+}
+
+/// An argument that is repeated in a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamHeader {
+    /// The whole header's name, `Mcp-Param-` included, in the schema's case.
+    pub header: Box<str>,
+    /// Members to go through from the arguments to the value; never empty.
+    pub path: Box<[Box<str>]>,
+    /// What the schema says it is.
+    pub kind: ParamKind,
+}
+
+/// An annotation against the rules; its tool is not offered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnnotation {
+    /// The schema is no JSON, or too deep to be searched.
+    #[error("inputSchema cannot be read")]
+    Unreadable,
+    /// Empty, no string, or not a token of RFC 9110.
+    #[error("x-mcp-header at {0} is no header name")]
+    Name(String),
+    /// Two annotations with one name; case makes no difference.
+    #[error("x-mcp-header {0} stands twice")]
+    Twice(String),
+    /// Not a string, an integer or a boolean.
+    #[error("x-mcp-header at {0}: only string, integer and boolean can be headers")]
+    Kind(String),
+    /// Not on a property that is reached through `properties` alone.
+    #[error("x-mcp-header at {0} is not reached through properties alone")]
+    Place(String),
+}
+
+/// Finds the annotations of an `inputSchema`, in its order.
+///
+/// # Errors
+/// Any of them breaks the rules: the tool must be left out of lists.
+pub fn annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation> {
+    if !may_mention(input_schema.as_bytes(), ANNOTATION) {
+        return Ok(Vec::new());
+    }
+    let schema: Value =
+        serde_json::from_str(input_schema).map_err(|_| BadAnnotation::Unreadable)?;
+    let mut search = AnnotationSearch::default();
+    search.schema(&schema, true)?;
+    Ok(search.found)
+}
+
+#[derive(Default)]
+struct AnnotationSearch {
+    found: Vec<ParamHeader>,
+    names: HashSet<String>,
+    /// Keywords and names from the root to here.
+    at: Vec<String>,
+    /// Names of the properties from the root to here; means nothing where `reached` is false.
+    path: Vec<Box<str>>,
+}
+
+impl AnnotationSearch {
+    /// Looks into a schema; `reached` says that only `properties` led here.
+    fn schema(&mut self, schema: &Value, reached: bool) -> Result<(), BadAnnotation> {
+        match schema {
+            Value::Object(keywords) => {
+                if let Some(name) = keywords.get(ANNOTATION) {
+                    self.annotation(name, keywords.get("type"), reached)?;
+                }
+                for (keyword, value) in keywords {
+                    if !VALUES.contains(&keyword.as_str()) {
+                        self.keyword(keyword, value, reached)?;
+                    }
+                }
+                Ok(())
+            }
+            Value::Array(all) => all.iter().try_for_each(|one| self.schema(one, false)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+        }
+    }
+
+    fn keyword(
+        &mut self,
+        keyword: &str,
+        value: &Value,
+        reached: bool,
+    ) -> Result<(), BadAnnotation> {
+        self.at.push(keyword.to_owned());
+        match value.as_object().filter(|_| NAMED.contains(&keyword)) {
+            Some(schemas) => {
+                let reached = reached && keyword == "properties";
+                for (name, schema) in schemas {
+                    self.at.push(name.clone());
+                    self.path.push(name.as_str().into());
+                    self.schema(schema, reached)?;
+                    self.path.pop();
+                    self.at.pop();
+                }
+            }
+            None => self.schema(value, false)?,
+        }
+        self.at.pop();
+        Ok(())
+    }
+
+    fn annotation(
+        &mut self,
+        name: &Value,
+        kind: Option<&Value>,
+        reached: bool,
+    ) -> Result<(), BadAnnotation> {
+        let place = || format!("/{}", self.at.join("/"));
+        if !reached || self.path.is_empty() {
+            return Err(BadAnnotation::Place(place()));
+        }
+        let token = name.as_str().filter(|name| is_token(name));
+        let token = token.ok_or_else(|| BadAnnotation::Name(place()))?;
+        let kind = kind.and_then(read_kind);
+        let kind = kind.ok_or_else(|| BadAnnotation::Kind(place()))?;
+        if !self.names.insert(token.to_ascii_lowercase()) {
+            return Err(BadAnnotation::Twice(token.to_owned()));
+        }
+        self.found.push(ParamHeader {
+            header: format!("{PARAM_PREFIX}{token}").into(),
+            path: self.path.as_slice().into(),
+            kind,
+        });
+        Ok(())
+    }
+}
+
+/// `type`, which may also allow null: such an argument is then not repeated.
+fn read_kind(kind: &Value) -> Option<ParamKind> {
+    if let Value::Array(kinds) = kind {
+        let mut real = kinds.iter().filter(|kind| *kind != "null");
+        let only = real.next().filter(|_| real.next().is_none())?;
+        return only.is_string().then(|| read_kind(only)).flatten();
+    }
+    let known = [
+        ("string", ParamKind::Text),
+        ("integer", ParamKind::Integer),
+        ("boolean", ParamKind::Boolean),
+    ];
+    let (_, kind) = known.into_iter().find(|(name, _)| kind == name)?;
+    Some(kind)
+}
+
+/// `1*tchar` of RFC 9110, section 5.6.2.
+fn is_token(name: &str) -> bool {
+    let tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(tchar)
+}
+
+/// The headers that these arguments must come with: each name with its value as sent.
+#[must_use]
+pub fn param_headers<'p>(
+    params: &'p [ParamHeader],
+    arguments: Option<&str>,
+) -> Vec<(&'p str, String)> {
+    let said = params.iter().filter_map(|param| {
+        let value = body_value(param, arguments)?;
+        Some((&*param.header, encode(&value.text()).into_owned()))
+    });
+    said.collect()
+}
+
+/// Checks the `Mcp-Param-*` headers of a call against its arguments. `given` looks a header up by
+/// name. Headers that the schema does not know are not looked at.
+///
+/// # Errors
+/// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, without its argument, or says
+/// something else.
+pub fn check_params<'h>(
+    params: &[ParamHeader],
+    arguments: Option<&str>,
+    given: impl Fn(&str) -> GivenHeader<'h>,
+) -> Result<(), Refusal> {
+    for param in params {
+        let header = &*param.header;
+        match (body_value(param, arguments), given(header)) {
+            (None, GivenHeader::Absent) => {}
+            (None, GivenHeader::Text(said)) => return Err(unasked(header, said)),
+            (None, GivenHeader::Unreadable) => return Err(unreadable(header)),
+            (Some(value), said) => {
+                let said = coded(header, required(header, said)?)?;
+                if !value.is_said_by(&said) {
+                    return Err(differs(header, &said, &value.text()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An argument's value that a header can repeat.
+enum BodyValue<'a> {
+    Text(String),
+    /// A number's own digits.
+    Number(&'a str),
+    Boolean(&'a str),
+}
+
+impl BodyValue<'_> {
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Boolean(text) => Cow::Borrowed(text),
+            Self::Number(digits) => match integer(digits) {
+                Some(number) => Cow::Owned(number.to_string()),
+                None => Cow::Borrowed(digits),
+            },
+        }
+    }
+
+    fn is_said_by(&self, said: &str) -> bool {
+        match self {
+            Self::Text(text) => text == said,
+            Self::Boolean(text) => *text == said,
+            Self::Number(digits) => match (integer(digits), integer(said)) {
+                (Some(ours), Some(theirs)) => ours == theirs,
+                _ => *digits == said,
+            },
+        }
+    }
+}
+
+/// A JSON number that is whole and safe, however it is written: `42`, `42.0`, `4.2e1`.
+fn integer(digits: &str) -> Option<i64> {
+    let number: serde_json::Number = serde_json::from_str(digits).ok()?;
+    let whole = number.as_i64().or_else(|| {
+        let float = number.as_f64().filter(|n| n.fract() == 0.0)?;
+        // Checked below against the safe range, within which the cast is exact.
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "out of range becomes the ends of i64"
+        )]
+        Some(float as i64)
+    })?;
+    (-SAFE..=SAFE).contains(&whole).then_some(whole)
+}
+
+/// Null and what is not there are not repeated, nor what no header can hold: objects and arrays do
+/// not fit the schema and are refused by it.
+fn body_value<'a>(param: &ParamHeader, arguments: Option<&'a str>) -> Option<BodyValue<'a>> {
+    let mut here = arguments?;
+    for step in &param.path {
+        // Of a name that stands twice most readers take the last.
+        let mut all = members(here)?.into_iter().rev();
+        here = all.find(|(name, _)| **name == **step)?.1.get();
+    }
+    match here.as_bytes().first()? {
+        b'"' => serde_json::from_str(here).ok().map(BodyValue::Text),
+        b't' | b'f' => Some(BodyValue::Boolean(here)),
+        b'-' | b'0'..=b'9' => Some(BodyValue::Number(here)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = r#"{"type":"object","properties":{
+        "region":{"type":"string","x-mcp-header":"Region"},
+        "deep":{"type":"object","properties":{
+            "count":{"type":["integer","null"],"x-mcp-header":"count"}}},
+        "dry":{"type":"boolean","default":{"x-mcp-header":"no"},"x-mcp-header":"Dry"},
+        "x-mcp-header":{"type":"number"}}}"#;
+
+    fn check(arguments: &str, headers: &[(&str, &str)]) -> Result<(), String> {
+        let params = annotations(SCHEMA).unwrap();
+        let given = |name: &str| {
+            let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+            GivenHeader::of(found.map(|(_, value)| value.as_bytes()))
+        };
+        check_params(&params, Some(arguments), given).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn annotations_are_found_through_properties() {
+        let found = annotations(SCHEMA).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|p| (&*p.header, p.path.join("/"), p.kind))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("Mcp-Param-Region", "region".to_owned(), ParamKind::Text),
+                (
+                    "Mcp-Param-count",
+                    "deep/count".to_owned(),
+                    ParamKind::Integer
+                ),
+                ("Mcp-Param-Dry", "dry".to_owned(), ParamKind::Boolean),
+            ]
+        );
+        assert_eq!(annotations(r#"{"type":"object"}"#), Ok(Vec::new()));
+    }
+
+    /// SEP-2243: a tool with any of these is left out of lists.
+    #[test]
+    fn annotations_against_the_rules_are_refused() {
+        let with = |name: &str, rest: &str| {
+            annotations(&format!(
+                r#"{{"properties":{{"a":{{"x-mcp-header":{name}{rest}}}}}}}"#
+            ))
+        };
+        let string = r#","type":"string""#;
+        for name in [
+            r#""""#,
+            r#""a b""#,
+            r#""a\r\nb""#,
+            r#""a:b""#,
+            r#""é""#,
+            "7",
+            "null",
+        ] {
+            assert!(
+                matches!(with(name, string), Err(BadAnnotation::Name(_))),
+                "{name}"
+            );
+        }
+        for kind in [
+            r#","type":"number""#,
+            r#","type":"object""#,
+            r#","type":"null""#,
+            r#","type":["string","integer"]"#,
+            r#","type":[["string"]]"#,
+            "",
+        ] {
+            assert!(
+                matches!(with(r#""A""#, kind), Err(BadAnnotation::Kind(_))),
+                "{kind}"
+            );
+        }
+        for place in [
+            r##"{"x-mcp-header":"A","type":"object"}"##,
+            r#"{"properties":{"l":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}}"#,
+            r#"{"properties":{"l":{"items":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}}}"#,
+            r#"{"anyOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}"#,
+            r#"{"if":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}"#,
+            r#"{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}"#,
+            r#"{"$defs":{"d":{"type":"string","x-mcp\u002dheader":"A"}}}"#,
+        ] {
+            assert!(
+                matches!(annotations(place), Err(BadAnnotation::Place(_))),
+                "{place}"
+            );
+        }
+        let twice = r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#;
+        assert_eq!(annotations(twice), Err(BadAnnotation::Twice("a".into())));
+    }
+
+    /// The table of the specification: present, null, absent, left out.
+    #[test]
+    fn each_argument_and_its_header_come_together_or_not_at_all() {
+        let region = ("mcp-param-region", "us");
+        assert_eq!(check(r#"{"region":"us"}"#, &[region]), Ok(()));
+        assert_eq!(check(r#"{"region":null}"#, &[]), Ok(()));
+        assert_eq!(check("{}", &[("Mcp-Param-Other", "x")]), Ok(()));
+        for (arguments, headers, why) in [
+            (
+                r#"{"region":"us"}"#,
+                &[][..],
+                "Mcp-Param-Region header is missing",
+            ),
+            (
+                r#"{"region":null}"#,
+                &[region],
+                "Mcp-Param-Region header value 'us' has no value in the body",
+            ),
+            (
+                "{}",
+                &[region],
+                "Mcp-Param-Region header value 'us' has no value in the body",
+            ),
+            (
+                r#"{"region":"US"}"#,
+                &[region],
+                "Mcp-Param-Region header value 'us' does not match body value 'US'",
+            ),
+            (
+                r#"{"dry":true}"#,
+                &[("Mcp-Param-Dry", "True")],
+                "Mcp-Param-Dry header value 'True' does not match body value 'true'",
+            ),
+            (
+                r#"{"region":"us","region":"eu"}"#,
+                &[region],
+                "Mcp-Param-Region header value 'us' does not match body value 'eu'",
+            ),
+        ] {
+            assert_eq!(
+                check(arguments, headers),
+                Err(format!("Header mismatch: {why}"))
+            );
+        }
+    }
+
+    #[test]
+    fn integers_are_compared_as_numbers() {
+        let count = |body: &str, header: &str| {
+            let arguments = format!(r#"{{"deep":{{"count":{body}}}}}"#);
+            check(&arguments, &[("Mcp-Param-Count", header)]).is_ok()
+        };
+        for (body, header) in [
+            ("42", "42"),
+            ("42", "42.0"),
+            ("4.2e1", "42"),
+            ("-7", "-7"),
+            ("0", "-0"),
+        ] {
+            assert!(count(body, header), "{body} {header}");
+        }
+        for (body, header) in [
+            ("42", "43"),
+            ("42", "inf"),
+            ("42", "0x2a"),
+            ("9007199254740993", "9007199254740992"),
+            ("9007199254740994.0", "9007199254740994"),
+            (r#""42""#, "42.0"),
+        ] {
+            assert!(!count(body, header), "{body} {header}");
+        }
+    }
+
+    #[test]
+    fn sent_headers_pass_the_check() {
+        let arguments = r#"{"region":"Zürich","deep":{"count":4.2e1},"dry":false}"#;
+        let params = annotations(SCHEMA).unwrap();
+        let sent = param_headers(&params, Some(arguments));
+        let sent: Vec<(&str, &str)> = sent.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        assert_eq!(
+            sent[1..],
+            [("Mcp-Param-count", "42"), ("Mcp-Param-Dry", "false")]
+        );
+        assert_eq!(check(arguments, &sent), Ok(()));
+        assert!(param_headers(&params, None).is_empty());
+    }
+}

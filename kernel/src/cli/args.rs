@@ -1,0 +1,194 @@
+//! Everything that can be typed.
+
+mod access;
+mod agents;
+mod approvals;
+mod audit;
+mod prompts;
+mod resources;
+mod servers;
+mod times;
+mod tools;
+mod trust;
+mod up;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use access::{About, Explain, Grant, Grants, Revoke};
+pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
+pub use approvals::{Approve, Deny};
+pub use audit::{Acknowledge, Audit, TailAudit};
+pub use prompts::{GetPrompt, Prompts};
+pub use resources::{ReadResource, Resources};
+pub use servers::{Add, Logs, Named, Removed, Servers};
+pub use tools::{Call, Find, ListTools, Tools};
+pub use trust::{Trust, Untrust};
+pub use up::{Stdio, Up};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  it failed; the message says what to do
+  2  the command line or the arguments of a tool are wrong
+  3  no kernel is running
+  4  the tool answered, and its answer is an error; or the audit log is damaged
+  130  interrupted
+
+Files:
+  ./mgp.toml, ~/.config/mgp/servers.toml   read in this order, the first wins for each server;
+                                           ./mgp.toml only once `mgp trust` has shown it to you
+  $MGP_CONFIG_PATH or --config FILE        then only this file is read";
+
+/// One kernel per machine: runs and watches every MCP server, and gives agents one door.
+#[derive(Debug, Parser)]
+#[command(name = "mgp", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub options: Options,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Invocation,
+}
+
+/// What this process is for.
+#[derive(Debug, Subcommand)]
+pub enum Invocation {
+    /// What somebody typed.
+    #[command(flatten)]
+    Command(Command),
+    /// What the program starts of itself.
+    #[command(flatten)]
+    Internal(Internal),
+}
+
+/// What holds for every command.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Read only this configuration file.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The kernel's socket, when it is not in its usual place.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "MGP_SOCKET",
+        hide_env_values = true
+    )]
+    pub socket: Option<PathBuf>,
+    /// Where the kernel keeps what lasts, when it is not the usual place.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "MGP_DATA_DIR",
+        hide_env_values = true
+    )]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the kernel here until it is stopped.
+    Up(Up),
+    /// End the running kernel and its servers.
+    Down,
+    /// Try it out: a kernel with a built-in server, in a folder of its own that is removed at the end.
+    Demo,
+    /// Join stdin and stdout to the running kernel; this is what an MCP client starts.
+    Stdio(Stdio),
+    /// Show the kernel, its doors, its servers and who is connected.
+    Status(Status),
+    /// Look after the servers.
+    #[command(subcommand)]
+    Servers(Servers),
+    /// Let the mgp.toml of a folder hold, after a look at what it would start.
+    Trust(Trust),
+    /// Leave the mgp.toml of a folder out again.
+    Untrust(Untrust),
+    /// Give agents names and tokens.
+    #[command(subcommand)]
+    Agents(Agents),
+    /// List and call tools.
+    #[command(subcommand)]
+    Tools(Tools),
+    /// List and read resources.
+    #[command(subcommand)]
+    Resources(Resources),
+    /// List prompts, and fill one in.
+    #[command(subcommand)]
+    Prompts(Prompts),
+    /// Show what was done, and whether the log of it is whole.
+    #[command(subcommand)]
+    Audit(Audit),
+    /// Show what waits for your answer.
+    Pending,
+    /// Say yes to what waits.
+    Approve(Approve),
+    /// Say no to what waits, or take a permission back from a server.
+    Deny(Deny),
+    /// Let an agent use a server or a tool, or deny it.
+    Grant(Grant),
+    /// Take a grant or a denial back.
+    Revoke(Revoke),
+    /// Show what is granted and denied.
+    Grants(Grants),
+    /// Say whether an agent may use a server or a tool, and by which rule.
+    Explain(Explain),
+}
+
+/// The processes that the program starts of itself.
+#[derive(Debug, Subcommand)]
+pub enum Internal {
+    /// Watches over the kernel's children.
+    #[command(name = "__guard", hide = true)]
+    Guard,
+    /// Becomes a server in its sandbox.
+    #[command(name = "__sandbox", hide = true)]
+    Sandbox {
+        /// Its program, its name and its arguments; without any, the machine is tried out.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// Runs the model that gives texts their meaning.
+    #[command(name = "__embed", hide = true)]
+    Embed,
+    /// The server behind `mgp demo`.
+    #[command(name = "__demo-server", hide = true)]
+    DemoServer(DemoServer),
+}
+
+/// `mgp status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Show the actors and tasks that run in it instead.
+    #[arg(long)]
+    pub tree: bool,
+}
+
+/// What is listed.
+#[derive(Debug, Args)]
+pub struct Listing {
+    /// Only this server's, under its own names.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+}
+
+/// `mgp __demo-server`.
+#[derive(Debug, Args)]
+pub struct DemoServer {
+    /// The folder that may be searched.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub root: PathBuf,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! `mgp grant`, `revoke`, `grants` and `explain`.
+
+use clap::Args;
+
+use super::times;
+
+/// Whom and what a rule is about.
+#[derive(Debug, Args)]
+pub struct About {
+    /// The agent, with or without `agent.`.
+    pub agent: String,
+    /// A server, or one of its tools as SERVER:TOOL; SERVER/TOOL and what agents are shown,
+    /// SERVER__TOOL, are read, too.
+    #[arg(value_name = "SERVER[:TOOL]")]
+    pub place: String,
+    /// All of a server, although a tool of another one is shown under its name.
+    #[arg(long)]
+    pub whole_server: bool,
+    /// For an agent, a server or a tool that is still to come: nobody looks whether the names are right.
+    #[arg(long)]
+    pub yet_unknown: bool,
+}
+
+/// `mgp grant`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grant agent.local files
+  mgp grant agent.local files:move_file --deny --because 'only by hand'
+  mgp grant agent.local files:write_file --expires 1h
+  mgp grant agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
+pub struct Grant {
+    /// Whom and what.
+    #[command(flatten)]
+    pub about: About,
+    /// Deny instead.
+    #[arg(long)]
+    pub deny: bool,
+    /// When it ends: 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z; never when not given.
+    #[arg(long, value_name = "TIME", value_parser = times::end)]
+    pub expires: Option<u64>,
+    /// Why, for those who read it later.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+}
+
+/// `mgp revoke`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp revoke agent.local files
+  mgp revoke agent.local files:move_file")]
+pub struct Revoke {
+    /// Whom and what: as it was granted or denied, a server or a tool.
+    #[command(flatten)]
+    pub about: About,
+}
+
+/// `mgp grants`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp grants
+  mgp grants --agent agent.local --json")]
+pub struct Grants {
+    /// Only of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+}
+
+/// `mgp explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp explain agent.local files:move_file
+  mgp explain agent.local files")]
+pub struct Explain {
+    /// Whom and what.
+    #[command(flatten)]
+    pub about: About,
+}

@@ -1,0 +1,60 @@
+//! `mgp agents …`.
+
+use clap::{Args, Subcommand};
+
+use super::times;
+
+/// `mgp agents …`.
+#[derive(Debug, Subcommand)]
+pub enum Agents {
+    /// Make an agent, and show its token, this once, and the entries for its client.
+    Add(AddAgent),
+    /// Show every agent that has a token.
+    List,
+    /// Take an agent's token away; what the agent has under way ends.
+    Remove(NamedAgent),
+    /// Show how old an agent's token is, or make a new one in its place.
+    Token(AgentToken),
+}
+
+/// `mgp agents add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp agents add alice
+  mgp agents add ci --expires 30d
+
+Prints what goes into the configuration of a client: for one that starts programs
+(`mgp stdio --agent alice`, without a token), and for one that speaks HTTP, with the token.
+The token is printed once and kept as a hash. It stands alone on stdout; the entries go to stderr.")]
+pub struct AddAgent {
+    /// The agent's name: letters, digits, '.', '_' and '-'.
+    pub name: String,
+    /// How long the token is good: 90s, 45m, 12h, 30d; for ever when not given.
+    #[arg(long, value_name = "TIME", value_parser = times::seconds)]
+    pub expires: Option<u64>,
+}
+
+/// An agent by its name.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  mgp agents remove alice")]
+pub struct NamedAgent {
+    /// The agent's name, with or without `agent.`.
+    pub name: String,
+}
+
+/// `mgp agents token`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp agents token alice                        # when it was made, and until when it is good
+  mgp agents token alice --rotate --expires 7d  # a new one; the one before is good for nothing at once")]
+pub struct AgentToken {
+    /// The agent's name, with or without `agent.`.
+    pub name: String,
+    /// Make a new token in place of the one before, and show it this once.
+    #[arg(long)]
+    pub rotate: bool,
+    /// How long the new one is good: 90s, 45m, 12h, 30d; for ever when not given.
+    #[arg(long, value_name = "TIME", value_parser = times::seconds, requires = "rotate")]
+    pub expires: Option<u64>,
+}

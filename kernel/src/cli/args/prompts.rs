@@ -1,0 +1,35 @@
+//! `mgp prompts …`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Listing;
+
+/// `mgp prompts …`.
+#[derive(Debug, Subcommand)]
+pub enum Prompts {
+    /// Show every prompt and what it asks for.
+    List(Listing),
+    /// Fill a prompt in and show its messages.
+    Get(GetPrompt),
+}
+
+/// `mgp prompts get`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp prompts get demo__explain topic=tides
+  mgp prompts get explain topic=tides --server demo")]
+pub struct GetPrompt {
+    /// The prompt, as listed.
+    pub name: String,
+    /// What it asks for; every value is text.
+    #[arg(value_name = "KEY=VALUE")]
+    pub arguments: Vec<String>,
+    /// The server whose own name it is.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+    /// Where to save pictures and sounds.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+}

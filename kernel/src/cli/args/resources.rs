@@ -1,0 +1,33 @@
+//! `mgp resources …`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Listing;
+
+/// `mgp resources …`.
+#[derive(Debug, Subcommand)]
+pub enum Resources {
+    /// Show every resource and every template of one.
+    List(Listing),
+    /// Read a resource.
+    Read(ReadResource),
+}
+
+/// `mgp resources read`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp resources read demo://readme
+  mgp resources read demo://greeting/Anna --server demo
+  mgp resources read file:///srv/logo.png --out pictures")]
+pub struct ReadResource {
+    /// Its URI, as listed or made from a template.
+    pub uri: String,
+    /// The server whose own URI it is.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+    /// Where to save what is no text.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+}

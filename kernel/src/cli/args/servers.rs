@@ -1,0 +1,106 @@
+//! `mgp servers …`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `mgp servers …`.
+#[derive(Debug, Subcommand)]
+pub enum Servers {
+    /// Show every server, why it is down and when it is tried again.
+    List,
+    /// Write a server into the configuration, and start it when a kernel runs.
+    Add(Add),
+    /// Take a server out: of the configuration, or one that was registered while the kernel ran.
+    Remove(Removed),
+    /// Start a server and wait until it is connected or has failed.
+    Start(Named),
+    /// Let a server finish its calls and stop it.
+    Stop(Named),
+    /// Stop a server and start it again.
+    Restart(Named),
+    /// Show all that is known of a server.
+    Info(Named),
+    /// Show what a server wrote to stderr.
+    Logs(Logs),
+}
+
+/// A server by its id.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// The server's id.
+    pub id: String,
+}
+
+/// `mgp servers remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers remove files
+  mgp servers remove dynamic.csv_tools     # one that `mgp servers list` says an agent registered")]
+pub struct Removed {
+    /// The server's id.
+    pub id: String,
+}
+
+/// `mgp servers add`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  mgp servers add search --env BRAVE_KEY -- npx -y brave-search
+  mgp servers add search --env-file ./brave.env -- npx -y brave-search
+  mgp servers add search --env BRAVE_KEY=file:/run/secrets/brave -- npx -y brave-search
+  mgp servers add docs --url https://example.org/mcp --header Authorization
+  mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
+
+A command line is read by every user of the machine, so values do not stand on it. What is typed
+when asked, and what comes out of --env-file, is kept in files that are yours alone, below
+~/.config/mgp/secrets; the configuration names them.")]
+pub struct Add {
+    /// The server's id: letters, digits, '.', '_' and '-'.
+    pub id: String,
+    /// Reach it at this address instead of starting a program.
+    #[arg(long, conflicts_with = "command", required_unless_present = "command")]
+    pub url: Option<String>,
+    /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
+    /// its value is asked for. Or where the value is: KEY=${NAME}, KEY=file:PATH.
+    #[arg(long, value_name = "KEY[=WHERE]", conflicts_with = "url")]
+    pub env: Vec<String>,
+    /// A file of variables for it, one KEY=VALUE to a line; `-` is stdin.
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    pub env_file: Vec<PathBuf>,
+    /// A header for each request. The value of NAME alone is asked for. Or where it is: NAME=${NAME},
+    /// 'NAME=Bearer ${NAME}', NAME=file:PATH.
+    #[arg(long, value_name = "NAME[=WHERE]", conflicts_with = "command")]
+    pub header: Vec<String>,
+    /// Write it into ./mgp.toml instead of your own file.
+    #[arg(long)]
+    pub project: bool,
+    /// Its working folder; the folder of the configuration file when not given.
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub cwd: Option<String>,
+    /// Start it only when asked to.
+    #[arg(long)]
+    pub no_autostart: bool,
+    /// How far it is trusted.
+    #[arg(long, value_name = "LEVEL", value_parser = ["sandboxed", "standard", "trusted"])]
+    pub trust: Option<String>,
+    /// When it is started again.
+    #[arg(long, value_name = "POLICY", value_parser = ["never", "on_failure", "always"])]
+    pub restart: Option<String>,
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `mgp servers logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// The server's id.
+    pub id: String,
+    /// Go on with new lines as they come.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many of the last lines.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub lines: usize,
+}

@@ -1,0 +1,143 @@
+use clap::{CommandFactory, Parser};
+
+use super::*;
+use crate::cli::failure::{Absence, Failure};
+
+fn typed(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn the_command_tree_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn commands_are_read() {
+    let up = typed("mgp --config a.toml up --detach").unwrap();
+    assert_eq!(
+        up.options.config.as_deref(),
+        Some(std::path::Path::new("a.toml"))
+    );
+    assert!(matches!(
+        up.command,
+        Invocation::Command(Command::Up(Up { detach: true, .. }))
+    ));
+    let stdio = typed("mgp stdio --agent me --server files").unwrap();
+    assert!(matches!(
+        stdio.command,
+        Invocation::Command(Command::Stdio(Stdio {
+            agent: Some(agent),
+            server: Some(_),
+            of: None,
+        })) if agent == "me"
+    ));
+    let add = typed("mgp agents add alice --expires 30d").unwrap().command;
+    assert!(matches!(
+        add,
+        Invocation::Command(Command::Agents(Agents::Add(AddAgent {
+            expires: Some(2_592_000),
+            ..
+        })))
+    ));
+    for wrong in ["30", "d", "0d", "1w", "-1d", "18446744073709551615d"] {
+        assert!(
+            typed(&format!("mgp agents add alice --expires {wrong}")).is_err(),
+            "{wrong}"
+        );
+    }
+    let logs = typed("mgp servers logs files -f -n 5 --json").unwrap();
+    assert!(logs.options.json);
+    assert!(matches!(
+        logs.command,
+        Invocation::Command(Command::Servers(Servers::Logs(Logs {
+            follow: true,
+            lines: 5,
+            ..
+        })))
+    ));
+    assert!(matches!(
+        typed("mgp __guard").unwrap().command,
+        Invocation::Internal(Internal::Guard)
+    ));
+    assert!(matches!(
+        typed("mgp __demo-server").unwrap().command,
+        Invocation::Internal(Internal::DemoServer(_))
+    ));
+}
+
+#[test]
+fn a_server_is_a_program_or_an_address_and_not_both() {
+    let Invocation::Command(Command::Servers(Servers::Add(add))) =
+        typed("mgp servers add files --env KEY -- npx -y files --verbose")
+            .unwrap()
+            .command
+    else {
+        panic!("it is an add");
+    };
+    assert_eq!(add.command, ["npx", "-y", "files", "--verbose"]);
+    assert!(typed("mgp servers add docs --url https://h --header A=b").is_ok());
+    for wrong in [
+        "mgp servers add x",
+        "mgp servers add x --url https://h -- npx",
+        "mgp servers add x --header A=b -- npx",
+        "mgp servers add x --trust absolute -- npx",
+    ] {
+        assert_eq!(typed(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+    }
+}
+
+#[test]
+fn arguments_of_a_tool_come_in_one_way() {
+    assert!(typed("mgp tools call demo:time a=1 b=-2").is_ok());
+    assert!(typed("mgp tools call demo:time --json-args {}").is_ok());
+    assert!(typed("mgp tools call demo:time a=1 --json-args {}").is_err());
+}
+
+/// Every line of every `Examples:` is a command line.
+#[test]
+fn the_examples_in_the_help_can_be_typed() {
+    let mut seen = 0;
+    let mut commands = vec![Cli::command()];
+    while let Some(command) = commands.pop() {
+        let help = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        for line in help.lines().filter(|line| line.starts_with("  mgp ")) {
+            let words = line.split(['#', '|']).next().unwrap().replace('\'', "");
+            // Quoted spaces are not the point here.
+            let words = words
+                .replace("fn main", "x")
+                .replace("Bearer ", "")
+                .replace("only by hand", "x")
+                .replace("moved to a new disk", "x")
+                .replace("look for a text in all files of a folder", "x")
+                .replace("\": 5", "\":5");
+            assert!(typed(&words).is_ok(), "{line}");
+            seen += 1;
+        }
+        commands.extend(command.get_subcommands().cloned());
+    }
+    assert!(seen >= 10, "{seen}");
+}
+
+#[test]
+fn exit_codes_are_the_documented_ones() {
+    let codes = [
+        (Failure::Other("x".into()), 1),
+        (Failure::Usage("x".into()), 2),
+        (Failure::NotRunning(Absence::At("/s".into())), 3),
+        (Failure::ToolError, 4),
+        (Failure::Interrupted, 130),
+    ];
+    for (failure, code) in codes {
+        assert_eq!(failure.code(), code);
+        assert!(EXIT_CODES.contains(&format!("  {code}  ")), "{code}");
+    }
+    let said = Failure::NotRunning(Absence::At("/run/mgp.sock".into())).to_string();
+    assert_eq!(
+        said,
+        "no kernel is running at /run/mgp.sock: start one with `mgp up`"
+    );
+}

@@ -1,0 +1,81 @@
+//! `mgp tools …`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `mgp tools …`.
+#[derive(Debug, Subcommand)]
+pub enum Tools {
+    /// Show every tool there is, by the names that every command prints and reads, or what one agent sees.
+    List(ListTools),
+    /// Call a tool and show its answer.
+    Call(Call),
+    /// Find tools by what they do.
+    Find(Find),
+}
+
+/// `mgp tools list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools list
+  mgp tools list --server files
+  mgp tools list --agent claude    # just what it is shown: nothing it may not call")]
+pub struct ListTools {
+    /// Only this server's, under its own names.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+    /// What this agent sees, one of `mgp agents list`; agent.local is a client without a name of its own.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+}
+
+/// `mgp tools find`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools find 'look for a text in all files of a folder'
+  mgp tools find read_fiel --strategy keyword --max 3
+  mgp tools find time --agent research.bot")]
+pub struct Find {
+    /// What the tool should do, in your own words.
+    pub query: String,
+    /// By words, by meaning, by place, or by words and meaning together.
+    #[arg(long, value_name = "HOW", value_parser = ["keyword", "semantic", "category", "hybrid"], default_value = "hybrid")]
+    pub strategy: String,
+    /// Show so many at most.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub max: usize,
+    /// Only tools of this category or of one below it; more than once for several.
+    #[arg(long, value_name = "CATEGORY")]
+    pub category: Vec<String>,
+    /// Only tools that this agent may call.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+}
+
+/// `mgp tools call`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp tools call demo:time
+  mgp tools call demo:search_text folder=src pattern='fn main'
+  mgp tools call demo:slow_job '{\"steps\": 5}'
+  mgp tools call demo:search_text @arguments.json
+
+A command line is read by every user of the machine: an argument that is a secret goes into a @FILE,
+or through a pipe into @/dev/stdin.
+Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
+Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
+pub struct Call {
+    /// The tool: as listed, SERVER:TOOL; also SERVER/TOOL, what agents are shown, SERVER__TOOL, or its
+    /// bare name when only one server has it.
+    pub name: String,
+    /// KEY=VALUE; or all arguments as a JSON object, or as @FILE with one.
+    #[arg(value_name = "KEY=VALUE|JSON|@FILE")]
+    pub arguments: Vec<String>,
+    /// All arguments as a JSON object.
+    #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
+    pub json_args: Option<String>,
+    /// Where to save pictures and sounds.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+}

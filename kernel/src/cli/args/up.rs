@@ -1,0 +1,39 @@
+//! `mgp up` and `mgp stdio`.
+
+use clap::Args;
+
+/// `mgp up`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp up
+  mgp up --config ./mgp.toml
+  mgp up --detach          # comes back when the kernel answers; writes to <data>/kernel.log")]
+pub struct Up {
+    /// Run in the background.
+    #[arg(long)]
+    pub detach: bool,
+    /// Leave the terminal: how `--detach` starts the kernel.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub own_session: bool,
+}
+
+/// `mgp stdio`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Finds the running kernel of this user whatever the environment, and starts one when none runs.
+It stays when the kernel is restarted. Everything on stdout is JSON-RPC; messages go to stderr.
+
+Example, in a client's configuration:
+  \"mcpServers\": { \"mgp\": { \"command\": \"mgp\", \"args\": [\"stdio\"] } }")]
+pub struct Stdio {
+    /// The agent to speak as: one of `mgp agents list`, with its access and no more. Without this
+    /// agent.local; at another user's kernel, whom that one's configuration says you are.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The user who runs the kernel at `--socket`, when it is neither you nor root.
+    #[arg(long, value_name = "USER", conflicts_with = "agent")]
+    pub of: Option<String>,
+    /// Show only this server, under its own names.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+}

@@ -1,0 +1,307 @@
+//! What every command needs to know: where the kernel is and how to print.
+
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::LookUp;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::answer::read;
+use super::connection::{ConnectOptions, KernelClient};
+use super::names;
+use super::observer::RequestObserver;
+use crate::cli::args::Options;
+use crate::cli::failure::{Absence, Failure};
+use crate::cli::print::{report, say};
+use crate::cli::words::plain;
+use crate::config::{self, KernelConfig, LoadedConfig};
+use crate::kernel::lock;
+use crate::kernel::running::RunningKernel;
+use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
+
+/// Where the kernel is and how to print.
+#[derive(Clone)]
+pub(in crate::cli) struct CliContext {
+    /// Print JSON.
+    pub(in crate::cli) json: bool,
+    /// As named with `--socket`, to be passed on.
+    pub(in crate::cli) named_socket: Option<PathBuf>,
+    /// As named with `--data-dir`, to be passed on.
+    pub(in crate::cli) named_data_dir: Option<PathBuf>,
+    /// How the configuration is looked up.
+    pub(in crate::cli) look_up: LookUp,
+    /// The user's folders.
+    pub(in crate::cli) bases: BaseDirs,
+    /// The project's file, where it is not in force as it is; in words.
+    untrusted: Option<String>,
+    /// `[data] dir`.
+    configured_data: Option<PathBuf>,
+    /// `[socket] path`.
+    configured_socket: Option<PathBuf>,
+}
+
+impl CliContext {
+    pub(in crate::cli) fn new(options: Options) -> Result<Self, Failure> {
+        let (mut look_up, bases) = (LookUp::from_env(options.config)?, BaseDirs::from_env());
+        look_up.home.clone_from(&bases.home);
+        look_up.config_home = look_up.config_home.or(bases.last_used.config_home.clone());
+        let from_here = |path| look_up.folder.join::<PathBuf>(path);
+        let named_socket = options.socket.map(from_here);
+        let named_data_dir = options.data_dir.map(from_here);
+        // Where the kernel is, as far as its configuration can be read; what is wrong is told by who
+        // needs it.
+        let loaded = config::load(&look_up, &|_| None, None).ok();
+        let kernel = loaded.as_ref().map(|loaded| &loaded.kernel);
+        let untrusted =
+            |loaded: &LoadedConfig| Some(loaded.project.untrusted.as_ref()?.to_string());
+        Ok(Self {
+            json: options.json,
+            named_socket,
+            named_data_dir,
+            configured_data: kernel.and_then(|kernel| kernel.data.dir.clone()),
+            configured_socket: kernel.and_then(|kernel| kernel.socket.path.clone()),
+            untrusted: loaded.as_ref().and_then(untrusted),
+            look_up,
+            bases,
+        })
+    }
+
+    /// The kernel's socket: as named, or that of the kernel that runs, or where the next one listens.
+    pub(in crate::cli) fn socket(&self) -> PathBuf {
+        let running = || self.running().map(|running| running.socket);
+        let named = self.named_socket.clone();
+        named.or_else(running).unwrap_or_else(|| self.own_socket())
+    }
+
+    /// Where a kernel that is started with these names listens: in its data folder, where that was
+    /// named, so that two of them are never in each other's way.
+    pub(in crate::cli) fn own_socket(&self) -> PathBuf {
+        let beside = || self.told_data_dir().map(|folder| folder.join(SOCKET));
+        let fits = |path: &PathBuf| path.as_os_str().len() <= LONGEST_SOCKET_PATH;
+        match self.told_socket() {
+            Some(path) => path.clone(),
+            None => (beside().filter(fits)).unwrap_or_else(|| self.bases.socket(None)),
+        }
+    }
+
+    /// What keeps a kernel that is started with these names from its usual socket; in words.
+    pub(in crate::cli) fn socket_trouble(&self) -> Option<String> {
+        let usual = self.own_socket() == self.bases.socket(None);
+        self.bases.trouble().filter(|_| usual)
+    }
+
+    /// The kernel that runs for who names nothing more than this context does.
+    pub(in crate::cli) fn running(&self) -> Option<RunningKernel> {
+        let folders = self.folders();
+        folders
+            .iter()
+            .find_map(|folder| RunningKernel::live(folder))
+    }
+
+    /// Where a running kernel is looked for: in the data folder that was named, by an option or in the
+    /// file that one names; else where all look. The user's own files may say another folder than they did
+    /// when the kernel that runs was started.
+    fn folders(&self) -> Vec<PathBuf> {
+        let named = self.named_data_dir.as_ref();
+        if let Some(named) = named.or(self.configured_data.as_ref().filter(|_| self.is_explicit()))
+        {
+            return vec![named.clone()];
+        }
+        let mut folders: Vec<PathBuf> = self.configured_data.iter().cloned().collect();
+        let usual = self.bases.data_dir(None).ok();
+        for folder in self.bases.record_folders().into_iter().chain(usual) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        folders
+    }
+
+    fn is_explicit(&self) -> bool {
+        self.look_up.explicit.is_some()
+    }
+
+    /// Where a kernel that is started with these names is recorded beside its data folder. One whose
+    /// folder and socket are both told is one's own: whoever wants it tells them, too.
+    pub(in crate::cli) fn record_folders(&self) -> Vec<PathBuf> {
+        match (self.told_data_dir(), self.told_socket()) {
+            (Some(_), Some(_)) => Vec::new(),
+            _ => self.bases.record_folders(),
+        }
+    }
+
+    /// The socket, where somebody told it.
+    fn told_socket(&self) -> Option<&PathBuf> {
+        let named = self.named_socket.as_ref();
+        named.or(self.configured_socket.as_ref())
+    }
+
+    /// The data folder, where somebody told it.
+    pub(in crate::cli) fn told_data_dir(&self) -> Option<&Path> {
+        let told = self
+            .named_data_dir
+            .as_ref()
+            .or(self.configured_data.as_ref());
+        told.map(PathBuf::as_path)
+    }
+
+    /// Tells of a kernel that is not there, or not to be reached, what is known of it.
+    pub(in crate::cli) fn explained(&self, failure: Failure) -> Failure {
+        let Failure::NotRunning(Absence::At(socket)) = failure else {
+            return failure;
+        };
+        let folders = self.folders();
+        let told = match (self.running(), self.holder()) {
+            (Some(running), _) => Absence::NotAnswering(running, socket),
+            (None, Some(pid)) => {
+                Absence::NotRecorded(pid, folders.last().cloned().unwrap_or_default())
+            }
+            (None, None) if self.named_socket.is_some() => Absence::At(socket),
+            (None, None) => Absence::Nowhere(socket, folders),
+        };
+        Failure::NotRunning(told)
+    }
+
+    /// Says on stderr that the project's file in this folder does not count, and what to type.
+    pub(in crate::cli) fn tell_untrusted(&self) {
+        if let Some(untrusted) = &self.untrusted {
+            report(format_args!("mgp: {}", plain(untrusted)));
+        }
+    }
+
+    /// The options that lead another process of this program to the same kernel.
+    pub(in crate::cli) fn named_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let named = [
+            ("--config", &self.look_up.explicit),
+            ("--socket", &self.named_socket),
+            ("--data-dir", &self.named_data_dir),
+        ];
+        let named = named.into_iter();
+        named.filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
+
+    /// The process that holds the data folder, while one does.
+    pub(in crate::cli) fn holder(&self) -> Option<i32> {
+        let usual = self.bases.data_dir(self.told_data_dir());
+        lock::holder(&usual.ok()?)
+    }
+
+    /// The same for the kernel at another socket.
+    pub(in crate::cli) fn at(&self, socket: PathBuf) -> Self {
+        Self {
+            named_socket: Some(socket),
+            ..self.clone()
+        }
+    }
+
+    /// The folder for what lasts: as named on the command line, as configured, or the user's.
+    pub(in crate::cli) fn data_dir(&self, kernel: &KernelConfig) -> Result<PathBuf, Failure> {
+        if let Some(named) = &self.named_data_dir {
+            return Ok(named.clone());
+        }
+        let dir = self.bases.data_dir(kernel.data.dir.as_deref());
+        dir.map_err(|e| Failure::Other(e.to_string()))
+    }
+
+    /// The running kernel's status; `None` when none runs.
+    pub(in crate::cli) fn status(&self) -> Result<Option<KernelStatus>, Failure> {
+        let asked = self.with_kernel(async |client| {
+            read(&client.request(Status::METHOD, &json!({}), &mut ()).await?)
+        });
+        match asked {
+            Ok(status) => Ok(Some(status)),
+            Err(Failure::NotRunning(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Has the running kernel read its files again; answers its status after that.
+    pub(in crate::cli) fn reload(&self) -> Result<KernelStatus, Failure> {
+        let doing = "reading the configuration";
+        self.with_kernel(async |client| {
+            client.ask(Reload::METHOD, &json!({}), doing).await?;
+            read(&client.ask(Status::METHOD, &json!({}), doing).await?)
+        })
+    }
+
+    /// Asks the running kernel one thing; `doing` is shown when the answer takes its time.
+    pub(in crate::cli) fn ask(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        doing: impl Into<String>,
+    ) -> Result<Box<RawValue>, Failure> {
+        self.ask_at(None, method, params, doing)
+    }
+
+    /// The same at the door of one server.
+    pub(in crate::cli) fn ask_at(
+        &self,
+        server: Option<&str>,
+        method: &str,
+        params: &impl Serialize,
+        doing: impl Into<String>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let options = ConnectOptions::at(server);
+        self.with_kernel_at(options, async |client| {
+            client.ask(method, params, doing).await
+        })
+    }
+
+    /// The same about a server, which has to be there.
+    pub(in crate::cli) fn ask_about(
+        &self,
+        server: &str,
+        method: &str,
+        params: &impl Serialize,
+        observer: &mut dyn RequestObserver,
+    ) -> Result<Box<RawValue>, Failure> {
+        self.with_kernel(async |client| {
+            names::server(client, server).await?;
+            client.request(method, params, observer).await
+        })
+    }
+
+    /// Does something with a connection to the running kernel.
+    pub(in crate::cli) fn with_kernel<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.with_kernel_at(ConnectOptions::default(), work)
+    }
+
+    /// The same with a connection that is opened so.
+    pub(in crate::cli) fn with_kernel_at<T>(
+        &self,
+        options: ConnectOptions,
+        work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let outcome = runtime.block_on(async {
+            let holder = || self.holder();
+            let mut client = KernelClient::connect(&self.socket(), holder, options).await?;
+            work(&mut client).await
+        });
+        // A thread may still wait for a line from the terminal; nobody waits for it.
+        runtime.shutdown_background();
+        outcome
+    }
+
+    /// Prints an answer: for a program as it came, else `in_words`.
+    pub(in crate::cli) fn show<T: DeserializeOwned>(
+        &self,
+        answer: &RawValue,
+        in_words: impl FnOnce(T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self.json {
+            true => say(answer.get()),
+            false => in_words(read(answer)?),
+        }
+    }
+}

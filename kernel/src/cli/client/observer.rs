@@ -1,0 +1,23 @@
+//! What is told while a request is open.
+
+use std::time::Duration;
+
+use crate::cli::failure::Failure;
+
+/// What takes longer than this is given progress.
+pub(super) const LATE: Duration = Duration::from_millis(500);
+
+/// Hears what comes while a request is open.
+pub(in crate::cli) trait RequestObserver {
+    /// The request has been open for [`LATE`].
+    fn late(&mut self) {}
+    /// A notification came.
+    fn notified(&mut self, _method: &str, _params: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// The terminal is wanted for a question, or free again.
+    fn yield_terminal(&mut self, _wanted: bool) {}
+}
+
+/// Hears nothing.
+impl RequestObserver for () {}

@@ -1,0 +1,159 @@
+//! What is going on, for anything slower than half a second: a moving line on a terminal, plain
+//! lines otherwise; always on stderr.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mgp_protocol::mcp::{self, Method};
+use serde::Deserialize;
+
+use super::observer::RequestObserver;
+use crate::cli::failure::Failure;
+use crate::cli::print::report;
+use crate::cli::words::one_line;
+
+/// Time between two plain lines, at least.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Shows how one request is getting on.
+pub(in crate::cli) struct ProgressLine {
+    title: String,
+    terminal: bool,
+    shown: Option<ProgressBar>,
+    last: Option<Steps>,
+    last_line: Option<Instant>,
+}
+
+/// `params` of `notifications/progress`, as far as they are shown.
+#[derive(Clone, Default, Deserialize)]
+struct Steps {
+    progress: Option<f64>,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+impl ProgressLine {
+    /// `title` says what is being done.
+    pub(in crate::cli) fn of(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            terminal: std::io::stderr().is_terminal(),
+            shown: None,
+            last: None,
+            last_line: None,
+        }
+    }
+
+    /// Shows that it goes on, from now.
+    pub(in crate::cli) fn appear(&mut self) {
+        if !self.terminal {
+            return self.line();
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        bar.set_style(style.expect("the template is well formed"));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar.set_message(self.text());
+        self.shown = Some(bar);
+    }
+
+    /// Says a line of its own, above what moves.
+    pub(in crate::cli) fn above(&self, line: &str) {
+        match &self.shown {
+            Some(bar) => bar.println(line),
+            None => report(line),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self
+            .last
+            .as_ref()
+            .map(Steps::text)
+            .filter(|text| !text.is_empty())
+        {
+            Some(told) => format!("{}: {told}", self.title),
+            None => self.title.clone(),
+        }
+    }
+
+    fn line(&mut self) {
+        report(self.text());
+        self.last_line = Some(Instant::now());
+    }
+}
+
+impl Steps {
+    fn text(&self) -> String {
+        let steps = match (self.progress, self.total) {
+            (Some(done), Some(total)) => format!("{done}/{total}"),
+            (Some(done), None) => done.to_string(),
+            (None, _) => String::new(),
+        };
+        match &self.message {
+            Some(message) if steps.is_empty() => one_line(message, 60),
+            Some(message) => format!("{steps}, {}", one_line(message, 60)),
+            None => steps,
+        }
+    }
+}
+
+impl RequestObserver for ProgressLine {
+    fn late(&mut self) {
+        self.appear();
+    }
+
+    fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
+        if method != mcp::Progress::METHOD {
+            return Ok(());
+        }
+        self.last = serde_json::from_str(params).ok();
+        match &self.shown {
+            Some(bar) => bar.set_message(self.text()),
+            // Plain lines begin when it is late, and then come at their pace.
+            None if self.last_line.is_some_and(|at| at.elapsed() >= PACE) => self.line(),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn yield_terminal(&mut self, wanted: bool) {
+        if let Some(bar) = &self.shown {
+            match wanted {
+                true => {
+                    bar.disable_steady_tick();
+                    bar.set_draw_target(ProgressDrawTarget::hidden());
+                }
+                false => {
+                    bar.set_draw_target(ProgressDrawTarget::stderr());
+                    bar.enable_steady_tick(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_as_far_as_it_is_known() {
+        let text = |params: &str| serde_json::from_str::<Steps>(params).unwrap().text();
+        assert_eq!(text(r#"{"progressToken":1,"progress":2,"total":5}"#), "2/5");
+        assert_eq!(
+            text(r#"{"progress":2.5,"message":"half\nway"}"#),
+            "2.5, half"
+        );
+        assert_eq!(text(r#"{"message":"connecting"}"#), "connecting");
+    }
+}

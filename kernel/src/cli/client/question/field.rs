@@ -1,0 +1,188 @@
+//! One field of a form: how it is asked for, and how what is typed is read.
+
+use serde_json::Value;
+
+use crate::cli::words::one_line;
+
+/// A property of `requestedSchema`.
+pub(in crate::cli) struct FormField<'f> {
+    pub(in crate::cli) name: &'f str,
+    schema: &'f Value,
+    required: bool,
+}
+
+/// A value that may be chosen, and its title.
+struct Choice<'f> {
+    value: &'f str,
+    title: &'f str,
+}
+
+/// The fields in the order of the form.
+pub(in crate::cli) fn fields(form: &Value) -> impl Iterator<Item = FormField<'_>> {
+    let required = |name: &str| {
+        let names = form["required"].as_array();
+        names.is_some_and(|names| names.iter().any(|n| n == name))
+    };
+    let properties = form["properties"].as_object();
+    properties
+        .into_iter()
+        .flatten()
+        .map(move |(name, schema)| FormField {
+            name,
+            schema,
+            required: required(name),
+        })
+}
+
+impl FormField<'_> {
+    /// What stands before the cursor.
+    pub(in crate::cli) fn prompt(&self) -> String {
+        let mut prompt = one_line(self.schema["title"].as_str().unwrap_or(self.name), 60);
+        if let Some(description) = self.schema["description"].as_str() {
+            prompt += &format!(", {}", one_line(description, 80));
+        }
+        let shown: Vec<_> = (1..)
+            .zip(self.choices())
+            .map(|(at, choice)| format!("{at} {}", one_line(choice.title, 40)))
+            .collect();
+        if !shown.is_empty() {
+            prompt += &format!(" ({})", shown.join(", "));
+        }
+        prompt + &self.brackets()
+    }
+
+    fn brackets(&self) -> String {
+        match &self.schema["default"] {
+            Value::Bool(true) => " [Y/n]".into(),
+            Value::Bool(false) => " [y/N]".into(),
+            Value::String(default) => format!(" [{}]", one_line(default, 40)),
+            Value::Null if self.kind() == "boolean" => " (y/n)".into(),
+            Value::Null if self.required => String::new(),
+            Value::Null => " []".into(),
+            default @ (Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                format!(" [{default}]")
+            }
+        }
+    }
+
+    fn kind(&self) -> &str {
+        self.schema["type"].as_str().unwrap_or("string")
+    }
+
+    /// The four ways a schema can offer choices.
+    fn choices(&self) -> Vec<Choice<'_>> {
+        let schema = match self.kind() {
+            "array" => &self.schema["items"],
+            _ => self.schema,
+        };
+        let list = |key: &str| schema[key].as_array().map_or(&[][..], Vec::as_slice);
+        let titled = list("oneOf")
+            .iter()
+            .chain(list("anyOf"))
+            .filter_map(|choice| {
+                let value = choice["const"].as_str()?;
+                Some(Choice {
+                    value,
+                    title: choice["title"].as_str().unwrap_or(value),
+                })
+            });
+        let names = list("enumNames")
+            .iter()
+            .map(Value::as_str)
+            .chain(std::iter::repeat(None));
+        let plain = list("enum").iter().zip(names).filter_map(|(value, name)| {
+            let value = value.as_str()?;
+            Some(Choice {
+                value,
+                title: name.unwrap_or(value),
+            })
+        });
+        titled.chain(plain).collect()
+    }
+
+    /// Reads what was typed; `None` leaves the field out.
+    ///
+    /// # Errors
+    /// What to type instead, in words.
+    pub(in crate::cli) fn read(&self, typed: &str) -> Result<Option<Value>, String> {
+        match (typed.is_empty(), &self.schema["default"]) {
+            (false, _) => self.value(typed).map(Some),
+            (true, Value::Null) if self.required => Err("this needs an answer".into()),
+            (true, Value::Null) => Ok(None),
+            (true, default) => Ok(Some(default.clone())),
+        }
+    }
+
+    fn value(&self, typed: &str) -> Result<Value, String> {
+        match self.kind() {
+            "boolean" => match typed.to_ascii_lowercase().as_str() {
+                "y" | "yes" | "true" => Ok(true.into()),
+                "n" | "no" | "false" => Ok(false.into()),
+                _ => Err("y or n".into()),
+            },
+            "integer" => {
+                let whole = typed
+                    .parse::<i64>()
+                    .map_err(|_| "a whole number is wanted")?;
+                self.within(whole as f64).map(|()| whole.into())
+            }
+            "number" => {
+                let number = typed.parse::<f64>().ok().filter(|n| n.is_finite());
+                let number = number.ok_or("a number is wanted")?;
+                self.within(number).map(|()| number.into())
+            }
+            "array" => {
+                let parts = typed
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty());
+                let chosen: Vec<_> = parts
+                    .map(|part| self.chosen(part))
+                    .collect::<Result<_, _>>()?;
+                self.counted(chosen.len(), ("minItems", "maxItems"), "choices")?;
+                Ok(chosen.into())
+            }
+            _ if !self.choices().is_empty() => self.chosen(typed),
+            _ => {
+                let bounds = ("minLength", "maxLength");
+                self.counted(typed.chars().count(), bounds, "characters")?;
+                Ok(typed.into())
+            }
+        }
+    }
+
+    fn chosen(&self, typed: &str) -> Result<Value, String> {
+        let choices = self.choices();
+        let number = typed
+            .parse::<usize>()
+            .ok()
+            .and_then(|n| choices.get(n.checked_sub(1)?));
+        let named = || {
+            choices
+                .iter()
+                .find(|c| c.value == typed || c.title == typed)
+        };
+        match named().or(number) {
+            Some(choice) => Ok(choice.value.into()),
+            None => Err(format!("one of 1 to {} is wanted", choices.len())),
+        }
+    }
+
+    fn within(&self, number: f64) -> Result<(), String> {
+        let bound = |key: &str| self.schema[key].as_f64();
+        match (bound("minimum"), bound("maximum")) {
+            (Some(least), _) if number < least => Err(format!("at least {least}")),
+            (_, Some(most)) if number > most => Err(format!("at most {most}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn counted(&self, count: usize, (min, max): (&str, &str), of: &str) -> Result<(), String> {
+        let bound = |key: &str| self.schema[key].as_u64();
+        match (bound(min), bound(max)) {
+            (Some(least), _) if (count as u64) < least => Err(format!("at least {least} {of}")),
+            (_, Some(most)) if count as u64 > most => Err(format!("at most {most} {of}")),
+            _ => Ok(()),
+        }
+    }
+}

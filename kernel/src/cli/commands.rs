@@ -1,0 +1,45 @@
+//! What each command does, one file for each family.
+
+mod access;
+mod agents;
+mod approvals;
+mod audit;
+mod prompts;
+mod resources;
+mod servers;
+mod status;
+mod tools;
+mod trust;
+mod up;
+
+use super::args::Command;
+use super::client::CliContext;
+use super::failure::Failure;
+use super::stdio;
+
+/// Carries out a command.
+pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(typed) if typed.detach => up::detached(context),
+        Command::Up(_) => up::here(context),
+        Command::Demo => up::demo(context),
+        Command::Stdio(typed) => stdio::join(context, typed),
+        Command::Down => up::down(context),
+        Command::Status(asked) => status::show(context, &asked),
+        Command::Servers(typed) => servers::run(context, typed),
+        Command::Trust(typed) => trust::trust(context, &typed),
+        Command::Untrust(typed) => trust::untrust(context, &typed),
+        Command::Agents(typed) => agents::run(context, typed),
+        Command::Tools(typed) => tools::run(context, &typed),
+        Command::Resources(typed) => resources::run(context, &typed),
+        Command::Prompts(typed) => prompts::run(context, &typed),
+        Command::Audit(typed) => audit::run(context, typed),
+        Command::Pending => approvals::pending(context),
+        Command::Approve(typed) => approvals::approve(context, &typed),
+        Command::Deny(typed) => approvals::deny(context, &typed),
+        Command::Grant(typed) => access::grant(context, &typed),
+        Command::Revoke(typed) => access::revoke(context, &typed),
+        Command::Grants(typed) => access::grants(context, typed.agent.as_deref()),
+        Command::Explain(typed) => access::explain(context, &typed),
+    }
+}

@@ -1,0 +1,143 @@
+//! `mgp pending|approve|deny`: what waits for a person, and the answers.
+
+use mgp_engine::timestamps::parse_rfc3339;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
+use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::args::{Approve, Deny};
+use crate::cli::client::{CliContext, ProgressLine};
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::words::{plain, time};
+
+pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
+    let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
+    let now = mgp_runtime::time::unix_ms();
+    context.show(&answer, |Pending { pending }| match pending.as_slice() {
+        [] => say("nothing waits for you"),
+        entries => {
+            let told: Vec<String> = entries.iter().map(|entry| in_words(entry, now)).collect();
+            say(plain(told.join("\n").trim_end()))
+        }
+    })
+}
+
+pub(super) fn approve(context: &CliContext, approve: &Approve) -> Result<(), Failure> {
+    let params = approvals::Approve {
+        id: approve.id.clone(),
+        for_ms: approve.during,
+        only: approve.only.clone(),
+    };
+    decide(context, approvals::Approve::METHOD, &params)
+}
+
+pub(super) fn deny(context: &CliContext, deny: &Deny) -> Result<(), Failure> {
+    if let Some(permission) = &deny.permission {
+        return take_back(context, &deny.id, permission);
+    }
+    let params = approvals::Deny {
+        id: deny.id.clone(),
+        only: deny.only.clone(),
+        later: deny.later,
+    };
+    decide(context, approvals::Deny::METHOD, &params)
+}
+
+/// Takes a permission back from a server that has it.
+fn take_back(context: &CliContext, server: &str, permission: &str) -> Result<(), Failure> {
+    let params = Revoke {
+        server: server.to_owned(),
+        permission: permission.to_owned(),
+    };
+    let doing = "deciding";
+    let answer = context.ask_about(
+        server,
+        Revoke::METHOD,
+        &params,
+        &mut ProgressLine::of(doing),
+    )?;
+    context.show(&answer, |revoked: Revoked| {
+        let permissions = revoked.permissions.join(", ");
+        say(plain(&match (revoked.had, revoked.restarts) {
+            (true, true) => {
+                format!("{server} may not use {permissions} any more, and is started again without")
+            }
+            (true, false) => format!("{server} may not use {permissions} any more"),
+            (false, _) => format!("{server} did not have {permissions}, and will not"),
+        }))
+    })
+}
+
+fn decide(context: &CliContext, method: &str, params: &impl Serialize) -> Result<(), Failure> {
+    let answer = context.ask(method, params, "deciding")?;
+    context.show(&answer, |answer| say(plain(&decided(&answer))))
+}
+
+fn decided(decided: &Decided) -> String {
+    let verdict = match decided.verdict {
+        Verdict::Approved => "approved",
+        Verdict::Deferred => "put off",
+        Verdict::Denied => "denied",
+    };
+    let mut text = format!("{verdict}: {}", decided.text);
+    if !decided.parts.is_empty() {
+        text += &format!(" ({})", decided.parts.join(", "));
+    }
+    if let Some(until) = &decided.until {
+        text += &format!(", until {until}");
+    }
+    text
+}
+
+/// One question with all that is to be read before it is answered.
+fn in_words(entry: &Entry, now_ms: u64) -> String {
+    let ago = parse_rfc3339(&entry.since).map_or(0, |since| now_ms.saturating_sub(since));
+    let mut text = format!("{}  {}\n", entry.id, entry.text);
+    let mut row = |what: &str| text += &format!("        {what}\n");
+    entry.details.iter().for_each(|detail| row(detail));
+    if entry.parts.len() > 1 {
+        row(&format!("parts: {}", entry.parts.join(", ")));
+    }
+    let left = entry.until.as_deref().and_then(parse_rfc3339);
+    let left = left.map(|end| format!(", {} left", time(end.saturating_sub(now_ms))));
+    row(&format!(
+        "waits for {}{}",
+        time(ago),
+        left.unwrap_or_default()
+    ));
+    row(&format!("mgp approve {0}   or   mgp deny {0}", entry.id));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::mgp::approvals::Subject;
+
+    use super::*;
+
+    #[test]
+    fn a_question_shows_what_to_read_and_what_to_type() {
+        let entry = Entry {
+            id: "tobami".into(),
+            subject: Subject::Permissions,
+            server: Some("files".into()),
+            agent: None,
+            text: "files needs permissions".into(),
+            details: vec!["shell.execute (dangerous)".into()],
+            parts: vec!["shell.execute".into(), "camera".into()],
+            since: "1970-01-01T00:00:01.000Z".into(),
+            until: Some("1970-01-01T00:01:00.000Z".into()),
+        };
+        assert_eq!(
+            in_words(&entry, 3000),
+            "tobami  files needs permissions\n        \
+             shell.execute (dangerous)\n        \
+             parts: shell.execute, camera\n        \
+             waits for 2 s, 57 s left\n        \
+             mgp approve tobami   or   mgp deny tobami\n"
+        );
+    }
+}

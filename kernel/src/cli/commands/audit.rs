@@ -1,0 +1,233 @@
+//! `mgp audit tail|verify|acknowledge`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::record::RecordDigest;
+use mgp_engine::store::audit::verify::LogFault;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
+use mgp_protocol::mgp::kernel::{KernelStatus, Status};
+use mgp_store::audit::{Examined, Folder, examine};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::cli::args::{self, Audit};
+use crate::cli::client::{CliContext, KernelClient, names, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::words::plain;
+use crate::config;
+
+/// How often a followed log is looked at.
+const POLL: Duration = Duration::from_millis(250);
+/// How often a log is looked at that a running kernel writes or trims meanwhile, before what is found is
+/// believed, and at which distance.
+const TRIES: usize = 5;
+const AGAIN: Duration = Duration::from_millis(200);
+
+pub(super) fn run(context: &CliContext, typed: Audit) -> Result<(), Failure> {
+    match typed {
+        Audit::Tail(typed) => tail(context, &typed),
+        Audit::Verify => verify(context),
+        Audit::Acknowledge(typed) => acknowledge(context, typed),
+    }
+}
+
+fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
+    context.with_kernel(async |client| {
+        let end = replayed(client, u64::MAX).await?.next_seq;
+        let mut since = end.saturating_sub(tail.lines);
+        loop {
+            let part = replayed(client, since).await?;
+            for event in &part.events {
+                show(event, context.json)?;
+            }
+            since = part.next_seq;
+            if !part.has_more {
+                if !tail.follow {
+                    return Ok(());
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+    })
+}
+
+async fn replayed(client: &mut KernelClient, since: u64) -> Result<Replayed, Failure> {
+    let params = Replay {
+        since_seq: Some(since),
+        ..Replay::default()
+    };
+    let answer = client.request(Replay::METHOD, &params, &mut ()).await?;
+    read(&answer)
+}
+
+fn show(event: &RawValue, json: bool) -> Result<(), Failure> {
+    match json {
+        true => say(event.get()),
+        false => say(plain(&event_line(
+            &serde_json::from_str(event.get()).unwrap_or_default(),
+        ))),
+    }
+}
+
+/// One line: when, what, how it ended, who, to what, and why.
+fn event_line(event: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let target = &event["target"];
+    let place = match (target["server_id"].as_str(), target["tool_name"].as_str()) {
+        (Some(server), tool) => names::place(server, tool),
+        (None, tool) => tool.unwrap_or_default().to_owned(),
+    };
+    let names = [place, text(&target["agent_id"])];
+    let target: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    let details = &event["details"];
+    let why = ["reason", "failure"]
+        .into_iter()
+        .find_map(|name| details[name].as_str());
+    let mut why = why.map(|why| format!("  {why}")).unwrap_or_default();
+    if let Some(times) = details["repeated"].as_u64() {
+        why += &format!("  {times} times since {}", text(&details["first"]));
+    }
+    format!(
+        "{} {:>6} {} {}  {} {}  {}{why}",
+        text(&event["timestamp"]),
+        event["_mgp"]["seq"].as_u64().unwrap_or_default(),
+        text(&event["event_type"]),
+        text(&event["result"]),
+        text(&event["actor"]["type"]),
+        text(&event["actor"]["id"]),
+        target.join(" "),
+    )
+}
+
+fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Failure> {
+    let reason = asked.reason;
+    let done: Acknowledged = context.with_kernel(async |client| {
+        let params = Acknowledge { reason };
+        read(
+            &client
+                .request(Acknowledge::METHOD, &params, &mut ())
+                .await?,
+        )
+    })?;
+    if context.json {
+        return say(json!(done).to_string());
+    }
+    match done.acknowledged.is_empty() {
+        true => say("nothing is wrong with the log"),
+        false => say(format_args!(
+            "{}\nacknowledged, and written down",
+            plain(&done.acknowledged.join("\n"))
+        )),
+    }
+}
+
+fn verify(context: &CliContext) -> Result<(), Failure> {
+    let loaded = config::load(&context.look_up, &|name| std::env::var(name).ok(), None)
+        .map_err(|e| Failure::Other(e.to_string()))?;
+    let data_dir = context.data_dir(&loaded.kernel)?;
+    let folder = Folder::of(&data_dir);
+    let running = running(context, &data_dir)?;
+    let found = examined(&folder, running)?;
+    if found.report.records == 0 && found.is_whole() && running.is_none() {
+        return nothing(context, &folder, loaded.kernel.audit.enabled);
+    }
+    let report = &found.report;
+    match context.json {
+        true => say(json!({
+            "whole": found.is_whole(),
+            "records": report.records,
+            "last": report.head.sequence,
+            "faults": report.faults.iter().map(LogFault::to_json).collect::<Vec<_>>(),
+            "acknowledged": report.accepted.iter().map(LogFault::to_json).collect::<Vec<_>>(),
+            "damage": report.damage,
+            "head": found.beside.first(),
+            "beside": found.beside,
+        })
+        .to_string())?,
+        false => say(in_words(&found))?,
+    }
+    match found.is_whole() {
+        true => Ok(()),
+        false => Err(Failure::Damaged),
+    }
+}
+
+/// There is no record, and nothing that says that there was one.
+fn nothing(context: &CliContext, folder: &Folder, enabled: bool) -> Result<(), Failure> {
+    let place = folder.folder().display();
+    let why = match (enabled, folder.numbers()?.is_empty()) {
+        (false, _) => "no audit log is kept: `enabled` in [audit] is false".to_owned(),
+        (true, true) => format!("there is no log in {place}: no kernel has run there yet"),
+        (true, false) => "0 records: nothing was written yet".to_owned(),
+    };
+    match context.json {
+        true => say(
+            json!({"whole": true, "records": 0, "last": 0, "faults": [], "head": null,
+            "message": why})
+            .to_string(),
+        ),
+        false => say(why),
+    }
+}
+
+fn in_words(found: &Examined) -> String {
+    let mut lines = found.told();
+    let (report, is_whole) = (&found.report, lines.is_empty());
+    let known = report.accepted.iter();
+    lines.extend(known.map(|fault| format!("{fault} (acknowledged)")));
+    let (records, last) = (report.records, report.head.sequence);
+    lines.push(match (is_whole, report.accepted.is_empty()) {
+        (true, true) => format!("{records} records, the last is {last}: whole"),
+        (true, false) => format!(
+            "{records} records are as they were written, the last is {last}; the rest is acknowledged"
+        ),
+        (false, _) => format!("{records} records are as they were written, the last is {last}"),
+    });
+    lines.join("\n")
+}
+
+/// The last record of the kernel that runs on this folder; `None` when none does.
+fn running(context: &CliContext, data_dir: &Path) -> Result<Option<Head>, Failure> {
+    let asked = context.with_kernel(async |client| {
+        let status: KernelStatus =
+            read(&client.request(Status::METHOD, &json!({}), &mut ()).await?)?;
+        if !is_same(Path::new(&status.data_dir), data_dir) {
+            return Ok(None);
+        }
+        let last: LastRecord = read(&client.request(Last::METHOD, &json!({}), &mut ()).await?)?;
+        let hash = RecordDigest::parse(&last.hash);
+        Ok(hash.map(|hash| Head {
+            sequence: last.sequence,
+            hash,
+        }))
+    });
+    match asked {
+        // The kernel at the usual socket may be another one, or keep no log.
+        Err(Failure::NotRunning(_) | Failure::Refused { .. }) => Ok(None),
+        Err(_) if context.named_data_dir.is_some() => Ok(None),
+        asked => asked,
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
+}
+
+/// Looks again where a running kernel may be the reason for what is found.
+fn examined(folder: &Folder, running: Option<Head>) -> Result<Examined, Failure> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let found = examine(folder, running);
+        let whole = found.as_ref().is_ok_and(Examined::is_whole);
+        if whole || tries == TRIES {
+            return found.map_err(|e| Failure::Other(format!("the audit log: {e}")));
+        }
+        std::thread::sleep(AGAIN);
+    }
+}

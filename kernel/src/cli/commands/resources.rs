@@ -1,0 +1,79 @@
+//! `mgp resources list|read`.
+
+use mgp_protocol::mcp::{Method, resources};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cli::args::{Listing, ReadResource, Resources};
+use crate::cli::client::{CliContext, ConnectOptions, pages, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::content::{self, Saver};
+use crate::cli::print::{say, table};
+use crate::cli::words::{one_line, plain};
+
+/// A resource or a template, as far as it is shown.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    #[serde(alias = "uriTemplate")]
+    uri: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    mime_type: Option<String>,
+}
+
+pub(super) fn run(context: &CliContext, typed: &Resources) -> Result<(), Failure> {
+    match typed {
+        Resources::List(typed) => list(context, typed),
+        Resources::Read(typed) => show(context, typed),
+    }
+}
+
+fn list(context: &CliContext, typed: &Listing) -> Result<(), Failure> {
+    let opening = ConnectOptions::at(typed.server.as_deref());
+    let (found, templates) = context.with_kernel_at(opening, async |client| {
+        let found = pages::all(client, resources::List::METHOD, "resources").await?;
+        let method = resources::templates::List::METHOD;
+        let templates = pages::all(client, method, "resourceTemplates").await?;
+        Ok((found, templates))
+    })?;
+    if context.json {
+        return say(json!({ "resources": found, "resourceTemplates": templates }));
+    }
+    if found.is_empty() && templates.is_empty() {
+        return say("no resources: no server that is connected offers one");
+    }
+    let mut table = table(&["RESOURCE", "TYPE", "WHAT IT IS"]);
+    for item in found.iter().chain(&templates) {
+        let item: Resource = read(item)?;
+        let what = item.description.or(item.title).unwrap_or(item.name);
+        table.add_row([
+            plain(&item.uri),
+            plain(&item.mime_type.unwrap_or_default()),
+            one_line(&what, 100),
+        ]);
+    }
+    say(table)
+}
+
+fn show(context: &CliContext, typed: &ReadResource) -> Result<(), Failure> {
+    let params = json!({"uri": typed.uri, "_meta": {"progressToken": 1}});
+    let doing = format!("reading {}", typed.uri);
+    let server = typed.server.as_deref();
+    let answer = context.ask_at(server, resources::Read::METHOD, &params, doing)?;
+    let saver = Saver {
+        folder: &typed.out,
+        tool: &typed.uri,
+    };
+    context.show(&answer, |result: Value| {
+        for part in result["contents"].as_array().into_iter().flatten() {
+            say(content::resource(part, &saver)?)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,98 @@
+//! `mgp servers list|start|stop|restart`, and the way to the other commands about servers.
+
+mod add;
+mod config_file;
+mod info;
+mod logs;
+mod remove;
+mod secrets;
+mod starting;
+pub(super) mod state;
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::cli::args::Servers;
+use crate::cli::client::{CliContext, ProgressLine, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::words::plain;
+use starting::watch;
+use state::{CONNECTED, STOPPED, tell};
+
+/// Answer of `mgp/servers/list`.
+#[derive(Deserialize)]
+struct ListedServers {
+    servers: Vec<Server>,
+}
+
+pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
+    match typed {
+        Servers::List => list(context),
+        Servers::Add(typed) => add::add(context, &typed),
+        Servers::Remove(typed) => remove::remove(context, &typed.id),
+        Servers::Start(typed) => start(context, &typed.id),
+        Servers::Stop(typed) => stop(context, &typed.id),
+        Servers::Restart(typed) => restart(context, &typed.id),
+        Servers::Info(typed) => info::show(context, &typed.id),
+        Servers::Logs(typed) => logs::show(context, typed),
+    }
+}
+
+fn list(context: &CliContext) -> Result<(), Failure> {
+    let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
+    context.show(&answer, |ListedServers { servers }| {
+        if servers.is_empty() {
+            return say("no servers yet: `mgp servers add --help` shows how to add one");
+        }
+        let makers: String = servers.iter().filter_map(maker).collect();
+        let sandboxes: String = servers.iter().filter_map(sandbox).collect();
+        say(format!("{}{makers}{sandboxes}", state::rows(&servers)))
+    })
+}
+
+/// Who registered a server that stands in no file.
+fn maker(server: &Server) -> Option<String> {
+    let maker = server.registered_by.as_deref()?;
+    Some(format!(
+        "\n\n{} was registered by {}",
+        plain(&server.id),
+        plain(maker)
+    ))
+}
+
+/// What holds a sandboxed server.
+fn sandbox(server: &Server) -> Option<String> {
+    let sandbox = server.sandbox.as_ref()?;
+    let mut text = format!("\n\nsandbox of {}", plain(&server.id));
+    let kinds = [
+        ("holds", &sandbox.enforced),
+        ("NOT HELD", &sandbox.missing),
+        ("note", &sandbox.notes),
+    ];
+    for (kind, lines) in kinds {
+        for line in lines {
+            text += &format!("\n  {kind:<8}  {}", plain(line));
+        }
+    }
+    Some(text)
+}
+
+fn start(context: &CliContext, id: &str) -> Result<(), Failure> {
+    let server = watch(context, Start::METHOD, "starting", id)?;
+    tell(context, &server, CONNECTED)
+}
+
+fn stop(context: &CliContext, id: &str) -> Result<(), Failure> {
+    let params = json!({ "id": id });
+    let doing = format!("stopping {id}");
+    let answer = context.ask_about(id, Stop::METHOD, &params, &mut ProgressLine::of(doing))?;
+    tell(context, &read(&answer)?, STOPPED)
+}
+
+fn restart(context: &CliContext, id: &str) -> Result<(), Failure> {
+    let server = watch(context, Restart::METHOD, "restarting", id)?;
+    tell(context, &server, CONNECTED)
+}

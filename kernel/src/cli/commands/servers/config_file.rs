@@ -1,0 +1,84 @@
+//! The files of the configuration that `mgp servers add|remove` edit.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::ConfigKind;
+use mgp_protocol::mgp::kernel::KernelStatus;
+
+use crate::cli::client::CliContext;
+use crate::cli::commands::trust::keep;
+use crate::cli::failure::Failure;
+use crate::config;
+use crate::config::edit;
+use crate::paths::open_file;
+use crate::trust::{self, TrustStore};
+
+pub(super) fn in_file(file: &Path, error: &edit::EditError) -> Failure {
+    Failure::Other(format!("{}: {error}", file.display()))
+}
+
+pub(super) fn existing(file: &Path) -> Result<Option<String>, Failure> {
+    match open_file(file).and_then(io::read_to_string) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read
+            .map(Some)
+            .map_err(|e| Failure::Other(format!("{}: {e}", file.display()))),
+    }
+}
+
+/// The files the kernel reads, or would read if it were started here; the strongest first.
+pub(super) fn in_force(
+    context: &CliContext,
+    status: Option<&KernelStatus>,
+) -> Result<Vec<PathBuf>, Failure> {
+    if let Some((_, named)) = context.look_up.named() {
+        return Ok(vec![named]);
+    }
+    if let Some(status) = status
+        && !status.config_files.is_empty()
+    {
+        return Ok(status.config_files.iter().map(PathBuf::from).collect());
+    }
+    let here = config::load(&context.look_up, &|_| None, None);
+    let here = here.map_err(|e| Failure::Other(e.to_string()))?;
+    let project = here
+        .in_force()
+        .filter(|file| file.kind == ConfigKind::Project);
+    let project = project
+        .filter(|_| status.is_none())
+        .map(|file| file.path.clone());
+    let files: Vec<_> = project.chain(context.look_up.user_file()).collect();
+    match files.is_empty() {
+        true => Err(no_home()),
+        false => Ok(files),
+    }
+}
+
+pub(super) fn no_home() -> Failure {
+    Failure::Usage("there is no home; name a file with --config".into())
+}
+
+/// Writes a file of the configuration. A project's that was trusted as it was stays trusted, for what
+/// changed is what was typed; so does one that was not there. Answers whether it is trusted now.
+pub(super) fn write(
+    context: &CliContext,
+    file: &Path,
+    before: Option<&str>,
+    text: &str,
+    project: bool,
+) -> Result<bool, Failure> {
+    let book = TrustStore::open(context.look_up.trust_file().as_deref());
+    let place = trust::location(file).ok();
+    let known = place.as_deref().and_then(|place| book.entry(place));
+    let trusted = match before {
+        Some(before) => known.is_some_and(|known| known.blake3 == trust::hash(before)),
+        None => project,
+    };
+    edit::write(file, text)?;
+    // Only now: what is written before it is trusted leaves a running kernel with what it has.
+    if let (true, Ok(place)) = (trusted, trust::location(file)) {
+        keep(context, &place, text)?;
+    }
+    Ok(trusted)
+}

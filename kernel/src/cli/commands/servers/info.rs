@@ -1,0 +1,159 @@
+//! `mgp servers info`: all that is known of one server.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::servers::{Instance, List, Server};
+use serde_json::json;
+
+use super::ListedServers;
+use super::state::{standing, why};
+use crate::cli::client::{CliContext, ProgressLine, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::{say, titled};
+use crate::cli::words::{one_line, plain, time};
+
+pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
+    let doing = "asking the kernel";
+    let answer = context.ask_about(id, List::METHOD, &json!({}), &mut ProgressLine::of(doing))?;
+    let mut servers = read::<ListedServers>(&answer)?.servers.into_iter();
+    // It went while it was asked for.
+    let server = servers
+        .find(|server| server.id == id)
+        .ok_or_else(|| Failure::Usage(format!("there is no server {}", plain(id))))?;
+    match context.json {
+        true => say(serde_json::to_string(&server).expect("a server is always JSON")),
+        false => say(plain(in_words(&server).trim_end())),
+    }
+}
+
+fn in_words(server: &Server) -> String {
+    let mut text = format!("{} is {}", server.id, standing(server));
+    if let Some(why) = why(server, usize::MAX) {
+        text += &format!(": {why}");
+    }
+    text += &format!(", for {}\n", time(server.since_ms));
+    for (title, rows) in rows(server) {
+        text += &titled(title, 11, &rows);
+    }
+    text
+}
+
+/// What is said of it, one title each; what does not apply has no rows.
+fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
+    let one = |text: Option<String>| text.into_iter().collect::<Vec<_>>();
+    let next = server.next_try_ms.map(|ms| format!("in {}", time(ms)));
+    let speaks = server
+        .protocol_version
+        .as_ref()
+        .map(|version| format!("{version} over {}", server.transport));
+    let sandbox = server.sandbox.clone().unwrap_or_default();
+    vec![
+        ("next try", one(next)),
+        ("restarts", vec![server.restarts.to_string()]),
+        ("registered", one(server.registered_by.clone())),
+        ("runs", one(runs(server))),
+        ("process", one(server.pid.map(|pid| pid.to_string()))),
+        ("is", one(server.server_info.clone())),
+        ("speaks", one(speaks)),
+        ("mgp", one(mgp(server))),
+        ("trust", vec![server.trust_level.clone()]),
+        ("offers", vec![offers(server)]),
+        ("lists", server.rejected.clone()),
+        ("instances", server.instances.iter().map(instance).collect()),
+        ("under way", vec![format!("{} calls", server.in_flight)]),
+        ("odd", odd(server)),
+        ("sandbox", sandbox.enforced),
+        ("NOT HELD", sandbox.missing),
+        ("note", sandbox.notes),
+    ]
+}
+
+fn instance(one: &Instance) -> String {
+    let process = one
+        .pid
+        .map_or(String::new(), |pid| format!(", process {pid}"));
+    format!(
+        "{}: {}, for {}{process}, {} calls",
+        one.agent,
+        one.state,
+        time(one.since_ms),
+        one.in_flight
+    )
+}
+
+fn runs(server: &Server) -> Option<String> {
+    let words = server.runs.iter().map(|word| {
+        let harmless = |c: char| c.is_alphanumeric() || "/._-+:@=,%~".contains(c);
+        match !word.is_empty() && word.chars().all(harmless) {
+            true => word.clone(),
+            false => json!(word).to_string(),
+        }
+    });
+    let words: Vec<_> = words.collect();
+    (!words.is_empty()).then(|| one_line(&words.join(" "), 500))
+}
+
+fn mgp(server: &Server) -> Option<String> {
+    let spoken = server.mgp.as_ref()?;
+    Some(format!(
+        "{}: {}",
+        spoken.version,
+        spoken.extensions.join(", ")
+    ))
+}
+
+fn offers(server: &Server) -> String {
+    format!(
+        "{} tools (`mgp tools list --server {}`), {} resources, {} prompts",
+        server.tools, server.id, server.resources, server.prompts
+    )
+}
+
+/// What a server does that none should.
+fn odd(server: &Server) -> Vec<String> {
+    let counted = [
+        (server.noise_lines, "lines on stdout that were no messages"),
+        (server.oversized, "messages dropped for their size"),
+        (
+            server.dropped_notifications,
+            "notifications that went to nobody",
+        ),
+    ];
+    let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+    counted
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_told_and_what_does_not_apply_is_not() {
+        let server = Server {
+            id: "files".into(),
+            state: "connected".into(),
+            since_ms: 300_000,
+            runs: ["npx", "-y", "a b", "\u{1b}"].map(str::to_owned).into(),
+            pid: Some(7),
+            transport: "stdio".into(),
+            protocol_version: Some("2025-11-25".into()),
+            trust_level: "standard".into(),
+            tools: 14,
+            noise_lines: 3,
+            rejected: vec!["tool a: no inputSchema".into(), "tool b: the same".into()],
+            ..Server::default()
+        };
+        let want = "files is connected, for 5 min\n\
+                    restarts    0\n\
+                    runs        npx -y \"a b\" \"\\u001b\"\n\
+                    process     7\n\
+                    speaks      2025-11-25 over stdio\n\
+                    trust       standard\n\
+                    offers      14 tools (`mgp tools list --server files`), 0 resources, 0 prompts\n\
+                    lists       tool a: no inputSchema\n            tool b: the same\n\
+                    under way   0 calls\n\
+                    odd         3 lines on stdout that were no messages\n";
+        assert_eq!(in_words(&server), want);
+    }
+}

@@ -1,0 +1,398 @@
+//! Values of variables and headers that a person gives a server. They may be secrets, so they are
+//! never taken from the command line, which every user of the machine can read; what is typed or read
+//! from a file is kept in files of the owner alone, and the configuration names them.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::cli::args::Add;
+use crate::cli::failure::Failure;
+use crate::cli::print::report;
+use crate::trust;
+use mgp_store::atomic_file;
+
+/// Longest file of variables, in bytes: as long as one secret may be.
+const MAX_ENV_FILE: u64 = 64 << 10;
+/// Longest scheme before a reference in a header: `Bearer`, `Basic`, `ApiKey`.
+const MAX_SCHEME: usize = 10;
+
+/// What was given, with what has still to be written down.
+#[derive(Default)]
+pub(super) struct GivenValues {
+    /// `[servers.env]`, as references.
+    pub(super) env: Vec<(String, String)>,
+    /// `[servers.headers]`, as references.
+    pub(super) headers: Vec<(String, String)>,
+    /// Files and what they are to hold.
+    kept: Vec<(PathBuf, String)>,
+}
+
+/// Where the secrets of one server are kept: `home` is the folder of all, the users's own servers have
+/// their ids there, those of other files a mark of the file besides.
+pub(super) fn folder(home: &Path, id: &str, file: &Path) -> PathBuf {
+    match file.parent() == home.parent() {
+        true => home.join(id),
+        false => {
+            let mark = trust::hash(&file.to_string_lossy());
+            home.join(format!("{id}@{}", &mark[..8]))
+        }
+    }
+}
+
+/// Reads and asks for everything that `add` names. Paths that were typed start at `here`; `folder` is
+/// where secrets of this server go.
+///
+/// # Errors
+/// A value on the command line, and whatever cannot be read or asked for.
+pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<GivenValues, Failure> {
+    let mut given = GivenValues::default();
+    for word in &add.env {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, reference(value, false).map(|v| from_here(v, here))),
+            None => match asked_for(add, word)? {
+                Some(value) => (word.as_str(), Some(given.keep(folder, word, value)?)),
+                None => (word.as_str(), Some(format!("${{{word}}}"))),
+            },
+        };
+        let value = value.ok_or_else(|| on_the_line("env", name))?;
+        given.env.push((name.to_owned(), value));
+    }
+    for file in &add.env_file {
+        for (name, value) in variables(file, here)? {
+            let value = match value {
+                Some(value) => given.keep(folder, &name, value)?,
+                None => format!("${{{name}}}"),
+            };
+            given.env.push((name, value));
+        }
+    }
+    for word in &add.header {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, reference(value, true).map(|v| from_here(v, here))),
+            None => {
+                let value = ask(word, &add.id)?.ok_or_else(|| unasked(word))?;
+                (word.as_str(), Some(given.keep(folder, word, value)?))
+            }
+        };
+        let value = value.ok_or_else(|| on_the_line("header", name))?;
+        given.headers.push((name.to_owned(), value));
+    }
+    Ok(given)
+}
+
+impl GivenValues {
+    /// Takes a value to be written to a file of its own; answers the reference to it.
+    fn keep(
+        &mut self,
+        folder: Option<&Path>,
+        name: &str,
+        value: String,
+    ) -> Result<String, Failure> {
+        let usage = |why: &str| Failure::Usage(format!("`{name}` {why}"));
+        let folder =
+            folder.ok_or_else(|| usage("has a value, and there is no home to keep it in"))?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+            return Err(usage(
+                "is no name; letters, digits, '_', '-' and '.' make one",
+            ));
+        }
+        let path = folder.join(name);
+        let text = path
+            .to_str()
+            .ok_or_else(|| usage("would be kept in a folder that is not UTF-8"));
+        // What stands after `file:` has its variables put in.
+        let reference = format!("file:{}", text?.replace('$', "$$"));
+        self.kept.push((path, value));
+        Ok(reference)
+    }
+
+    /// Writes the secrets down, each for the owner alone; answers where.
+    ///
+    /// # Errors
+    /// The system's; some may have been written by then.
+    pub(super) fn write(&self) -> Result<Vec<&Path>, Failure> {
+        for (path, value) in &self.kept {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let write = || {
+                let mut private = DirBuilder::new();
+                private.recursive(true).mode(0o700).create(folder)?;
+                // The last line end is taken off again when it is read.
+                atomic_file::write(path, format!("{value}\n").as_bytes())
+            };
+            write().map_err(|e| Failure::Other(format!("{}: {e}", path.display())))?;
+        }
+        Ok(self.kept.iter().map(|(path, _)| path.as_path()).collect())
+    }
+}
+
+/// Removes what was kept for a server, if anything was.
+pub(super) fn forget(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        report(format_args!("note: {} stays: {error}", folder.display()));
+    }
+}
+
+/// A value that only says where the value is: `${NAME}`, `file:PATH`, `keyring:NAME`; for a header also
+/// a scheme and a variable. Nothing is a value, too.
+fn reference(value: &str, header: bool) -> Option<&str> {
+    let bare = match value.split_once(' ') {
+        Some((scheme, rest)) if header && is_scheme(scheme) => rest,
+        Some(_) | None => value,
+    };
+    let elsewhere = ["file:", "keyring:"]
+        .iter()
+        .any(|kind| value.starts_with(kind));
+    (value.is_empty() || elsewhere || is_variable(bare)).then_some(value)
+}
+
+fn is_scheme(word: &str) -> bool {
+    word.len() <= MAX_SCHEME && !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+/// `${NAME}` and no more: what stands after `:-` would be a value.
+fn is_variable(text: &str) -> bool {
+    let name = text
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
+/// A path typed here must not mean another place in a file that lies elsewhere.
+fn from_here(value: &str, here: &Path) -> String {
+    match value.strip_prefix("file:") {
+        Some(path) if !path.starts_with("${") => format!("file:{}", here.join(path).display()),
+        Some(_) | None => value.to_owned(),
+    }
+}
+
+/// The value of a variable that this process does not have, where somebody can be asked.
+fn asked_for(add: &Add, name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var_os(name) {
+        Some(_) => Ok(None),
+        None => ask(name, &add.id),
+    }
+}
+
+/// What a person types, unseen; `None` where nobody can be asked.
+fn ask(name: &str, id: &str) -> Result<Option<String>, Failure> {
+    if !io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let typed = rpassword::prompt_password(format!("{name} of {id} (it is not shown): "))?;
+    match typed.is_empty() {
+        true => Err(Failure::Usage(format!("no value was given for `{name}`"))),
+        false => Ok(Some(typed)),
+    }
+}
+
+/// The variables of a file as containers' engines read it: `KEY=VALUE` with the value as it stands,
+/// `KEY` for the kernel's own, `#` before a remark.
+fn variables(file: &Path, here: &Path) -> Result<Vec<(String, Option<String>)>, Failure> {
+    let usage = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+    let mut text = String::new();
+    let stdin = file.as_os_str() == "-";
+    let input: Box<dyn Read> = match stdin {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(here.join(file)).map_err(|e| usage(e.to_string()))?),
+    };
+    let read = input.take(MAX_ENV_FILE + 1).read_to_string(&mut text);
+    read.map_err(|e| usage(e.to_string()))?;
+    if text.len() as u64 > MAX_ENV_FILE {
+        return Err(usage(format!("more than {MAX_ENV_FILE} bytes")));
+    }
+    let mut out = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        if line.trim_end().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (line.trim_end(), None),
+        };
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err(usage(format!("line {} has no KEY=VALUE", at + 1)));
+        }
+        out.push((name.to_owned(), value));
+    }
+    Ok(out)
+}
+
+/// Never repeats the value.
+fn on_the_line(option: &str, name: &str) -> Failure {
+    let file = match option {
+        "env" => ", or put it into a file for --env-file",
+        _ => "",
+    };
+    Failure::Usage(format!(
+        "`--{option} {name}=…` shows its value to every user of this machine, and keeps it in the \
+         history of the shell: write `--{option} {name}` and type it when asked{file}, or say where \
+         it is: {name}='${{VARIABLE}}', {name}=file:PATH"
+    ))
+}
+
+fn unasked(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "there is no terminal to ask for `{name}` on; say where it is: {name}='${{VARIABLE}}', \
+         {name}='Bearer ${{VARIABLE}}', {name}=file:PATH"
+    ))
+}
+
+/// Refuses an address with a password or a key in it.
+///
+/// # Errors
+/// Names the part, never its value.
+pub(super) fn judge_url(url: &str) -> Result<(), Failure> {
+    let refused = |what: &str| {
+        Err(Failure::Usage(format!(
+            "`--url` holds {what}, which shows it to every user of this machine: send it as a header \
+             (`--header Authorization` asks for it), or put the variable it is in there: ${{VARIABLE}}"
+        )))
+    };
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = place.split('/').next().unwrap_or_default();
+    if let Some((user, _)) = authority.rsplit_once('@')
+        && !user.split(':').all(is_variable)
+    {
+        return refused("a user or a password");
+    }
+    let literal = |pair: &&str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        is_secret(name) && !value.is_empty() && !is_variable(value)
+    };
+    match query.split('&').find(literal) {
+        Some(pair) => {
+            let name = pair.split('=').next().unwrap_or_default();
+            refused(&format!("`{name}=…`"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The options of a server's command line that look as if a secret came with them.
+pub(super) fn in_command(words: &[String]) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None if word.starts_with('-') => {
+                let next = words.get(at + 1).map(String::as_str);
+                (word.as_str(), next.filter(|next| !next.starts_with('-')))
+            }
+            None => continue,
+        };
+        let literal = |value: &str| !value.is_empty() && !value.contains("${");
+        if is_secret(name) && value.is_some_and(literal) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Whether what is called so is a secret, as far as names tell.
+fn is_secret(name: &str) -> bool {
+    let name = name.trim_start_matches('-').to_ascii_lowercase();
+    let parts: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let about = ["file", "path", "limit", "url", "name", "env", "id"];
+    if parts.last().is_some_and(|last| about.contains(last)) {
+        return false;
+    }
+    let secrets = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "pwd",
+        "apikey",
+        "key",
+        "pat",
+        "credential",
+        "credentials",
+        "signature",
+        "sig",
+    ];
+    parts.iter().any(|part| secrets.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_a_value_is_can_be_said_on_the_command_line() {
+        for good in ["", "${KEY}", "file:./key", "keyring:key"] {
+            assert_eq!(reference(good, false), Some(good));
+        }
+        for bad in [
+            "sk-1",
+            "${KEY:-sk-1}",
+            "Bearer ${KEY}",
+            "x${KEY}",
+            "${A}${B}",
+        ] {
+            assert_eq!(reference(bad, false), None, "{bad}");
+        }
+        assert!(reference("Bearer ${KEY}", true).is_some());
+        for bad in ["Bearer sk-1", "sk1secretsecret ${KEY}", "eu"] {
+            assert_eq!(reference(bad, true), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_keys_are_refused_without_repeating_them() {
+        for good in [
+            "https://h/mcp",
+            "https://h/mcp?region=eu&token=${T}",
+            "https://${U}:${P}@h/mcp",
+            "${URL}",
+        ] {
+            judge_url(good).unwrap();
+        }
+        for bad in [
+            "https://me:s3cret@h/mcp",
+            "https://s3cret@h/mcp",
+            "https://h/mcp?api_key=s3cret",
+            "https://h/mcp?a=b&access-token=s3cret",
+        ] {
+            let refused = judge_url(bad).unwrap_err().to_string();
+            assert!(
+                !refused.contains("s3cret") && refused.contains("--header"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn options_that_look_like_secrets_are_noticed() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let line = words("docker run -e GITHUB_TOKEN=ghp_1 --api-key sk-1 --max 5");
+        assert_eq!(in_command(&line), ["GITHUB_TOKEN", "--api-key"]);
+        let line = words("x --token-limit 100 --key-file ./k --token ${T} --password --verbose");
+        assert!(in_command(&line).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_variables_is_read_as_containers_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join("x.env"),
+            "# remark\n\nA=b = c \n  B=\nHOME\n",
+        )
+        .unwrap();
+        let read = variables(Path::new("x.env"), folder.path()).unwrap();
+        let want = [("A", Some("b = c ")), ("B", Some("")), ("HOME", None)];
+        let want = want.map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
+        assert_eq!(read, want);
+        fs::write(folder.path().join("x.env"), "a secret\n").unwrap();
+        let refused = variables(Path::new("x.env"), folder.path()).unwrap_err();
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The clients that are there, as `mgp status` shows them.
+
+use mgp_protocol::mgp::kernel::{Client, KernelStatus};
+
+use crate::cli::print::table;
+use crate::cli::words::{one_line, plain, time};
+
+/// Rows that are shown; more are counted.
+const ROWS: usize = 20;
+
+/// One row for each client, the first who came on top.
+pub(super) fn in_words(status: &KernelStatus) -> String {
+    let mut table = table(&[
+        "AGENT",
+        "CLIENT",
+        "SPEAKS",
+        "DOOR",
+        "SINCE",
+        "CALLS",
+        "SILENT FOR",
+    ]);
+    for client in status.clients.iter().take(ROWS) {
+        table.add_row([
+            plain(&client.agent),
+            program(client),
+            client.speaks.as_deref().map(plain).unwrap_or_default(),
+            door(client),
+            time(client.since_ms),
+            client.calls.to_string(),
+            time(client.silent_ms),
+        ]);
+    }
+    let shown = status.clients.len().min(ROWS) as u64;
+    match status.connections.saturating_sub(shown) {
+        0 => table.to_string(),
+        more => format!("{table}\nand {more} more; --json shows the first 1000"),
+    }
+}
+
+/// What it calls itself.
+fn program(client: &Client) -> String {
+    let words = [client.name.as_deref(), client.version.as_deref()];
+    let words: Vec<_> = words.into_iter().flatten().collect();
+    match words.is_empty() {
+        true => "(does not say)".into(),
+        false => one_line(&words.join(" "), 60),
+    }
+}
+
+fn door(client: &Client) -> String {
+    match &client.server {
+        Some(server) => format!("{} {}", plain(&client.door), plain(server)),
+        None => plain(&client.door),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(clients: usize) -> KernelStatus {
+        let client = Client {
+            agent: "agent.claude".into(),
+            name: Some("claude\u{1b}[2J".into()),
+            version: Some("2.1".into()),
+            speaks: Some("2025-11-25".into()),
+            door: "http".into(),
+            server: Some("git".into()),
+            since_ms: 300_000,
+            silent_ms: 900,
+            calls: 12,
+        };
+        KernelStatus {
+            connections: clients as u64,
+            clients: vec![client; clients],
+            ..KernelStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_client_is_one_row_and_cannot_move_the_cursor() {
+        let shown = in_words(&status(1));
+        let row: Vec<_> = shown.lines().nth(1).unwrap().split("  ").collect();
+        let row: Vec<_> = row.iter().map(|cell| cell.trim()).collect();
+        let row: Vec<_> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(row[0], "agent.claude");
+        assert!(
+            row[1].starts_with("claude") && row[1].ends_with("2.1"),
+            "{row:?}"
+        );
+        assert_eq!(
+            row[2..],
+            ["2025-11-25", "http git", "5 min", "12", "900 ms"]
+        );
+        assert!(!shown.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn of_a_crowd_the_first_are_shown() {
+        let shown = in_words(&status(ROWS + 7));
+        assert!(shown.contains("and 7 more"), "{shown}");
+        assert_eq!(shown.lines().count(), 1 + ROWS + 1);
+    }
+}

@@ -1,0 +1,122 @@
+//! `mgp tools list`, and the way to the other commands about tools.
+
+pub(super) mod arguments;
+mod call;
+mod find;
+
+use std::collections::HashMap;
+
+use mgp_protocol::mcp::{Method, tools};
+use mgp_protocol::mgp::door;
+use mgp_protocol::mgp::names::{List, Named};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::cli::args::{ListTools, Tools};
+use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, pages, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::{say, table};
+use crate::cli::words::{one_line, plain};
+
+/// Answer of `mgp/names/list`.
+#[derive(Deserialize)]
+struct ListedNames {
+    tools: Vec<Named>,
+}
+
+/// A tool, as far as it is shown or called.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedTool {
+    name: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    input_schema: Value,
+}
+
+pub(super) fn run(context: &CliContext, typed: &Tools) -> Result<(), Failure> {
+    match typed {
+        Tools::List(typed) => list(context, typed),
+        Tools::Call(typed) => call::call(context, typed),
+        Tools::Find(typed) => find::find(context, typed),
+    }
+}
+
+fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
+    let server = typed.server.as_deref();
+    let (agent, names) = context.with_kernel(async |client| {
+        if let Some(server) = server {
+            names::server(client, server).await?;
+        }
+        let agent = match &typed.agent {
+            Some(agent) => names::agent(client, agent).await?,
+            None => None,
+        };
+        Ok((agent, canonical_names(client, server).await?))
+    })?;
+    let opening = ConnectOptions {
+        door: (server.is_some() || agent.is_some()).then(|| door::Open {
+            server: typed.server.clone(),
+            agent: agent.clone(),
+        }),
+        person: false,
+    };
+    let tools = context.with_kernel_at(opening, all)?;
+    if context.json {
+        return say(json!({ "tools": tools }));
+    }
+    match (tools.is_empty(), agent) {
+        (true, None) => say("no tools: `mgp servers list` shows which servers are connected"),
+        (true, Some(agent)) => say(format_args!(
+            "{agent} sees no tools: `mgp grants --agent {agent}` shows what it was granted and denied"
+        )),
+        (false, _) => say(rows(&tools, &names)?),
+    }
+}
+
+/// All tools of the connection, as the kernel wrote them.
+async fn all(client: &mut KernelClient) -> Result<Vec<Box<RawValue>>, Failure> {
+    pages::all(client, tools::List::METHOD, "tools").await
+}
+
+/// What each tool of the connection is called everywhere, by the name that is listed there: a server of
+/// its own lists its own names.
+async fn canonical_names(
+    client: &mut KernelClient,
+    server: Option<&str>,
+) -> Result<HashMap<String, Named>, Failure> {
+    let answer = client.request(List::METHOD, &json!({}), &mut ()).await?;
+    let tools = read::<ListedNames>(&answer)?.tools.into_iter();
+    Ok(match server {
+        None => tools.map(|named| (named.shown.clone(), named)).collect(),
+        Some(server) => {
+            let own = tools.filter_map(|named| {
+                let own = named.tool_id.strip_prefix(server)?.strip_prefix(':')?;
+                Some((own.to_owned(), named))
+            });
+            own.collect()
+        }
+    })
+}
+
+fn rows(
+    tools: &[Box<RawValue>],
+    names: &HashMap<String, Named>,
+) -> Result<comfy_table::Table, Failure> {
+    let mut table = table(&["TOOL", "SERVER", "WHAT IT DOES"]);
+    for tool in tools {
+        let tool: ListedTool = read(tool)?;
+        // The kernel's own tools stand in no server's list.
+        let (name, server) = match names.get(&tool.name) {
+            Some(named) => (&named.tool_id, named.server_id.as_str()),
+            None => (&tool.name, "mgp"),
+        };
+        let what = tool.description.or(tool.title).unwrap_or_default();
+        table.add_row([plain(name), plain(server), one_line(&what, 100)]);
+    }
+    Ok(table)
+}

@@ -1,0 +1,110 @@
+//! `mgp tools call`.
+
+use std::io::IsTerminal;
+
+use mgp_engine::names::{canonical, shown};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::INVALID_PARAMS;
+use mgp_protocol::mcp::{Method, tools};
+use mgp_protocol::mgp::names::{Meant, Read};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::arguments::{self, TypedArguments};
+use super::{ListedTool, all};
+use crate::cli::args::Call;
+use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::content::{Saver, render};
+use crate::cli::print::{report, say};
+
+pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
+    let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
+    let opening = ConnectOptions {
+        door: None,
+        person: std::io::stdin().is_terminal(),
+    };
+    let answer = context.with_kernel_at(opening, async |client| {
+        let meant = meant(client, &call.name).await;
+        // What nobody lists may be a tool of the kernel's own, or of a server that is about to come.
+        let (name, listed) = match &meant {
+            Ok((server, tool)) => (canonical(server, tool), shown(server, tool)),
+            Err(_) => (call.name.clone(), call.name.clone()),
+        };
+        let arguments = match typed {
+            TypedArguments::Object(object) => object,
+            TypedArguments::Pairs(pairs) => {
+                let schema = schema(client, &listed).await?;
+                arguments::typed(pairs, schema.as_ref())?
+            }
+        };
+        let answer = ask(client, &name, &arguments).await;
+        answer.map_err(|failure| match meant {
+            Err(unread @ Failure::Usage(_)) if is_unknown(&failure) => unread,
+            Ok(_) | Err(_) => failure,
+        })
+    })?;
+    show(context, call, &answer)
+}
+
+/// The tool that is meant: its server, and that one's own name for it.
+async fn meant(client: &mut KernelClient, typed: &str) -> Result<(ServerId, String), Failure> {
+    let asked = Read {
+        tool: Some(typed.to_owned()),
+        ..Read::default()
+    };
+    let Meant {
+        server_id,
+        tool_name,
+        ..
+    } = names::there(client, &asked).await?;
+    let meant = server_id.map(ServerId::new).zip(tool_name);
+    let whole = || format!("{typed} is a server; a tool is written SERVER:TOOL");
+    meant.ok_or_else(|| Failure::Usage(whole()))
+}
+
+/// The kernel knows no such tool.
+fn is_unknown(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused { code, message, .. }
+        if *code == INVALID_PARAMS && message.starts_with("Unknown tool: "))
+}
+
+/// The `inputSchema` of the tool that is shown under this name; none when none is.
+async fn schema(client: &mut KernelClient, name: &str) -> Result<Option<Value>, Failure> {
+    let tools: Vec<ListedTool> = all(client)
+        .await?
+        .iter()
+        .map(|t| read(t))
+        .collect::<Result<_, _>>()?;
+    let meant = tools.into_iter().find(|tool| tool.name == name);
+    Ok(meant.map(|tool| tool.input_schema))
+}
+
+async fn ask(
+    client: &mut KernelClient,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> Result<Box<RawValue>, Failure> {
+    let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": 1}});
+    let doing = format!("calling {name}");
+    client.ask(tools::Call::METHOD, &params, doing).await
+}
+
+/// Prints the result; what a tool says about its failure goes to stderr.
+fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Failure> {
+    let result: Value = read(answer)?;
+    let failed = result["isError"] == true;
+    let saver = Saver {
+        folder: &call.out,
+        tool: &call.name,
+    };
+    match (context.json, failed) {
+        (true, _) => say(answer.get())?,
+        (false, false) => say(render(&result, &saver)?)?,
+        (false, true) => report(render(&result, &saver)?),
+    }
+    match failed {
+        true => Err(Failure::ToolError),
+        false => Ok(()),
+    }
+}

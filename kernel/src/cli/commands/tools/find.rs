@@ -1,0 +1,81 @@
+//! `mgp tools find`.
+
+use comfy_table::Table;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
+
+use crate::cli::args::Find;
+use crate::cli::client::{CliContext, names};
+use crate::cli::failure::Failure;
+use crate::cli::print::{say, table};
+use crate::cli::words::{one_line, plain};
+
+pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
+    let mut params = Search {
+        query: find.query.clone(),
+        strategy: Some(find.strategy.clone()),
+        max_results: Some(find.max),
+        categories: find.category.clone(),
+        agent: find.agent.clone(),
+        risk_level_max: None,
+    };
+    let answer = context.with_kernel(async |client| {
+        if let Some(agent) = &find.agent {
+            params.agent = names::agent(client, agent).await?;
+        }
+        let doing = "looking for tools";
+        client.ask(Search::METHOD, &params, doing).await
+    })?;
+    context.show(&answer, |found: Searched| {
+        match found.tools.is_empty() {
+            true => say(format_args!(
+                "nothing among {} tools; `mgp tools list` shows all of them",
+                found.total_available
+            ))?,
+            false => say(results(&found))?,
+        }
+        if let Some(note) = &found.note {
+            say(plain(note))?;
+        }
+        say(footer(&found))
+    })
+}
+
+fn results(found: &Searched) -> Table {
+    let mut table = table(&["FITS", "TOOL", "RISK", "WHAT IT DOES"]);
+    for tool in &found.tools {
+        table.add_row([
+            fits(tool),
+            plain(&tool.tool_id),
+            tool.risk_level.as_str().to_owned(),
+            one_line(&tool.description, 100),
+        ]);
+    }
+    table
+}
+
+/// Its score, with a mark where it does something else than what is looked for.
+fn fits(tool: &Tool) -> String {
+    let mark = if tool.fits { "" } else { " ?" };
+    format!("{:.2}{mark}", tool.relevance_score)
+}
+
+fn footer(found: &Searched) -> String {
+    let Coverage {
+        tools,
+        by_meaning,
+        waiting,
+        ..
+    } = found.index;
+    let mut footer = format!(
+        "{} of {} tools, by {}, in {:.0} ms",
+        found.tools.len(),
+        found.total_available,
+        found.search_strategy,
+        found.query_time_ms
+    );
+    if waiting > 0 {
+        footer += &format!("; {by_meaning} of {tools} can be found by meaning so far");
+    }
+    footer
+}

@@ -1,0 +1,201 @@
+//! `mgp trust` and `mgp untrust`: whether the file of a project holds.
+
+mod plan;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::PROJECT_FILE;
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_runtime::time::unix_ms;
+use serde_json::{Value, json};
+
+use crate::cli::args::{Trust, Untrust};
+use crate::cli::client::CliContext;
+use crate::cli::failure::Failure;
+use crate::cli::print::{say, table};
+use crate::cli::words::plain;
+use crate::trust::{self, Distrust, TrustError, TrustStore, TrustedFile};
+use plan::Plan;
+
+/// Shows what a project's file would start, asks, and has the kernel take it up.
+pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> {
+    if typed.list {
+        return list(context);
+    }
+    let place = place(&context.look_up.folder, typed.folder.as_deref());
+    let place = trust::location(&place).map_err(|e| cannot(&place, &e.to_string()))?;
+    let text = trust::read_fit(&place).map_err(|why| cannot(&place, &why))?;
+    let store = TrustStore::open(context.look_up.trust_file().as_deref());
+    let plan = Plan::of(&text, &place).map_err(|why| cannot(&place, &why))?;
+    let before = store.entry(&place).map(|entry| entry.blake3.clone());
+    let already = before.as_deref() == Some(&*trust::hash(&text));
+    if !context.json {
+        say(plain(
+            plan.in_words(before.is_some() && !already).trim_end(),
+        ))?;
+    }
+    let trusted = already || typed.yes || (!context.json && agreed(&place)?);
+    if trusted && !already {
+        keep(context, &place, &text)?;
+    }
+    let kernel = match trusted {
+        true => taken_up(context, &place),
+        false => None,
+    };
+    if context.json {
+        let mut told = plan.to_json();
+        told["trusted"] = trusted.into();
+        told["in_force"] = kernel.is_some_and(|(_, in_force)| in_force).into();
+        return say(told);
+    }
+    match (trusted, kernel) {
+        (false, _) => Err(Failure::Other(format!(
+            "{} stays left out",
+            place.display()
+        ))),
+        (true, told) => {
+            say(format_args!(
+                "\n{} is trusted as it is",
+                plain(&place.display().to_string())
+            ))?;
+            told.map_or(Ok(()), |(words, _)| say(plain(&words)))
+        }
+    }
+}
+
+/// Writes down that this text was looked at, in place of the one before.
+pub(super) fn keep(context: &CliContext, place: &Path, text: &str) -> Result<(), Failure> {
+    let entry = TrustedFile {
+        file: place.to_owned(),
+        blake3: trust::hash(text),
+        at: rfc3339_ms(unix_ms()),
+    };
+    if place.to_str().is_none() {
+        return Err(cannot(place, "its path is not UTF-8"));
+    }
+    let file = context.look_up.trust_file();
+    let kept = trust::change(file.as_deref(), |entries| {
+        entries.retain(|old| old.file != entry.file);
+        entries.push(entry);
+    });
+    kept.map_err(broken)
+}
+
+/// Lets a project go; its servers end where a kernel runs them.
+pub(super) fn untrust(context: &CliContext, typed: &Untrust) -> Result<(), Failure> {
+    let place = place(&context.look_up.folder, typed.folder.as_deref());
+    // A folder that is gone is let go under the path it had.
+    let place = trust::location(&place).unwrap_or(place);
+    let file = context.look_up.trust_file();
+    let gone = trust::change(file.as_deref(), |entries| {
+        let before = entries.len();
+        entries.retain(|entry| entry.file != place);
+        before > entries.len()
+    });
+    if !gone.map_err(broken)? {
+        return Err(Failure::Other(format!(
+            "{} was not trusted; `mgp trust --list` shows what is",
+            place.display()
+        )));
+    }
+    let _ = context.reload();
+    match context.json {
+        true => say(json!({"file": place, "trusted": false})),
+        false => say(format_args!(
+            "{} is left out from now on",
+            plain(&place.display().to_string())
+        )),
+    }
+}
+
+/// Shows every project that was trusted.
+fn list(context: &CliContext) -> Result<(), Failure> {
+    let store = TrustStore::open(context.look_up.trust_file().as_deref());
+    if let Some(wrong) = store.why_empty() {
+        return Err(Failure::Other(format!("nothing is trusted: {wrong}")));
+    }
+    let standing = |entry: &TrustedFile| {
+        let judged = trust::judge(&entry.file, &store, None);
+        match judged.untrusted.map(|untrusted| untrusted.why) {
+            None => "trusted",
+            Some(_) if !entry.file.exists() => "gone",
+            Some(Distrust::Changed | Distrust::New) => "changed since",
+            Some(Distrust::Unfit(_)) => "unfit",
+        }
+    };
+    if context.json {
+        let told = |entry: &TrustedFile| {
+            json!({"file": entry.file, "at": entry.at, "blake3": entry.blake3,
+                "standing": standing(entry)})
+        };
+        let entries: Vec<Value> = store.entries().iter().map(told).collect();
+        return say(json!({ "trusted": entries }));
+    }
+    if store.entries().is_empty() {
+        return say(
+            "no project is trusted; `mgp trust FOLDER` shows what one would start, and asks",
+        );
+    }
+    let mut table = table(&["FILE", "STANDING", "AT"]);
+    for entry in store.entries() {
+        let file = plain(&entry.file.display().to_string());
+        table.add_row([file, standing(entry).into(), plain(&entry.at)]);
+    }
+    say(table)
+}
+
+/// The file of a folder, or of the folder that a file named in its place lies in.
+fn place(here: &Path, typed: Option<&Path>) -> PathBuf {
+    let folder = typed.map_or_else(|| here.to_owned(), |typed| here.join(typed));
+    match folder.is_dir() || folder.file_name().is_none_or(|name| name != PROJECT_FILE) {
+        true => folder.join(PROJECT_FILE),
+        false => folder,
+    }
+}
+
+/// Asks the person at the terminal.
+fn agreed(place: &Path) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Usage(format!(
+            "there is no terminal to ask on: what is shown above is trusted with `mgp trust --yes {}`",
+            place.parent().unwrap_or(place).display()
+        )));
+    }
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "\nTrust it as it is? [y/N] ")?;
+    terminal.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+}
+
+/// Has a running kernel read its files again; what is to be told of it, and whether the file counts
+/// there.
+fn taken_up(context: &CliContext, place: &Path) -> Option<(String, bool)> {
+    let status = match context.reload() {
+        Ok(status) => status,
+        Err(Failure::NotRunning(_)) => return None,
+        Err(why) => return Some((format!("no kernel has taken it up: {why}"), false)),
+    };
+    let (pid, here) = (status.pid, place.display().to_string());
+    let in_force = status.config_files.contains(&here);
+    let told = match in_force {
+        true => format!(
+            "the kernel (process {pid}) has taken it up; what waits for its next start stands under \
+             `restart` in `mgp status`"
+        ),
+        false => format!(
+            "the kernel that runs (process {pid}) was started in another folder and does not read it"
+        ),
+    };
+    Some((told, in_force))
+}
+
+fn cannot(place: &Path, why: &str) -> Failure {
+    Failure::Other(format!("{} cannot be trusted: {why}", place.display()))
+}
+
+fn broken(error: TrustError) -> Failure {
+    Failure::Other(error.to_string())
+}

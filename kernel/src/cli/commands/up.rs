@@ -1,0 +1,148 @@
+//! `mgp up`, `mgp down` and `mgp demo`: the kernel's start and end, and what is said once its doors are
+//! open.
+
+use std::env;
+use std::io::IsTerminal;
+use std::thread;
+
+use serde_json::json;
+
+use crate::cli::client::{CliContext, background};
+use crate::cli::failure::{Absence, Failure};
+use crate::cli::print::{report, say};
+use crate::config;
+use crate::demo;
+use crate::kernel::{self, OpenDoors, UpOptions};
+
+/// Runs the kernel in the foreground.
+pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
+    context.tell_untrusted();
+    let loaded = config::load(&context.look_up, &|name| env::var(name).ok(), None)
+        .map_err(|e| Failure::Other(e.to_string()))?;
+    for problem in &loaded.problems {
+        report(problem.render(std::io::stderr().is_terminal()));
+    }
+    if !loaded.is_usable() {
+        return Err(Failure::Other(
+            "the configuration cannot be used as it is".into(),
+        ));
+    }
+    if loaded.servers.is_empty() {
+        report("no servers yet: `mgp servers add --help` shows how to add one");
+    }
+    if let Some(trouble) = context.socket_trouble() {
+        report(format_args!("mgp: {trouble}"));
+    }
+    let options = UpOptions {
+        socket: context.own_socket(),
+        data_dir: context.data_dir(&loaded.kernel)?,
+        named: context.told_data_dir().is_some(),
+        record_folders: context.record_folders(),
+        look_up: Some(context.look_up.clone()),
+        loaded,
+        opened: Box::new(|doors| report(in_words(doors))),
+    };
+    kernel::run(options).map_err(Failure::Other)
+}
+
+/// Starts the kernel unless one runs.
+pub(super) fn detached(context: &CliContext) -> Result<(), Failure> {
+    let status = match context.status()? {
+        Some(status) => status,
+        None => {
+            context.tell_untrusted();
+            background::start(context)?
+        }
+    };
+    match context.json {
+        true => say(serde_json::to_string(&status).expect("a status is always JSON")),
+        false => {
+            let pid = status.pid;
+            say(format_args!(
+                "the kernel is up (process {pid}; `mgp down` ends it)"
+            ))
+        }
+    }
+}
+
+/// Ends the running kernel, and waits until it is gone.
+pub(super) fn down(context: &CliContext) -> Result<(), Failure> {
+    let Some(running) = context.status()? else {
+        return Err(Failure::NotRunning(Absence::At(context.socket())));
+    };
+    background::stop(context, &running)?;
+    let pid = running.pid;
+    match context.json {
+        true => say(json!({ "stopped": pid })),
+        false => say(format_args!("the kernel (process {pid}) has stopped")),
+    }
+}
+
+fn in_words(doors: &OpenDoors) -> String {
+    let mut text = format!("the kernel is up; socket {}", doors.socket.display());
+    if let Some(http) = &doors.http {
+        text += &format!(", {}", http.url());
+        if let Some(file) = &http.token_file {
+            text += &format!(" (token in {})", file.display());
+        }
+    }
+    text
+}
+
+/// Runs a kernel with the built-in server in a folder of its own.
+pub(super) fn demo(context: &CliContext) -> Result<(), Failure> {
+    let program = env::current_exe()?;
+    let demo = demo::config(&program)?;
+    let socket = context
+        .named_socket
+        .clone()
+        .unwrap_or_else(|| demo.socket());
+    let data_dir = demo.data_dir();
+    let there = context.at(socket.clone());
+    let opened = move |doors: &OpenDoors| {
+        let greeting = demo::greeting(&program, doors);
+        thread::spawn(move || {
+            // The lines work from the moment they are read.
+            background::wait_while(&there, &["registered", "connecting"]);
+            // Nobody may be reading; the kernel is up all the same.
+            let _ = say(greeting);
+        });
+    };
+    let options = UpOptions {
+        loaded: demo.loaded,
+        look_up: None,
+        socket,
+        data_dir,
+        named: true,
+        record_folders: Vec::new(),
+        opened: Box::new(opened),
+    };
+    let outcome = kernel::run(options).map_err(Failure::Other);
+    demo.folder.close()?;
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::OpenHttpDoor;
+
+    #[test]
+    fn the_doors_are_told_and_the_token_is_not() {
+        let doors = OpenDoors {
+            socket: "/run/mgp.sock".into(),
+            http: Some(OpenHttpDoor {
+                address: "127.0.0.1:7332".parse().unwrap(),
+                secure: false,
+                token: Some("s3cret".into()),
+                token_file: Some("/data/token".into()),
+            }),
+        };
+        let text = in_words(&doors);
+        assert_eq!(
+            text,
+            "the kernel is up; socket /run/mgp.sock, http://127.0.0.1:7332/mcp (token in /data/token)"
+        );
+        assert!(!format!("{doors:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,194 @@
+//! The result of a tool as a person sees it: text, saved files, structured values.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::cli::words::{one_line, plain};
+
+/// Files of one name that may lie in a folder.
+const MAX_FILES: usize = 10_000;
+
+/// Where files go and what they are called.
+pub(in crate::cli) struct Saver<'s> {
+    /// The folder.
+    pub(in crate::cli) folder: &'s Path,
+    /// The tool, as the beginning of each name.
+    pub(in crate::cli) tool: &'s str,
+}
+
+/// One text for the whole result. Pictures and sounds are saved on the way.
+pub(in crate::cli) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<String> {
+    let mut parts = Vec::new();
+    let structured = &result["structuredContent"];
+    for block in result["content"].as_array().into_iter().flatten() {
+        // For older clients, a structured result is repeated as text: once is enough for a person.
+        let repeated = || {
+            block["text"]
+                .as_str()
+                .and_then(|t| serde_json::from_str::<Value>(t).ok())
+        };
+        if structured.is_null() || repeated().as_ref() != Some(structured) {
+            parts.push(one(block, saver)?);
+        }
+    }
+    if !structured.is_null() {
+        parts.push(plain(&format!("{structured:#}")));
+    }
+    Ok(parts.join("\n"))
+}
+
+/// One block of content.
+pub(in crate::cli) fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
+    let text = |key: &str| block[key].as_str().unwrap_or_default();
+    match text("type") {
+        "text" => Ok(plain(text("text"))),
+        "image" | "audio" => saver.save(text("data"), text("mimeType")),
+        "resource_link" => {
+            let name = block["title"].as_str().unwrap_or(text("name"));
+            Ok(format!(
+                "{} <{}>",
+                one_line(name, 80),
+                one_line(text("uri"), 2000)
+            ))
+        }
+        "resource" => resource(&block["resource"], saver),
+        _ => Ok(plain(&format!("{block:#}"))),
+    }
+}
+
+/// The contents of one resource.
+pub(in crate::cli) fn resource(resource: &Value, saver: &Saver<'_>) -> io::Result<String> {
+    match (resource["text"].as_str(), resource["blob"].as_str()) {
+        (Some(text), _) => Ok(plain(text)),
+        (None, Some(blob)) => saver.save(blob, resource["mimeType"].as_str().unwrap_or_default()),
+        (None, None) => Ok(plain(&format!("{resource:#}"))),
+    }
+}
+
+impl Saver<'_> {
+    fn save(&self, base64: &str, mime: &str) -> io::Result<String> {
+        let Ok(bytes) = STANDARD.decode(base64) else {
+            return Ok(format!("({}: not base64, not saved)", one_line(mime, 80)));
+        };
+        let path = self.write(&bytes, &extension(mime))?;
+        Ok(format!(
+            "saved {} ({}, {} bytes)",
+            path.display(),
+            one_line(mime, 80),
+            bytes.len()
+        ))
+    }
+
+    /// Writes under the first free name.
+    fn write(&self, bytes: &[u8], extension: &str) -> io::Result<PathBuf> {
+        fs::create_dir_all(self.folder)?;
+        let letter = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        };
+        let tool: String = self.tool.chars().map(letter).collect();
+        for number in 1..=MAX_FILES {
+            let path = self.folder.join(format!("{tool}-{number}.{extension}"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => return file.write_all(bytes).map(|()| path),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(io::Error::other(format!("{}: {e}", path.display()))),
+            }
+        }
+        Err(io::Error::other(format!(
+            "{} is full of older files",
+            self.folder.display()
+        )))
+    }
+}
+
+/// A harmless ending for the name of a file, from what a server says it is.
+fn extension(mime: &str) -> String {
+    let subtype = mime.split(['/', ';', '+']).nth(1).unwrap_or_default();
+    match subtype {
+        "jpeg" => "jpg".into(),
+        "mpeg" => "mp3".into(),
+        "plain" => "txt".into(),
+        "x-wav" => "wav".into(),
+        _ => {
+            let letters: String = subtype
+                .chars()
+                .filter(char::is_ascii_alphanumeric)
+                .take(8)
+                .collect();
+            if letters.is_empty() {
+                "bin".into()
+            } else {
+                letters.to_ascii_lowercase()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rendered(result: &Value, folder: &Path) -> String {
+        let saver = Saver {
+            folder,
+            tool: "demo:draw",
+        };
+        render(result, &saver).unwrap()
+    }
+
+    #[test]
+    fn a_structured_result_is_shown_once() {
+        let here = Path::new(".");
+        let twice = json!({"content": [{"type": "text", "text": "{\"a\": 1}"}], "structuredContent": {"a": 1}});
+        assert_eq!(rendered(&twice, here), "{\n  \"a\": 1\n}");
+        let both =
+            json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"a": 1}});
+        assert_eq!(rendered(&both, here), "one\n{\n  \"a\": 1\n}");
+    }
+
+    #[test]
+    fn pictures_are_saved_under_free_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let picture = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
+        let shown = rendered(
+            &json!({"content": [picture.clone(), picture]}),
+            folder.path(),
+        );
+        assert!(
+            shown.contains("demo-draw-1.png") && shown.contains("demo-draw-2.png"),
+            "{shown}"
+        );
+        assert_eq!(
+            fs::read(folder.path().join("demo-draw-2.png")).unwrap(),
+            b"hi"
+        );
+    }
+
+    #[test]
+    fn a_server_cannot_choose_where_a_file_goes() {
+        assert_eq!(extension("image/../../x"), "bin");
+        assert_eq!(extension("image/svg+xml"), "svg");
+        assert_eq!(extension(""), "bin");
+    }
+
+    #[test]
+    fn links_and_embedded_resources_are_shown() {
+        let content = json!({"content": [
+            {"type": "resource_link", "name": "n", "uri": "file:///x"},
+            {"type": "resource", "resource": {"uri": "a:b", "text": "inside"}},
+            {"type": "from-the-future", "x": 1},
+        ]});
+        let shown = rendered(&content, Path::new("."));
+        assert!(shown.starts_with("n <file:///x>\ninside\n{"), "{shown}");
+    }
+}

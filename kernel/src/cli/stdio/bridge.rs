@@ -1,0 +1,393 @@
+//! Lines from the client to the kernel and back, as they are; and from one kernel to the next, when the
+//! first one goes away.
+//!
+//! One thread reads the client, one the kernel. Who reads the kernel sees its end, and finds the next.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, RequestId};
+use mgp_protocol::mcp::{self, Method};
+use serde_json::json;
+
+use super::conversation::ConversationState;
+use super::lines::{LineBatch, LineReader, lines};
+use super::resume;
+use crate::cli::failure::Failure;
+
+/// How long the kernel may go on answering after stdin has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// Finds the next kernel when one has gone.
+pub(super) trait Reconnect: Send + 'static {
+    /// A connection whose door is open; looks for one as long as `waiting` lets it.
+    ///
+    /// # Errors
+    /// Why there is none, or none any more.
+    fn reconnect(&mut self, waiting: &Waiting<'_>) -> Result<UnixStream, Failure>;
+}
+
+/// What a search for a kernel depends on.
+pub(super) struct Waiting<'b>(&'b Bridge);
+
+impl Waiting<'_> {
+    /// Whether the client has gone.
+    pub(super) fn client_left(&self) -> bool {
+        self.0.kernel_side().client_left
+    }
+
+    /// When the client said what has been waiting for longest.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.0.kernel_side().waiting_since
+    }
+}
+
+/// What both threads share.
+pub(super) struct Bridge {
+    side: Mutex<KernelSide>,
+    changed: Condvar,
+    conversation: Mutex<ConversationState>,
+    output: Mutex<File>,
+}
+
+/// The connection to the kernel, and what waits for it.
+struct KernelSide {
+    socket: UnixStream,
+    /// Which kernel it leads to, counted; none while the next one is looked for.
+    generation: Option<u64>,
+    client_left: bool,
+    /// Since when something waits for the next kernel, and the requests in it.
+    waiting_since: Option<Instant>,
+    waiting: Vec<RequestId>,
+}
+
+/// Why it ends.
+pub(super) enum BridgeEnd {
+    /// The client has gone: no more input, or nobody reads the output.
+    Client,
+    Kernel(Failure),
+}
+
+/// Passes lines on until the client leaves, or no kernel is found. The client's end is a good one
+/// (MCP-021).
+pub(super) fn run(
+    socket: UnixStream,
+    input: File,
+    output: File,
+    kernels: impl Reconnect,
+) -> Result<(), Failure> {
+    let reader = socket.try_clone()?;
+    let bridge = Arc::new(Bridge::new(socket, output));
+    let (ended, ends) = mpsc::channel();
+    let (asking, asking_ended) = (bridge.clone(), ended.clone());
+    thread::spawn(move || {
+        asking.client_to_kernel(input);
+        // The receiver is gone when the other side ended first.
+        let _ = asking_ended.send(BridgeEnd::Client);
+    });
+    let hearing = bridge.clone();
+    thread::spawn(move || {
+        let _ = ended.send(hearing.kernel_to_client(reader, kernels));
+    });
+    match ends.recv().expect("a thread tells its end") {
+        BridgeEnd::Kernel(failure) => Err(failure),
+        BridgeEnd::Client => {
+            let _ = ends.recv_timeout(LAST_ANSWERS);
+            Ok(())
+        }
+    }
+}
+
+impl Bridge {
+    fn new(socket: UnixStream, output: File) -> Self {
+        Self {
+            side: Mutex::new(KernelSide {
+                socket,
+                generation: Some(0),
+                client_left: false,
+                waiting_since: None,
+                waiting: Vec::new(),
+            }),
+            changed: Condvar::new(),
+            conversation: Mutex::default(),
+            output: Mutex::new(output),
+        }
+    }
+
+    fn kernel_side(&self) -> MutexGuard<'_, KernelSide> {
+        self.side.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn conversation(&self) -> MutexGuard<'_, ConversationState> {
+        self.conversation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From the client to the kernel, to the end of the input.
+    fn client_to_kernel(&self, input: File) {
+        let mut input = LineReader::of(input);
+        // The kernel that was given the start of a line that goes on.
+        let mut begun = None;
+        while let Ok(Some(batch)) = input.next() {
+            begun = self.write(&batch, begun);
+        }
+        let mut side = self.kernel_side();
+        side.client_left = true;
+        // The kernel may have closed it already.
+        let _ = side.socket.shutdown(Shutdown::Write);
+    }
+
+    /// Writes a batch whole; gives the kernel that the end of an open line belongs to.
+    fn write(&self, batch: &LineBatch<'_>, begun: Option<u64>) -> Option<u64> {
+        let mut rest = Cow::Borrowed(batch.bytes);
+        let mut torn = batch.goes_on;
+        loop {
+            let mut side = self.connected(&rest);
+            if torn && side.generation != begun {
+                // Its start is lost with the kernel that had it.
+                let end = first(&rest).len();
+                rest.to_mut().drain(..end);
+                torn = false;
+                if rest.is_empty() {
+                    return begun;
+                }
+            }
+            let text = self.note(&rest, torn);
+            let written = write_to(&side.socket, &text);
+            if written == text.len() {
+                return side.generation.filter(|_| batch.open);
+            }
+            side.generation = None;
+            let _ = side.socket.shutdown(Shutdown::Both);
+            // Another kernel gets what this one was not given whole.
+            let whole = memchr::memrchr(b'\n', &text[..written]).map_or(0, |end| end + 1);
+            torn &= whole == 0;
+            let unwritten = text[whole..].to_vec();
+            lines(&unwritten).for_each(|line| self.conversation().not_sent(line));
+            rest = Cow::Owned(unwritten);
+        }
+    }
+
+    /// The way to a kernel, once there is one.
+    fn connected(&self, lines_that_wait: &[u8]) -> MutexGuard<'_, KernelSide> {
+        let mut side = self.kernel_side();
+        if side.generation.is_none() {
+            side.waiting_since.get_or_insert_with(Instant::now);
+            side.waiting = ConversationState::requests_in(lines(lines_that_wait)).collect();
+        }
+        while side.generation.is_none() {
+            side = self
+                .changed
+                .wait(side)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        side.waiting_since = None;
+        side.waiting.clear();
+        side
+    }
+
+    /// Notes lines that are about to be written, all but the end of a `torn` one; gives those that are
+    /// to be.
+    fn note<'t>(&self, text: &'t [u8], torn: bool) -> Cow<'t, [u8]> {
+        let mut conversation = self.conversation();
+        let mut kept = Cow::Borrowed(text);
+        let mut at = 0;
+        for (nth, line) in lines(text).enumerate() {
+            let said = match torn && nth == 0 {
+                true => Cow::Borrowed(line),
+                false => conversation.client_line(line),
+            };
+            if said.len() != line.len() {
+                let place = at..at + line.len();
+                kept.to_mut().splice(place, said.iter().copied());
+            }
+            at += said.len();
+        }
+        kept
+    }
+
+    /// From the kernel to the client, through all kernels.
+    fn kernel_to_client(&self, mut reader: UnixStream, mut kernels: impl Reconnect) -> BridgeEnd {
+        let mut generation = 0;
+        loop {
+            if let Err(ended) = self.pass_on(&reader) {
+                return ended;
+            }
+            match self.find_next(&reader, &mut kernels) {
+                Err(ended) => return ended,
+                Ok(next) => reader = next,
+            }
+            generation += 1;
+            let socket = match reader.try_clone() {
+                Ok(socket) => socket,
+                Err(e) => return BridgeEnd::Kernel(e.into()),
+            };
+            let mut side = self.kernel_side();
+            if side.client_left {
+                return BridgeEnd::Client;
+            }
+            side.socket = socket;
+            side.generation = Some(generation);
+            side.waiting_since = None;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Passes on what one kernel says, to its end.
+    fn pass_on(&self, reader: &UnixStream) -> Result<(), BridgeEnd> {
+        let mut said = LineReader::of(reader);
+        let mut torn = false;
+        while let Ok(Some(batch)) = said.next() {
+            {
+                let mut conversation = self.conversation();
+                batch
+                    .lines()
+                    .for_each(|line| conversation.kernel_line(line));
+            }
+            self.write_to_client(batch.bytes)?;
+            torn = batch.open;
+        }
+        match torn {
+            true => self.write_to_client(b"\n"),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes to the client.
+    fn write_to_client(&self, text: &[u8]) -> Result<(), BridgeEnd> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output
+            .write_all(text)
+            .map_err(|e| match e.kind() == ErrorKind::BrokenPipe {
+                true => BridgeEnd::Client,
+                false => BridgeEnd::Kernel(e.into()),
+            })
+    }
+
+    /// The next kernel, which knows the conversation.
+    fn find_next(
+        &self,
+        gone: &UnixStream,
+        kernels: &mut impl Reconnect,
+    ) -> Result<UnixStream, BridgeEnd> {
+        let _ = gone.shutdown(Shutdown::Both);
+        let mut side = self.kernel_side();
+        side.generation = None;
+        if side.client_left {
+            return Err(BridgeEnd::Client);
+        }
+        drop(side);
+        self.answer_lost()?;
+        let Some(handshake) = self.conversation().handshake() else {
+            return Err(BridgeEnd::Kernel(Failure::Gone));
+        };
+        let others = |line: &[u8]| {
+            self.conversation().kernel_line(line);
+            // A client that has gone is seen by who reads it.
+            let _ = self.write_to_client(line);
+        };
+        let found = loop {
+            let socket = match kernels.reconnect(&Waiting(self)) {
+                Ok(socket) => socket,
+                Err(failure) => return Err(self.give_up(failure)?),
+            };
+            match resume::repeat(&socket, &handshake, others) {
+                Ok(()) => break socket,
+                // This one went away at once.
+                Err(Failure::Gone) => {}
+                Err(failure) => return Err(self.give_up(failure)?),
+            }
+        };
+        let lists = handshake
+            .negotiated()
+            .map(|negotiated| negotiated.lists.clone());
+        for list in lists.unwrap_or_default() {
+            let changed = format!("notifications/{list}/list_changed");
+            self.send_to_client(jsonrpc::notification(&changed, None))?;
+        }
+        Ok(found)
+    }
+
+    fn send_to_client(&self, mut message: Vec<u8>) -> Result<(), BridgeEnd> {
+        message.push(b'\n');
+        self.write_to_client(&message)
+    }
+
+    /// Answers what was under way, and takes the kernel's own questions back.
+    fn answer_lost(&self) -> Result<(), BridgeEnd> {
+        let mut conversation = self.conversation();
+        let lost = conversation.kernel_gone();
+        let waits = conversation
+            .handshake()
+            .is_some_and(|it| it.unanswered().is_some());
+        drop(conversation);
+        if waits {
+            self.kernel_side()
+                .waiting_since
+                .get_or_insert_with(Instant::now);
+        }
+        let why = "the kernel went away; whether this was carried out is not known";
+        for id in lost.client_requests {
+            self.send_to_client(failed(&id, why, "unknown"))?;
+        }
+        for id in lost.kernel_requests {
+            let reason = "the kernel went away";
+            let params = format!(r#"{{"requestId":{},"reason":"{reason}"}}"#, id.as_json());
+            let method = mcp::Cancelled::METHOD;
+            self.send_to_client(jsonrpc::notification(method, Some(&params)))?;
+        }
+        Ok(())
+    }
+
+    /// Tells what waits that nothing comes of it.
+    fn give_up(&self, failure: Failure) -> Result<BridgeEnd, BridgeEnd> {
+        let mut side = self.kernel_side();
+        if side.client_left {
+            return Ok(BridgeEnd::Client);
+        }
+        let waiting = std::mem::take(&mut side.waiting);
+        drop(side);
+        let why = format!("this was not carried out: {failure}");
+        let unanswered = self.conversation().give_up();
+        for id in waiting.into_iter().chain(unanswered) {
+            self.send_to_client(failed(&id, &why, "not_sent"))?;
+        }
+        Ok(BridgeEnd::Kernel(failure))
+    }
+}
+
+/// The answer to a request that nobody answers.
+fn failed(id: &RequestId, why: &str, outcome: &str) -> Vec<u8> {
+    let error = ErrorObject::new(INTERNAL_ERROR, why).with_data(&json!({"outcome": outcome}));
+    let error = serde_json::to_string(&error).expect("an error object is always JSON");
+    jsonrpc::error(id.as_json(), &error)
+}
+
+/// The first line of a text.
+fn first(text: &[u8]) -> &[u8] {
+    lines(text).next().unwrap_or_default()
+}
+
+/// How much of it was written.
+fn write_to(mut socket: &UnixStream, text: &[u8]) -> usize {
+    let mut written = 0;
+    while written < text.len() {
+        match socket.write(&text[written..]) {
+            Ok(0) => break,
+            Ok(n) => written += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! A connection to the kernel with its door open, before the client is heard.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::door;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, setsockopt, socket,
+    sockopt::{PeerCredentials, SendTimeout},
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::lines::read_line;
+use crate::cli::client::{
+    CliContext, POLL, Retries, SilenceTimer, backlog_is_full, no_connection, refused, trusted,
+};
+use crate::cli::failure::Failure;
+
+/// Longest answer to `mgp/door/open`, in bytes.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// A connection whose door is open. A kernel that closes it without a word is looked at again.
+pub(super) fn open(
+    context: &CliContext,
+    of: Option<u32>,
+    asked: &door::Open,
+) -> Result<UnixStream, Failure> {
+    let mut retries = Retries::new();
+    loop {
+        let (mut socket, uid, silence) = connect(context, of)?;
+        // A model behind an MCP client is no operator, whoever started the client. At a kernel of
+        // somebody else one is whom its configuration says.
+        let own = uid == nix::unistd::geteuid().as_raw();
+        let local = || own.then(|| AgentId::LOCAL.to_owned());
+        let open = door::Open {
+            server: asked.server.clone(),
+            agent: asked.agent.clone().or_else(local),
+        };
+        match open_door(&mut socket, &open, silence) {
+            Ok(()) => return Ok(socket),
+            Err(Failure::Gone) if retries.again() => thread::sleep(Retries::PACE),
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// The connection, and the number of the user at its other end: this one, root, or the one named.
+fn connect(
+    context: &CliContext,
+    of: Option<u32>,
+) -> Result<(UnixStream, u32, SilenceTimer), Failure> {
+    let path = &context.socket();
+    let stream = match connect_briefly(path) {
+        Err(e) if backlog_is_full(&e) => {
+            let mut silence = SilenceTimer::of(path, context.holder());
+            loop {
+                silence.check()?;
+                match connect_briefly(path) {
+                    Err(e) if backlog_is_full(&e) => {}
+                    connected => break connected,
+                }
+            }
+        }
+        connected => connected,
+    };
+    let stream = stream.map_err(|e| no_connection(&e, path))?;
+    let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
+    if of != Some(peer.uid()) {
+        trusted(peer.uid(), path)?;
+    }
+    let silence = SilenceTimer::of(path, Some(peer.pid()).filter(|pid| *pid > 0));
+    Ok((stream, peer.uid(), silence))
+}
+
+/// Connects within [`POLL`]; [`backlog_is_full`] when nobody takes the connection.
+fn connect_briefly(path: &Path) -> io::Result<UnixStream> {
+    let address = UnixAddr::new(path)?;
+    let (unix, stream) = (AddressFamily::Unix, SockType::Stream);
+    let connecting: OwnedFd = socket(unix, stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let millis = i64::try_from(POLL.as_millis()).unwrap_or(i64::MAX);
+    setsockopt(&connecting, SendTimeout, &TimeVal::milliseconds(millis))?;
+    loop {
+        match nix::sys::socket::connect(connecting.as_raw_fd(), &address) {
+            Err(Errno::EINTR) => {}
+            connected => break connected?,
+        }
+    }
+    setsockopt(&connecting, SendTimeout, &TimeVal::zero())?;
+    Ok(UnixStream::from(connecting))
+}
+
+/// Says which door is meant, and keeps the answer away from the client.
+fn open_door(
+    socket: &mut UnixStream,
+    open: &door::Open,
+    mut silence: SilenceTimer,
+) -> Result<(), Failure> {
+    let params = serde_json::to_string(open).expect("params are always JSON");
+    let mut request = jsonrpc::request("0", door::Open::METHOD, Some(&params));
+    request.push(b'\n');
+    socket.set_read_timeout(Some(POLL))?;
+    socket.write_all(&request).map_err(ended)?;
+    let line = read_line(socket, LONGEST_ANSWER, |e| {
+        let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+        match silent.contains(&e.kind()) {
+            true => silence.check(),
+            false => Err(ended(e)),
+        }
+    })?;
+    let line = line
+        .ok_or_else(|| Failure::Other("the kernel's answer to mgp/door/open is too long".into()))?;
+    socket.set_read_timeout(None)?;
+    match jsonrpc::parse(&line) {
+        Ok(Message::Response { outcome: Ok(_), .. }) => Ok(()),
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => Err(refused(error)),
+        Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => Err(Failure::Other(
+            "the kernel answered mgp/door/open with something else".into(),
+        )),
+    }
+}
+
+/// A connection that was cut off is one that was closed.
+fn ended(error: io::Error) -> Failure {
+    let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    match cut.contains(&error.kind()) {
+        true => Failure::Gone,
+        false => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, Read};
+
+    use super::*;
+
+    #[test]
+    fn the_door_is_opened_before_the_client_is_heard() {
+        let (kernel, mut ours) = UnixStream::pair().unwrap();
+        let kernel = thread::spawn(move || {
+            let mut reader = io::BufReader::new(&kernel);
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            (&kernel)
+                .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\nrest")
+                .unwrap();
+            line
+        });
+        let open = door::Open {
+            server: Some("files".into()),
+            agent: None,
+        };
+        let silence = SilenceTimer::of(Path::new("none"), None);
+        open_door(&mut ours, &open, silence).unwrap();
+        let want =
+            r#"{"jsonrpc":"2.0","id":0,"method":"mgp/door/open","params":{"server":"files"}}"#;
+        assert_eq!(kernel.join().unwrap().trim_end(), want);
+        let mut rest = String::new();
+        ours.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "rest");
+    }
+}

@@ -1,0 +1,222 @@
+//! How a client of the session era opened its conversation, so that it can be said to another kernel.
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::mcp::{self, Method, logging, resources};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Longest line that is kept, in bytes: a client's capabilities with much of its own.
+const LONGEST: usize = 64 << 10;
+/// Subscriptions that are kept: those of some thousand files would be a folder's.
+const MOST: usize = 1024;
+/// All that is kept, in bytes.
+const ROOM: usize = 1 << 20;
+
+/// What opened a conversation: its own lines, as they were written.
+#[derive(Clone, Default)]
+pub(super) struct Handshake {
+    initialize: Option<(RequestId, Vec<u8>)>,
+    negotiated: Option<Negotiated>,
+    initialized: Option<Vec<u8>>,
+    level: Option<(RequestId, Vec<u8>)>,
+    /// By their URI.
+    subscriptions: BTreeMap<String, (RequestId, Vec<u8>)>,
+    /// Bytes of the subscriptions.
+    size: usize,
+}
+
+/// What a kernel answered to `initialize`, as far as the conversation depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Negotiated {
+    pub(super) version: String,
+    /// The lists of which it tells that they changed.
+    pub(super) lists: Vec<&'static str>,
+}
+
+impl Handshake {
+    /// Notes what the client says. False when that is more than is kept.
+    pub(super) fn note(&mut self, method: &str, id: Option<&RequestId>, line: &[u8]) -> bool {
+        let keep = || id.map(|id| (id.clone(), line.to_vec()));
+        match method {
+            mcp::Initialize::METHOD if self.negotiated.is_none() => self.initialize = keep(),
+            mcp::Initialized::METHOD => self.initialized = Some(line.to_vec()),
+            logging::SetLevel::METHOD => self.level = keep(),
+            resources::Subscribe::METHOD => self.subscribes(line, keep()),
+            resources::Unsubscribe::METHOD => self.unsubscribes(line),
+            _ => return true,
+        }
+        line.len() <= LONGEST && self.subscriptions.len() <= MOST && self.size <= ROOM
+    }
+
+    fn subscribes(&mut self, line: &[u8], request: Option<(RequestId, Vec<u8>)>) {
+        self.unsubscribes(line);
+        if let (Some(uri), Some(request)) = (uri(line), request) {
+            self.size += request.1.len();
+            self.subscriptions.insert(uri, request);
+        }
+    }
+
+    fn unsubscribes(&mut self, line: &[u8]) {
+        let gone = uri(line).and_then(|uri| self.subscriptions.remove(&uri));
+        self.size -= gone.map_or(0, |(_, line)| line.len());
+    }
+
+    /// The request was not written.
+    pub(super) fn not_sent(&mut self, id: &RequestId) {
+        if self.unanswered() == Some(id) {
+            self.initialize = None;
+        }
+    }
+
+    /// The `initialize` without an answer.
+    pub(super) fn unanswered(&self) -> Option<&RequestId> {
+        let initialize = self
+            .initialize
+            .as_ref()
+            .filter(|_| self.negotiated.is_none());
+        initialize.map(|(id, _)| id)
+    }
+
+    /// Notes an answer of the kernel.
+    pub(super) fn answered(&mut self, id: &RequestId, line: &[u8]) {
+        if self.unanswered() == Some(id) {
+            self.negotiated = Negotiated::read(line);
+            // One that was refused may be said again.
+            if self.negotiated.is_none() {
+                self.initialize = None;
+            }
+        }
+    }
+
+    /// What the first kernel answered.
+    pub(super) fn negotiated(&self) -> Option<&Negotiated> {
+        self.negotiated.as_ref()
+    }
+
+    /// The `initialize`, with its id.
+    pub(super) fn initialize(&self) -> Option<&(RequestId, Vec<u8>)> {
+        self.initialize.as_ref()
+    }
+
+    /// What is said once `initialize` is answered: each line, and the id of those that are answered.
+    pub(super) fn after_initialize(&self) -> impl Iterator<Item = (Option<&RequestId>, &[u8])> {
+        let ready = self.initialized.iter().map(|line| (None, line.as_slice()));
+        let asked = self.level.iter().chain(self.subscriptions.values());
+        ready.chain(asked.map(|(id, line)| (Some(id), line.as_slice())))
+    }
+}
+
+impl Negotiated {
+    /// Reads an answer; `None` of an error.
+    pub(super) fn read(line: &[u8]) -> Option<Self> {
+        let Ok(Message::Response {
+            outcome: Ok(result),
+            ..
+        }) = jsonrpc::parse(line)
+        else {
+            return None;
+        };
+        let result: Value = serde_json::from_str(result.get()).ok()?;
+        let changes = |list: &&str| result["capabilities"][*list]["listChanged"] == true;
+        Some(Self {
+            version: result["protocolVersion"].as_str()?.to_owned(),
+            lists: ["tools", "prompts", "resources"]
+                .into_iter()
+                .filter(changes)
+                .collect(),
+        })
+    }
+}
+
+fn uri(line: &[u8]) -> Option<String> {
+    let Ok(Message::Request { params, .. }) = jsonrpc::parse(line) else {
+        return None;
+    };
+    let params: Value = serde_json::from_str(params.map_or("{}", RawValue::get)).ok()?;
+    params["uri"].as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(handshake: &mut Handshake, id: u8, method: &str, params: &str) -> bool {
+        let line = jsonrpc::request(&id.to_string(), method, Some(params));
+        handshake.note(method, Some(&u64::from(id).into()), &line)
+    }
+
+    fn rest(handshake: &Handshake) -> Vec<String> {
+        let text = |line: &[u8]| String::from_utf8(line.to_vec()).unwrap();
+        handshake
+            .after_initialize()
+            .map(|(_, line)| text(line))
+            .collect()
+    }
+
+    /// Point 4: what opened the conversation is kept as it was said, the last word of each.
+    #[test]
+    fn the_last_word_of_each_is_kept() {
+        let mut handshake = Handshake::default();
+        say(&mut handshake, 0, "initialize", "{}");
+        assert_eq!(handshake.unanswered(), Some(&0.into()));
+        let answer = br#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":true}}}}"#;
+        handshake.answered(&0.into(), answer);
+        assert_eq!(handshake.unanswered(), None);
+        let negotiated = handshake.negotiated().unwrap();
+        assert_eq!(negotiated.version, "2025-11-25");
+        assert_eq!(negotiated.lists, ["tools", "resources"]);
+        say(&mut handshake, 1, "logging/setLevel", r#"{"level":"info"}"#);
+        say(
+            &mut handshake,
+            2,
+            "logging/setLevel",
+            r#"{"level":"error"}"#,
+        );
+        for (id, uri) in [(3, "a"), (4, "b"), (5, "a")] {
+            let params = format!(r#"{{"uri":"{uri}"}}"#);
+            say(&mut handshake, id, "resources/subscribe", &params);
+        }
+        say(&mut handshake, 6, "resources/unsubscribe", r#"{"uri":"b"}"#);
+        say(&mut handshake, 7, "tools/call", "{}");
+        let kept = rest(&handshake);
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        assert!(
+            kept[0].contains("error") && kept[1].contains(r#""id":5"#),
+            "{kept:?}"
+        );
+        assert_eq!(handshake.size, handshake.subscriptions["a"].1.len());
+    }
+
+    #[test]
+    fn a_refused_initialize_is_none() {
+        let mut handshake = Handshake::default();
+        say(&mut handshake, 0, "initialize", "{}");
+        handshake.answered(
+            &0.into(),
+            br#"{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"no"}}"#,
+        );
+        assert!(handshake.initialize().is_none() && handshake.negotiated().is_none());
+        say(&mut handshake, 1, "initialize", "{}");
+        handshake.not_sent(&1.into());
+        assert!(handshake.initialize().is_none(), "it was not written");
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let mut handshake = Handshake::default();
+        let long = format!(r#"{{"level":"{}"}}"#, "x".repeat(LONGEST));
+        assert!(!say(&mut handshake, 1, "logging/setLevel", &long));
+        let mut kept = 0;
+        while say(
+            &mut handshake,
+            1,
+            "resources/subscribe",
+            &format!(r#"{{"uri":"{kept}"}}"#),
+        ) {
+            kept += 1;
+        }
+        assert_eq!(kept, MOST);
+    }
+}

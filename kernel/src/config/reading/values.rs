@@ -1,0 +1,104 @@
+//! The values of an entry with variables and secrets put in (A-26).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use mgp_engine::env::{Unresolved, interpolate, resolve_secret};
+use toml::Spanned;
+
+use super::{Env, Section};
+
+/// Longest secret read from a file, in bytes.
+const MAX_SECRET: u64 = 64 << 10;
+
+/// Puts values in, and gathers what could not be had. No message shows a value.
+pub(crate) struct Values<'e> {
+    folder: &'e Path,
+    env: &'e Env<'e>,
+    wrong: Vec<(Range<usize>, String)>,
+}
+
+impl<'e> Values<'e> {
+    /// `folder` is the file's, for relative paths.
+    pub(crate) fn new(folder: &'e Path, env: &'e Env<'e>) -> Self {
+        Self {
+            folder,
+            env,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// A value with its variables; empty when it cannot be had.
+    pub(crate) fn plain(&mut self, key: &str, text: &Spanned<&str>) -> String {
+        let value = interpolate(text.get_ref(), key, self.env);
+        self.checked(key, text.span(), value)
+    }
+
+    /// Values that may be secrets, and so may lie in files.
+    pub(crate) fn secrets(
+        &mut self,
+        key: &str,
+        map: &BTreeMap<&str, Spanned<&str>>,
+    ) -> BTreeMap<String, String> {
+        let mut secret = |name: &str, text: &Spanned<&str>| {
+            let (key, folder) = (format!("{key}.{name}"), self.folder);
+            let read = |path: &str| read_secret(&folder.join(path));
+            let value = resolve_secret(text.get_ref(), &key, self.env, read);
+            self.checked(&key, text.span(), value)
+        };
+        map.iter()
+            .map(|(name, text)| ((*name).to_owned(), secret(name, text)))
+            .collect()
+    }
+
+    /// A NUL ends every text of a program, a newline would cut a header in two.
+    fn checked(
+        &mut self,
+        key: &str,
+        span: Range<usize>,
+        value: Result<String, Unresolved>,
+    ) -> String {
+        let cut =
+            |c: char| c == '\0' || (c.is_control() && c != '\t' && key.starts_with("headers"));
+        let wrong = match value {
+            Ok(value) if !value.contains(cut) => return value,
+            Ok(_) => format!("`{key}` has a control character in its value"),
+            Err(Unresolved::Malformed { .. }) => {
+                format!(
+                    "`{key}` has a `${{` that is no variable; write ${{NAME}}, or $$ for a dollar sign"
+                )
+            }
+            Err(Unresolved::Unset { name, .. }) => format!(
+                "`{key}` needs the variable {name}, which is not set; set it, or write \
+                 ${{{name}:-default}}"
+            ),
+            Err(other @ (Unresolved::File { .. } | Unresolved::Keyring { .. })) => {
+                other.to_string()
+            }
+        };
+        self.wrong.push((span, wrong));
+        String::new()
+    }
+
+    /// Writes down what could not be had.
+    pub(crate) fn tell(self, entry: &mut Section<'_, '_, '_>) {
+        for (span, wrong) in self.wrong {
+            entry.refuse(span, format!("{}: {wrong}", entry.name()));
+        }
+    }
+}
+
+pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    file.take(MAX_SECRET + 1)
+        .read_to_string(&mut text)
+        .map_err(|e| e.to_string())?;
+    match text.len() as u64 > MAX_SECRET {
+        true => Err(format!("more than {MAX_SECRET} bytes")),
+        false => Ok(text),
+    }
+}

@@ -1,0 +1,270 @@
+//! `[discovery]`: how tools are found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_calls::relay::Showing;
+use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
+use mgp_engine::env::resolve_secret;
+use mgp_engine::names::{canonical, is_qualified};
+use mgp_engine::tools::exposure::Exposure;
+use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
+use mgp_protocol::mgp::tools::Budget;
+use mgp_tools::finder::{Embedding, Key, Provider};
+use mgp_tools::registrar::{Interpreters, Licence};
+use mgp_transports::http::is_safe;
+
+use super::sandbox::paths;
+use crate::config::reading::{Env, Section, read_secret};
+
+/// What agents are shown, by its word.
+const EXPOSURES: [(&str, Option<Exposure>); 5] = [
+    ("auto", None),
+    ("all", Some(Exposure::All)),
+    ("categories", Some(Exposure::Categories)),
+    ("discovery", Some(Exposure::Discovery)),
+    ("pinned", Some(Exposure::Pinned)),
+];
+
+/// `[discovery]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveryConfig {
+    /// Whether the model in the program is used, where no provider is.
+    builtin: bool,
+    /// How long the model in the program may have nothing to do before it leaves memory.
+    pub model_idle: Duration,
+    /// `[discovery.provider]`, where it names a URL.
+    provider: Option<Provider>,
+    /// What agents are shown of all tools.
+    pub general: Showing,
+    /// `[discovery.agents.*]`: what these are shown.
+    pub agents: BTreeMap<AgentId, Showing>,
+    /// `[discovery.servers.*]`: what is shown at the doors of these.
+    pub doors: BTreeMap<ServerId, Option<Exposure>>,
+    /// What definitions of tools may cost in a session.
+    pub budget: Budget,
+    /// Which agents may register servers, and how many.
+    pub licence: Licence,
+    /// `[discovery.registered]`: what those servers are started with.
+    pub registered: RegisteredConfig,
+}
+
+/// `[discovery.registered]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegisteredConfig {
+    /// What their programs are started with.
+    pub interpreters: Interpreters,
+    /// What `filesystem.read` opens to them.
+    pub read: Vec<PathBuf>,
+    /// What `filesystem.write` opens to them.
+    pub write: Vec<PathBuf>,
+}
+
+impl Default for DiscoveryConfig {
+    fn default() -> Self {
+        Self {
+            builtin: true,
+            model_idle: Duration::from_secs(30),
+            provider: None,
+            licence: Licence {
+                agents: BTreeSet::new(),
+                most: 8,
+                creating: false,
+            },
+            registered: RegisteredConfig::default(),
+            general: Showing {
+                exposure: None,
+                pinned: BTreeSet::new(),
+            },
+            agents: BTreeMap::new(),
+            doors: BTreeMap::new(),
+            budget: Budget::default(),
+        }
+    }
+}
+
+impl DiscoveryConfig {
+    /// Where meanings come from: a provider goes before the model in the program.
+    #[must_use]
+    pub fn embedding(&self) -> Embedding {
+        match (&self.provider, self.builtin) {
+            (Some(provider), _) => Embedding::Provider(provider.clone()),
+            (None, true) => Embedding::Builtin,
+            (None, false) => Embedding::Off,
+        }
+    }
+
+    /// The key of the provider, which stands in no log.
+    #[must_use]
+    pub fn secret(&self) -> Option<&str> {
+        let key = self.provider.as_ref().map(|provider| &*provider.key.0);
+        key.filter(|key| !key.is_empty())
+    }
+
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
+        section.choice(
+            "embedding",
+            &[("builtin", true), ("off", false)],
+            &mut self.builtin,
+        );
+        section.secs("model_idle_secs", 1..=86_400, &mut self.model_idle);
+        self.general = read_showing(&mut section, &self.general);
+        let (general, agents) = (&self.general, &mut self.agents);
+        section.each("agents", "discovery.agents.*", |name, section| {
+            let showing = read_showing(section, general);
+            match agent(name) {
+                Ok(agent) => drop(agents.insert(agent, showing)),
+                // `each` reads an absent table, so that its keys are known.
+                Err(_) if name.is_empty() => {}
+                Err(why) => {
+                    let whole = section.whole();
+                    section.refuse(whole, format!("[discovery.agents]: {why}"));
+                }
+            }
+        });
+        section.each("servers", "discovery.servers.*", |name, section| {
+            let mut exposure = Some(Exposure::All);
+            section.choice("exposure", &EXPOSURES, &mut exposure);
+            match ServerId::parse(name) {
+                Ok(server) => drop(self.doors.insert(server, exposure)),
+                // `each` reads an absent table, so that its keys are known.
+                Err(_) if name.is_empty() => {}
+                Err(why) => {
+                    let whole = section.whole();
+                    section.refuse(whole, format!("[discovery.servers]: {why}"));
+                }
+            }
+        });
+        for name in section.texts("may_register").into_iter().flatten() {
+            match agent(name.get_ref()) {
+                Ok(agent) => drop(self.licence.agents.insert(agent)),
+                Err(why) => {
+                    section.refuse(name.span(), format!("`may_register` in [discovery]: {why}"))
+                }
+            }
+        }
+        section.flag("creating", &mut self.licence.creating);
+        section.count("registered_max", 1..=256, &mut self.licence.most);
+        let registered = section.inner("registered", "discovery.registered");
+        self.registered = read_registered(registered, folder);
+        self.budget = read_budget(section.inner("budget", "discovery.budget"));
+        let provider = section.inner("provider", "discovery.provider");
+        if let Some(provider) = read_provider(provider, folder, env) {
+            self.provider = Some(provider);
+        }
+        section.finish();
+    }
+}
+
+/// An agent, with or without `agent.`; those that the kernel names itself can be meant, too.
+fn agent(name: &str) -> Result<AgentId, BadAgentName> {
+    let own = [AgentId::LOCAL, AgentId::ANONYMOUS];
+    match own
+        .into_iter()
+        .find(|own| *own == name || own.strip_prefix(AgentId::PREFIX) == Some(name))
+    {
+        Some(own) => Ok(AgentId::new(own)),
+        None => AgentId::parse(name),
+    }
+}
+
+/// What is said here goes before what is said for all, and what is pinned for all is pinned here.
+fn read_showing(section: &mut Section<'_, '_, '_>, general: &Showing) -> Showing {
+    let mut showing = general.clone();
+    section.choice("exposure", &EXPOSURES, &mut showing.exposure);
+    let (mut pinned, span) = (Vec::new(), section.span("pinned"));
+    section.strings("pinned", &mut pinned);
+    for place in &pinned {
+        let pin = match place.split_once(['/', ':']) {
+            Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
+                Some(canonical(&ServerId::new(server), tool))
+            }
+            None if is_qualified(place) => Some(place.clone()),
+            Some(_) | None => None,
+        };
+        if let Some(pin) = pin {
+            showing.pinned.insert(pin);
+            continue;
+        }
+        let words = format!(
+            "`pinned` in {} wants \"server:tool\", not {place:?}",
+            section.name()
+        );
+        section.refuse(span.clone().unwrap_or_default(), words);
+    }
+    showing
+}
+
+fn read_registered(mut section: Section<'_, '_, '_>, folder: &Path) -> RegisteredConfig {
+    // A link stays one: a virtual environment is where the link to its interpreter is.
+    let mut program = |key| section.text(key).map(|path| folder.join(path.get_ref()));
+    let interpreters = Interpreters {
+        python: program("python"),
+        node: program("node"),
+    };
+    let registered = RegisteredConfig {
+        interpreters,
+        read: paths(&mut section, "read", folder),
+        write: paths(&mut section, "write", folder),
+    };
+    section.finish();
+    registered
+}
+
+fn read_budget(mut section: Section<'_, '_, '_>) -> Budget {
+    let mut budget = Budget::default();
+    for (key, into) in [
+        ("max_tokens", &mut budget.max_tokens),
+        ("pinned_reserve", &mut budget.pinned_reserve),
+        ("discovery_reserve", &mut budget.discovery_reserve),
+        ("cache_limit", &mut budget.cache_limit),
+    ] {
+        section.count(key, 0..=MAX_TOKENS, into);
+    }
+    if let Err(why) = tool_cache::judge(&budget) {
+        let whole = section.whole();
+        section.refuse(whole, format!("[discovery.budget]: {why}"));
+    }
+    section.finish();
+    budget
+}
+
+fn read_provider(
+    mut section: Section<'_, '_, '_>,
+    folder: &Path,
+    env: &Env<'_>,
+) -> Option<Provider> {
+    let whole = section.whole();
+    let (url, model) = (section.text("url"), section.text("model"));
+    let key = section.text("key");
+    let (mut timeout, mut batch) = (Duration::from_secs(10), 64);
+    section.secs("timeout_secs", 1..=300, &mut timeout);
+    section.count("batch", 1..=256, &mut batch);
+    if let Some(url) = url.as_ref().filter(|url| !is_safe(url.get_ref())) {
+        let words = "`url` in [discovery.provider] wants https://, or http:// on this machine";
+        section.refuse(url.span(), words);
+    }
+    let mut secret = String::new();
+    if let Some(text) = &key {
+        let read = |path: &str| read_secret(&folder.join(path));
+        match resolve_secret(text.get_ref(), "key", env, read) {
+            Ok(value) => secret = value.trim().to_owned(),
+            Err(why) => section.refuse(text.span(), format!("[discovery.provider]: {why}")),
+        }
+    }
+    let named = url.is_some() || model.is_some() || key.is_some();
+    let provider = url.zip(model).map(|(url, model)| Provider {
+        url: (*url.get_ref()).to_owned(),
+        model: (*model.get_ref()).to_owned(),
+        key: Key(secret),
+        timeout,
+        batch,
+    });
+    if named && provider.is_none() {
+        let words = "[discovery.provider] wants both: `url`, where it answers, and `model`, what it calls the model";
+        section.refuse(whole, words);
+    }
+    section.finish();
+    provider
+}

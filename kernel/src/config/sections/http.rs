@@ -1,0 +1,161 @@
+//! `[http]` and `[http.tls]`: the HTTP door.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_transports::http::door_tls::{Clients, TlsFiles};
+use toml::Spanned;
+
+use crate::config::reading::Section;
+
+const DAY: u64 = 86_400;
+
+/// `[http]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// Whether there is an HTTP door at all.
+    pub enabled: bool,
+    /// Where it listens; on loopback, unless there is TLS.
+    pub listen: SocketAddr,
+    /// `[http.tls]`: the door's certificate, and whose certificates it takes.
+    pub tls: Option<TlsFiles>,
+    /// How callers show who they are.
+    pub auth: HttpAuth,
+    /// `Host` headers accepted beside those of the listen address.
+    pub allowed_hosts: Vec<String>,
+    /// `Origin` headers accepted beside those of the listen address.
+    pub allowed_origins: Vec<String>,
+    /// Legacy sessions open at once; one more is refused.
+    pub max_sessions: usize,
+    /// A session nobody uses for this long is ended.
+    pub session_idle: Duration,
+    /// Bytes of messages of agents under way, half sent or being answered, in all; a quarter of them for
+    /// one agent.
+    pub max_bodies: u64,
+}
+
+/// `[http] auth`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpAuth {
+    /// A bearer token that the kernel gave out.
+    Token,
+    /// A bearer token that the issuer of `[oauth]` gave out.
+    OAuth,
+    /// Nothing: every caller is `agent.anonymous`.
+    None,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7332)),
+            tls: None,
+            auth: HttpAuth::Token,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            max_sessions: 10_000,
+            session_idle: Duration::from_secs(1800),
+            // Sixteen of the longest messages, four of one agent.
+            max_bodies: 128 << 20,
+        }
+    }
+}
+
+impl HttpConfig {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
+        section.flag("enabled", &mut self.enabled);
+        let auths = [
+            ("token", HttpAuth::Token),
+            ("oauth", HttpAuth::OAuth),
+            ("none", HttpAuth::None),
+        ];
+        section.choice("auth", &auths, &mut self.auth);
+        read_tls(section.inner("tls", "http.tls"), folder, &mut self.tls);
+        // Judged though it does not stand in this file: the other one may have changed what it needs.
+        let text = section.text("listen");
+        let address = text.as_ref().map_or(Ok(self.listen), listen_address);
+        match address.and_then(|address| self.may_listen(address)) {
+            Ok(address) => self.listen = address,
+            Err(message) => {
+                let span = text.map_or_else(|| section.whole(), |text| text.span());
+                section.refuse(span, message);
+            }
+        }
+        section.strings("allowed_hosts", &mut self.allowed_hosts);
+        section.strings("allowed_origins", &mut self.allowed_origins);
+        section.count("max_sessions", 1..=65_536, &mut self.max_sessions);
+        section.secs("session_idle_secs", 10..=30 * DAY, &mut self.session_idle);
+        // Below it an agent could not send one of the longest messages.
+        section.count("max_bodies_bytes", 32 << 20..=1 << 40, &mut self.max_bodies);
+        section.finish();
+    }
+
+    /// Refuses to let other machines in without TLS, or without asking who they are (MCP-082).
+    fn may_listen(&self, address: SocketAddr) -> Result<SocketAddr, String> {
+        let reached = format!("`listen` in [http] is {address}, which other machines can reach;");
+        let clients = self.tls.as_ref().map(|papers| papers.clients.as_ref());
+        match (address.ip().is_loopback(), clients, self.auth) {
+            (true, _, _) | (false, Some(_), HttpAuth::Token | HttpAuth::OAuth) => Ok(address),
+            (false, Some(Some(clients)), HttpAuth::None) if clients.required => Ok(address),
+            (false, Some(_), HttpAuth::None) => Err(format!(
+                "{reached} with `auth` = \"none\" every one of them could call. Set `auth` to \
+                 \"token\" or \"oauth\", or name a `client_ca` in [http.tls]"
+            )),
+            (false, None, _) => Err(format!(
+                "{reached} without TLS every token and every answer would cross the network in the \
+                 clear. Give the door a `cert` and a `key` in [http.tls], or listen on 127.0.0.1 or [::1]"
+            )),
+        }
+    }
+}
+
+/// Reads `http.listen`.
+fn listen_address(text: &Spanned<&str>) -> Result<SocketAddr, String> {
+    let text = *text.get_ref();
+    let numbers = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    numbers.parse().map_err(|_| {
+        "`listen` in [http] wants an address and a port, like 127.0.0.1:7332 or [::1]:7332"
+            .to_owned()
+    })
+}
+
+/// `[http.tls]`; `folder` is the file's, for relative paths. What the files hold is read later.
+fn read_tls(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<TlsFiles>) {
+    let whole = section.whole();
+    let [cert, key, client_ca] =
+        ["cert", "key", "client_ca"].map(|key| path(&mut section, key, folder));
+    let client_auth = section.span("client_auth");
+    let mut required = true;
+    let ways = [("required", true), ("optional", false)];
+    section.choice("client_auth", &ways, &mut required);
+    match (cert, key, &client_ca) {
+        (Some(cert), Some(key), _) => {
+            let clients = client_ca.clone().map(|ca| Clients { ca, required });
+            *into = Some(TlsFiles { cert, key, clients });
+        }
+        (None, None, None) if client_auth.is_none() => {}
+        (Some(_) | None, _, _) => {
+            let words =
+                "[http.tls] wants both: `cert`, the door's certificate, and `key`, its private key";
+            section.refuse(whole, words);
+        }
+    }
+    if let (Some(span), None) = (client_auth, client_ca) {
+        let words = "`client_auth` in [http.tls] says nothing without `client_ca`: the authority that signs the certificates of clients";
+        section.refuse(span, words);
+    }
+    section.finish();
+}
+
+fn path(section: &mut Section<'_, '_, '_>, key: &'static str, folder: &Path) -> Option<PathBuf> {
+    let text = section.text(key)?;
+    if text.get_ref().is_empty() {
+        section.refuse(text.span(), format!("`{key}` in [http.tls] is empty"));
+    }
+    Some(folder.join(text.get_ref()))
+}

@@ -1,0 +1,75 @@
+//! `[limits]`: what holds for a server, there or in its own entry, and how many calls agents may make.
+
+use mgp_engine::calls::rates::RateRules;
+use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::spec::ServerLimits;
+
+use crate::config::reading::Section;
+
+const DAY: u64 = 86_400;
+const DAY_MS: u64 = DAY * 1000;
+/// More calls than a kernel can make in a day.
+const MOST_CALLS: u64 = 1_000_000_000_000;
+/// More refusals than a kernel can write down in a second.
+const MOST_REFUSALS: u64 = 1_000_000;
+
+/// Whether a server may ask.
+const CONSENTS: [(&str, Consent); 3] = [
+    ("on", Consent::On),
+    ("ask", Consent::Ask),
+    ("off", Consent::Off),
+];
+
+/// `[limits]`.
+pub(crate) fn read(
+    mut section: Section<'_, '_, '_>,
+    limits: &mut ServerLimits,
+    rates: &mut RateRules,
+) {
+    read_limits(&mut section, limits);
+    section.count(
+        "agent_calls_per_minute",
+        0..=MOST_CALLS,
+        &mut rates.per_minute,
+    );
+    section.count("agent_calls_per_day", 0..=MOST_CALLS, &mut rates.per_day);
+    section.count(
+        "agent_refusals_per_second",
+        0..=MOST_REFUSALS,
+        &mut rates.refusals,
+    );
+    section.finish();
+}
+
+/// The keys of [`ServerLimits`], in an entry or in `[limits]`.
+pub(crate) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut ServerLimits) {
+    section.count("max_frame_bytes", 4096..=1 << 30, &mut limits.max_frame);
+    section.secs("call_timeout_secs", 0..=7 * DAY, &mut limits.call_timeout);
+    section.secs(
+        "call_timeout_max_secs",
+        1..=7 * DAY,
+        &mut limits.call_timeout_max,
+    );
+    section.secs("start_timeout_secs", 1..=DAY, &mut limits.start_timeout);
+    section.millis("stop_grace_ms", 0..=600_000, &mut limits.stop_grace);
+    section.count("max_in_flight", 1..=65_536, &mut limits.max_in_flight);
+    section.millis("task_after_ms", 0..=DAY_MS, &mut limits.task_after);
+    section.secs("task_ttl_secs", 1..=7 * DAY, &mut limits.task_ttl);
+    let consents = &mut limits.consents;
+    section.choice("sampling", &CONSENTS, &mut consents.sampling);
+    section.choice("elicitation", &CONSENTS, &mut consents.elicitation);
+    if limits.call_timeout > limits.call_timeout_max {
+        let key = section
+            .span("call_timeout_secs")
+            .or_else(|| section.span("call_timeout_max_secs"));
+        if let Some(span) = key {
+            let message = format!(
+                "`call_timeout_secs` ({}) in {} is longer than `call_timeout_max_secs` ({})",
+                limits.call_timeout.as_secs(),
+                section.name(),
+                limits.call_timeout_max.as_secs(),
+            );
+            section.refuse(span, message);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `[oauth]`: whose tokens open the HTTP door.
+
+use std::path::{Path, PathBuf};
+
+use mgp_engine::doors::bearer::Algorithm;
+use mgp_transports::http::is_safe;
+
+use crate::config::reading::Section;
+
+/// `[oauth]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OAuthConfig {
+    /// Who signs the tokens.
+    pub issuer: String,
+    /// The URL of `/mcp` as clients know it; `None` for that of the listen address.
+    pub resource: Option<String>,
+    /// Other names by which a token may mean this door.
+    pub audience: Vec<String>,
+    /// Where the issuer's keys are; `None` for where its metadata says.
+    pub jwks_url: Option<String>,
+    /// A file with the issuer's keys; goes before `jwks_url`.
+    pub jwks_file: Option<PathBuf>,
+    /// The claim that names the agent.
+    pub agent_claim: String,
+    /// Scopes a token must have.
+    pub scopes: Vec<String>,
+    /// The algorithms that count.
+    pub algorithms: Vec<Algorithm>,
+    /// Whether the kernel's own tokens open the door, too.
+    pub accept_tokens: bool,
+}
+
+impl Default for OAuthConfig {
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            resource: None,
+            audience: Vec::new(),
+            jwks_url: None,
+            jwks_file: None,
+            agent_claim: "sub".into(),
+            scopes: Vec::new(),
+            algorithms: vec![
+                Algorithm::Rs256,
+                Algorithm::Ps256,
+                Algorithm::Es256,
+                Algorithm::EdDsa,
+            ],
+            accept_tokens: true,
+        }
+    }
+}
+
+impl OAuthConfig {
+    /// `wanted` is true when the door asks for these tokens; `folder` is the file's, for relative paths.
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, wanted: bool, folder: &Path) {
+        let whole = section.whole();
+        match read_url(&mut section, "issuer") {
+            Some(issuer) => self.issuer = issuer,
+            None if wanted && self.issuer.is_empty() => {
+                let words = "`auth` in [http] is \"oauth\", but [oauth] names no `issuer`";
+                section.refuse(whole, words);
+            }
+            None => {}
+        }
+        for (key, into) in [
+            ("resource", &mut self.resource),
+            ("jwks_url", &mut self.jwks_url),
+        ] {
+            if let Some(url) = read_url(&mut section, key) {
+                *into = Some(url.trim_end_matches('/').to_owned());
+            }
+        }
+        if let Some(text) = section.text("jwks_file") {
+            self.jwks_file = Some(folder.join(text.get_ref()));
+        }
+        section.strings("audience", &mut self.audience);
+        if let Some(text) = section.text("agent_claim") {
+            self.agent_claim = (*text.get_ref()).to_owned();
+        }
+        section.strings("scopes", &mut self.scopes);
+        if let Some(names) = section.texts("algorithms") {
+            self.algorithms.clear();
+            for name in names {
+                match Algorithm::parse(name.get_ref()) {
+                    Some(algorithm) => self.algorithms.push(algorithm),
+                    None => {
+                        let known: Vec<_> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
+                        let words = format!(
+                            "`algorithms` in [oauth] are some of {}: those where only the issuer can sign",
+                            known.join(", ")
+                        );
+                        section.refuse(name.span(), words);
+                    }
+                }
+            }
+        }
+        section.flag("accept_tokens", &mut self.accept_tokens);
+        section.finish();
+    }
+}
+
+fn read_url(section: &mut Section<'_, '_, '_>, key: &'static str) -> Option<String> {
+    let text = section.text(key)?;
+    if !is_safe(text.get_ref()) {
+        let words = format!("`{key}` in [oauth] wants https://, or http:// on this machine");
+        section.refuse(text.span(), words);
+    }
+    Some((*text.get_ref()).to_owned())
+}

@@ -1,0 +1,64 @@
+//! How permissions of servers are decided and their tools pinned: `[permissions]`, `[pins]`, and the
+//! keys of one server.
+
+use std::collections::BTreeSet;
+
+use mgp_engine::policy::permissions::PermissionRules;
+use mgp_engine::policy::pins::PinMode;
+use mgp_protocol::mgp::permission::{PermissionType, Policy};
+
+use crate::config::reading::Section;
+
+const POLICIES: [(&str, Policy); 4] = [
+    ("interactive", Policy::Interactive),
+    ("auto_approve", Policy::AutoApprove),
+    ("deny_all", Policy::DenyAll),
+    ("config_only", Policy::ConfigOnly),
+];
+const MODES: [(&str, PinMode); 3] = [
+    ("off", PinMode::Off),
+    ("warn", PinMode::Warn),
+    ("block", PinMode::Block),
+];
+
+/// `[permissions]`: what holds for every server.
+pub(crate) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut PermissionRules) {
+    section.choice("policy", &POLICIES, &mut rules.policy);
+    read_set(&mut section, "always_ask", &mut rules.exceptions);
+    section.flag("all_or_nothing", &mut rules.all_or_nothing);
+    section.finish();
+}
+
+/// `[pins]`: what holds for every server.
+pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
+    section.choice("mode", &MODES, mode);
+    section.finish();
+}
+
+/// The keys of these in a server's entry.
+pub(crate) fn read_server_permissions(
+    entry: &mut Section<'_, '_, '_>,
+    rules: &mut PermissionRules,
+    pin: &mut PinMode,
+) {
+    entry.choice("permission_policy", &POLICIES, &mut rules.policy);
+    read_set(entry, "permissions", &mut rules.configured);
+    entry.flag("all_or_nothing", &mut rules.all_or_nothing);
+    entry.choice("pin", &MODES, pin);
+}
+
+/// Permission types by any of their names.
+fn read_set(
+    section: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    into: &mut BTreeSet<PermissionType>,
+) {
+    let mut names = Vec::new();
+    section.strings(key, &mut names);
+    if !names.is_empty() {
+        *into = names
+            .iter()
+            .flat_map(|name| PermissionType::read(name))
+            .collect();
+    }
+}

@@ -1,0 +1,49 @@
+//! How the servers that are trusted least are confined: `[sandbox]`, and `[servers.sandbox]` of one.
+
+use std::path::{Path, PathBuf};
+
+use mgp_engine::servers::sandbox::{SandboxLimits, SandboxRules};
+
+use crate::config::reading::Section;
+
+/// `[sandbox]`: what holds for every sandboxed server.
+pub(crate) fn read_sandbox(mut section: Section<'_, '_, '_>, rules: &mut SandboxRules) {
+    section.flag("required", &mut rules.required);
+    read_limits(&mut section, &mut rules.limits);
+    section.finish();
+}
+
+/// `[servers.sandbox]`: what its permissions open, and its own bounds.
+pub(crate) fn read_server_sandbox(
+    mut section: Section<'_, '_, '_>,
+    folder: &Path,
+    rules: &mut SandboxRules,
+) {
+    rules.vouched = true;
+    rules.read = paths(&mut section, "read", folder);
+    rules.write = paths(&mut section, "write", folder);
+    read_limits(&mut section, &mut rules.limits);
+    section.finish();
+}
+
+fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut SandboxLimits) {
+    section.count("memory_bytes", 16 << 20..=1 << 40, &mut limits.memory);
+    section.count("processes", 1..=65_536, &mut limits.processes);
+    section.count("open_files", 16..=1 << 20, &mut limits.open_files);
+    section.count("file_bytes", 0..=1 << 50, &mut limits.file_size);
+}
+
+/// Paths, relative ones from the file's folder. Links are followed at each start of a server, by what is
+/// writable then.
+pub(crate) fn paths(
+    section: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    folder: &Path,
+) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    section.strings(key, &mut paths);
+    let whole = paths.iter().map(|path| folder.join(path));
+    whole
+        .map(|path| std::path::absolute(&path).unwrap_or(path))
+        .collect()
+}

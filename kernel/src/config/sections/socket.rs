@@ -1,0 +1,65 @@
+//! `[socket]` and `[data]`: where the owner's door is, and what lasts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mgp_protocol::ids::AgentId;
+
+use crate::config::reading::Section;
+
+/// `[socket]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketConfig {
+    /// Where the socket is; `None` for the runtime folder.
+    pub path: Option<PathBuf>,
+    /// Other users of this machine, by name or number, and the agents they are.
+    pub users: BTreeMap<String, AgentId>,
+}
+
+/// `[data]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataConfig {
+    /// Where the kernel keeps what lasts; `None` for the user's data folder.
+    pub dir: Option<PathBuf>,
+}
+
+impl SocketConfig {
+    /// `folder` is the file's, for relative paths.
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
+        read_path(&mut section, "path", folder, &mut self.path);
+        for (user, agent) in section.text_map("users") {
+            match AgentId::parse(agent.get_ref()) {
+                Ok(id) => drop(self.users.insert(user.to_owned(), id)),
+                Err(why) => {
+                    section.refuse(agent.span(), format!("`users.{user}` in [socket]: {why}"))
+                }
+            }
+        }
+        section.finish();
+    }
+}
+
+impl DataConfig {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
+        read_path(&mut section, "dir", folder, &mut self.dir);
+        section.finish();
+    }
+}
+
+fn read_path(
+    section: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    folder: &Path,
+    into: &mut Option<PathBuf>,
+) {
+    match section.text(key) {
+        Some(text) if text.get_ref().is_empty() => {
+            section.refuse(
+                text.span(),
+                format!("`{key}` in {} is empty", section.name()),
+            );
+        }
+        Some(text) => *into = Some(folder.join(text.get_ref())),
+        None => {}
+    }
+}

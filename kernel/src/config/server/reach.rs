@@ -1,0 +1,196 @@
+//! How an entry says its server is reached.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use mgp_engine::servers::spec::Reach;
+use toml::Spanned;
+
+use crate::config::reading::{Env, Section, Values};
+
+#[derive(Clone, Copy)]
+enum TransportKey {
+    Stdio,
+    Http,
+}
+
+/// The keys of both transports, as they are written.
+struct ReachKeys<'t> {
+    command: Option<Spanned<&'t str>>,
+    args: Vec<Spanned<&'t str>>,
+    env: BTreeMap<&'t str, Spanned<&'t str>>,
+    inherit_env: Vec<String>,
+    cwd: Option<Spanned<&'t str>>,
+    url: Option<Spanned<&'t str>>,
+    headers: BTreeMap<&'t str, Spanned<&'t str>>,
+}
+
+/// Reads the keys of both transports, so that every one of them is known, and keeps one; `folder` is the
+/// file's, for relative paths.
+pub(crate) fn read_reach(
+    entry: &mut Section<'_, '_, '_>,
+    folder: &Path,
+    env: &Env<'_>,
+) -> Option<Reach> {
+    let written = ReachKeys::read(entry);
+    let mut values = Values::new(folder, env);
+    let reach = match transport(entry, &written)? {
+        TransportKey::Stdio => written.stdio(&mut values, folder)?,
+        TransportKey::Http => written.http(&mut values)?,
+    };
+    values.tell(entry);
+    if let (Reach::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
+        match judge_url(url) {
+            UrlSafety::Good => {}
+            UrlSafety::InTheClear => entry.warn(
+                span,
+                format!(
+                    "{} is on another machine and reached by http://: everything said to it, \
+                     tokens included, crosses the network in the clear; use https://",
+                    entry.name()
+                ),
+            ),
+            // A variable that is not set has been told already.
+            UrlSafety::Bad if url.is_empty() => {}
+            UrlSafety::Bad => {
+                let name = entry.name();
+                let message = format!("`url` of {name} wants http:// or https:// and a host");
+                entry.refuse(span, message);
+            }
+        }
+    }
+    Some(reach)
+}
+
+impl<'t> ReachKeys<'t> {
+    fn read(entry: &mut Section<'_, '_, 't>) -> Self {
+        let mut written = Self {
+            command: entry.text("command"),
+            args: entry.texts("args").unwrap_or_default(),
+            env: entry.text_map("env"),
+            inherit_env: Vec::new(),
+            cwd: entry.text("cwd"),
+            url: entry.text("url"),
+            headers: entry.text_map("headers"),
+        };
+        entry.strings("inherit_env", &mut written.inherit_env);
+        let variable = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        check_names(entry, "env", &written.env, variable);
+        check_names(entry, "headers", &written.headers, is_header_name);
+        written
+    }
+
+    fn stdio(self, values: &mut Values<'_>, folder: &Path) -> Option<Reach> {
+        let command = values.plain("command", &self.command?);
+        Some(Reach::Stdio {
+            // A bare name is looked up in PATH; anything with a slash is a path from the file.
+            command: match command.contains('/') {
+                true => folder.join(command).to_string_lossy().into_owned(),
+                false => command,
+            },
+            args: self
+                .args
+                .iter()
+                .map(|arg| values.plain("args", arg))
+                .collect(),
+            env: values.secrets("env", &self.env),
+            inherit_env: self.inherit_env,
+            cwd: Some(match self.cwd {
+                Some(cwd) => folder.join(values.plain("cwd", &cwd)),
+                None => folder.to_owned(),
+            }),
+        })
+    }
+
+    fn http(self, values: &mut Values<'_>) -> Option<Reach> {
+        Some(Reach::Http {
+            url: values.plain("url", &self.url?),
+            headers: values.secrets("headers", &self.headers),
+        })
+    }
+}
+
+/// `transport`, or what the other keys say. `None` when the entry contradicts itself.
+fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option<TransportKey> {
+    let (command, url) = (written.command.is_some(), written.url.is_some());
+    let mut transport = if url {
+        TransportKey::Http
+    } else {
+        TransportKey::Stdio
+    };
+    let names = [
+        ("stdio", TransportKey::Stdio),
+        ("http", TransportKey::Http),
+        ("streamable-http", TransportKey::Http),
+        ("sse", TransportKey::Http),
+    ];
+    entry.choice("transport", &names, &mut transport);
+    let wrong = match (transport, command, url) {
+        (_, true, true) => "has both `command` and `url`; a server is reached in one way",
+        (TransportKey::Stdio, false, _) => "has no `command` to start it with",
+        (TransportKey::Http, _, false) => "has transport `http` but no `url`",
+        (TransportKey::Stdio, true, false) | (TransportKey::Http, false, true) => {
+            return Some(transport);
+        }
+    };
+    let keys = ["transport", "url", "command", "id"];
+    let span = keys
+        .iter()
+        .find_map(|key| entry.span(key))
+        .unwrap_or_default();
+    entry.refuse(span, format!("{} {wrong}", entry.name()));
+    None
+}
+
+enum UrlSafety {
+    Good,
+    /// Over http:// to another machine (MCP-082).
+    InTheClear,
+    Bad,
+}
+
+fn judge_url(url: &str) -> UrlSafety {
+    if !url.chars().all(|c| c.is_ascii_graphic()) {
+        return UrlSafety::Bad;
+    }
+    let (safe, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => return UrlSafety::Bad,
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rsplit('@').next().unwrap_or_default() {
+        "" => UrlSafety::Bad,
+        host if safe || is_loopback(host) => UrlSafety::Good,
+        _ => UrlSafety::InTheClear,
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn is_header_name(name: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(token)
+}
+
+fn check_names<T>(
+    entry: &mut Section<'_, '_, '_>,
+    key: &str,
+    map: &BTreeMap<&str, T>,
+    good: impl Fn(&str) -> bool,
+) {
+    for name in map.keys().filter(|name| !good(name)) {
+        let span = entry.span(key).unwrap_or_default();
+        entry.refuse(
+            span,
+            format!("{name:?} is no name for `{key}` of {}", entry.name()),
+        );
+    }
+}

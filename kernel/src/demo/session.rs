@@ -1,0 +1,146 @@
+//! One client of the demo server: what `initialize` settled, and the way to it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc::{self, ErrorObject, INVALID_PARAMS, RequestId};
+use mgp_protocol::mcp::{Cancelled, ClientCapabilities, Method, Progress, elicitation};
+use mgp_transports::lines::LineSink;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// The client of one connection.
+pub(super) struct DemoSession {
+    /// The version both speak.
+    pub(super) version: Version,
+    /// What it can be asked for.
+    pub(super) client: ClientCapabilities,
+    /// The folder that may be searched; canonical.
+    pub(super) root: PathBuf,
+    sink: LineSink,
+    questions: Mutex<OpenQuestions>,
+}
+
+/// Questions without an answer, at most one for each call under way.
+#[derive(Default)]
+struct OpenQuestions {
+    last: u64,
+    waiting: HashMap<u64, oneshot::Sender<Option<Value>>>,
+}
+
+impl DemoSession {
+    pub(super) fn new(
+        version: Version,
+        client: ClientCapabilities,
+        root: PathBuf,
+        sink: LineSink,
+    ) -> Self {
+        Self {
+            version,
+            client,
+            root,
+            sink,
+            questions: Mutex::default(),
+        }
+    }
+
+    /// Tells how far the call with this token is.
+    pub(super) fn progress(&self, token: &Value, done: u64, total: u64, message: &str) {
+        let params = json!({
+            "progressToken": token, "progress": done, "total": total, "message": message,
+        });
+        self.tell(Progress::METHOD, &params);
+    }
+
+    /// Asks the person behind the client; `None` when it answers with an error. Dropped unanswered, the
+    /// question is taken back.
+    pub(super) async fn ask(&self, params: &Value) -> Option<Value> {
+        let (sender, answer) = oneshot::channel();
+        let id = {
+            let mut questions = self.questions();
+            questions.last += 1;
+            let id = questions.last;
+            questions.waiting.insert(id, sender);
+            id
+        };
+        let _open = OpenQuestion { session: self, id };
+        let (method, params) = (elicitation::Create::METHOD, params.to_string());
+        send(
+            &self.sink,
+            jsonrpc::request(&id.to_string(), method, Some(&params)),
+        );
+        answer.await.ok().flatten()
+    }
+
+    /// Takes the client's answer to a question; `None` stands for an error.
+    pub(super) fn answered(&self, id: &RequestId, result: Option<&str>) {
+        let id = id.as_u64();
+        if let Some(waiting) = id.and_then(|id| self.questions().waiting.remove(&id)) {
+            // The call may have been taken back meanwhile.
+            let _ = waiting.send(result.and_then(|text| serde_json::from_str(text).ok()));
+        }
+    }
+
+    /// Answers a request.
+    pub(super) fn answer(&self, id: &RequestId, outcome: Result<Value, ErrorObject>) {
+        answer(&self.sink, id, outcome);
+    }
+
+    /// What finds no room is lost: the client does not read.
+    fn tell(&self, method: &str, params: &Value) {
+        let line = jsonrpc::notification(method, Some(&params.to_string()));
+        let _ = self.sink.offer(line.into());
+    }
+
+    fn questions(&self) -> MutexGuard<'_, OpenQuestions> {
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A text that `params` have to have.
+pub(super) fn required<'p>(params: &'p Value, key: &str) -> Result<&'p str, ErrorObject> {
+    let missing = || format!("Invalid params: missing field `{key}`");
+    let text = params[key].as_str();
+    text.ok_or_else(|| ErrorObject::new(INVALID_PARAMS, missing()))
+}
+
+/// Answers a request.
+pub(super) fn answer(sink: &LineSink, id: &RequestId, outcome: Result<Value, ErrorObject>) {
+    send(
+        sink,
+        match outcome {
+            Ok(result) => jsonrpc::result(id.as_json(), &result.to_string()),
+            Err(error) => {
+                let error = serde_json::to_string(&error).expect("an error object is always JSON");
+                jsonrpc::error(id.as_json(), &error)
+            }
+        },
+    );
+}
+
+/// Sends a line. A client that lets the queue fill up does not read, and hears the end instead.
+pub(super) fn send(sink: &LineSink, line: Vec<u8>) {
+    if sink.send(line.into()).is_err() {
+        sink.close();
+    }
+}
+
+/// A question on its way.
+struct OpenQuestion<'s> {
+    session: &'s DemoSession,
+    id: u64,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        let unanswered = self.session.questions().waiting.remove(&self.id);
+        if unanswered.is_some() {
+            let params = json!({ "requestId": self.id });
+            self.session.tell(Cancelled::METHOD, &params);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The data folder of a kernel: whether there is room in it, what is missing there, and what earlier kernels
+//! left in it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use mgp_callers::tasks::{self, Record};
+use mgp_doors::roster;
+use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_policy::access::Books;
+use mgp_store::audit::Folder;
+use mgp_store::trouble::explained;
+use mgp_tools::registrar::Book;
+
+use super::options::UpOptions;
+use super::secrets::node_key;
+use crate::config::HttpAuth;
+
+/// What a kernel must be able to write at its start, in bytes: its keys, some records, a page of each file.
+const ROOM: usize = 64 << 10;
+
+/// Sees that the disk takes what a kernel writes at its start: a kernel that cannot write anything down
+/// does nothing.
+pub(super) fn has_room(data_dir: &Path) -> Result<(), String> {
+    let path = data_dir.join("room");
+    let tried = fs::write(&path, [0; ROOM]).and_then(|()| File::open(&path)?.sync_all());
+    let removed = fs::remove_file(&path);
+    tried.and(removed).map_err(|e| {
+        let why = explained(data_dir, &e);
+        format!(
+            "the kernel needs room for {} KiB there to start: {why}",
+            ROOM >> 10
+        )
+    })
+}
+
+/// Files that are missing from a folder that a kernel has run on, each with what that means. Asked before
+/// anything is made there.
+pub(super) fn missing(options: &UpOptions) -> Vec<String> {
+    let data_dir = &options.data_dir;
+    if Folder::of(data_dir).beside().is_none() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut look = |path: PathBuf, means: &str| {
+        if path.try_exists().is_ok_and(|there| !there) {
+            found.push(format!("{} is missing: {means}", path.display()));
+        }
+    };
+    let http = &options.loaded.kernel.http;
+    if http.enabled && http.auth != HttpAuth::None {
+        look(
+            data_dir.join("token"),
+            "a new one is made, and whoever had the old one needs it; or put a copy of the old one back and start the kernel again",
+        );
+    }
+    look(
+        roster_file(data_dir),
+        "no agent has a token any more; put a copy back and start the kernel again, or make new ones with `mgp agents add`",
+    );
+    found
+}
+
+/// What was granted and denied on this node.
+pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
+    let path = data_dir.join("grants.journal");
+    let books = Books::open(&path, node_key(data_dir)?).map_err(|e| e.to_string())?;
+    if let Some(cut) = books.cut() {
+        tracing::warn!("{cut}");
+    }
+    Ok(books)
+}
+
+/// The servers that were registered while a kernel ran.
+pub(super) fn registered(data_dir: &Path) -> Result<Book, String> {
+    Book::open(&data_dir.join("registered.journal"))
+}
+
+/// Where the meanings of tools are kept.
+pub(super) fn vectors_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("vectors")
+}
+
+/// Where tasks last.
+pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("tasks")
+}
+
+/// The tasks of earlier lives.
+pub(super) fn tasks(data_dir: &Path) -> Result<Vec<Record>, String> {
+    let folder = tasks_folder(data_dir);
+    tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
+}
+
+/// Where the agents that have a token are kept.
+pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("agents.json")
+}
+
+/// The agents that have a token. The file is made where there is none, so that it can be missed.
+pub(super) fn roster(data_dir: &Path) -> Result<AgentRegistry, String> {
+    let path = roster_file(data_dir);
+    let roster = roster::load(&path).map_err(|e| e.to_string())?;
+    if !path.exists() {
+        roster::begin(&path).map_err(|e| explained(&path, &e))?;
+    }
+    Ok(roster)
+}

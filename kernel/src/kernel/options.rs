@@ -1,0 +1,69 @@
+//! What a kernel is started with, and the doors it has once it is up.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use mgp_discovery::config::LookUp;
+
+use crate::config::LoadedConfig;
+
+/// What the kernel is started with.
+pub struct UpOptions {
+    /// The configuration, usable and with its problems told.
+    pub loaded: LoadedConfig,
+    /// How to look it up again when a file changes; `None` when there are no files.
+    pub look_up: Option<LookUp>,
+    /// Where the socket goes.
+    pub socket: PathBuf,
+    /// The folder for what lasts; it may not exist yet.
+    pub data_dir: PathBuf,
+    /// Whether somebody told that folder.
+    pub named: bool,
+    /// Where the running kernel is recorded beside that folder, in the order of looking; the last is
+    /// below the home. Empty for a kernel that only those find who know where it is.
+    pub record_folders: Vec<PathBuf>,
+    /// To be called once, when every door is open.
+    pub opened: Box<dyn FnOnce(&OpenDoors) + Send>,
+}
+
+/// The doors of a kernel that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenDoors {
+    /// The owner's socket.
+    pub socket: PathBuf,
+    /// The HTTP door, when there is one.
+    pub http: Option<OpenHttpDoor>,
+}
+
+/// The HTTP door.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OpenHttpDoor {
+    /// Where it listens, with the port it really got.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub secure: bool,
+    /// The operator's token, while the kernel knows it; never shown where a file holds it.
+    pub token: Option<String>,
+    /// The file that holds the token.
+    pub token_file: Option<PathBuf>,
+}
+
+impl OpenHttpDoor {
+    /// The endpoint that shows everything.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}/mcp", self.address)
+    }
+}
+
+impl std::fmt::Debug for OpenHttpDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.token.as_ref().map(|_| "…");
+        f.debug_struct("OpenHttpDoor")
+            .field("url", &self.url())
+            .field("token", &token)
+            .field("token_file", &self.token_file)
+            .finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! A process as the system tells of it: whether it runs, was stopped, or has ended.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+/// How a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessState {
+    /// It can do something.
+    Runs,
+    /// A signal or a debugger holds it: it does nothing until it is told to go on.
+    Stopped,
+    /// It has ended. One that nobody has waited for yet (a zombie) has ended, too.
+    Gone,
+}
+
+/// One process, told from a later one of the same number by the time of its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessIdentity {
+    pid: i32,
+    /// In clock ticks since the machine's start; `None` where the system does not tell.
+    started: Option<u64>,
+}
+
+impl ProcessIdentity {
+    /// The process that has this number now.
+    pub(crate) fn of(pid: i32) -> Self {
+        let started = stat(pid).ok().and_then(|stat| stat.started);
+        Self { pid, started }
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// How it is now.
+    pub(crate) fn state(&self) -> ProcessState {
+        match stat(self.pid) {
+            Ok(now) if now.started != self.started => ProcessState::Gone,
+            Ok(now) => now.state,
+            Err(_) if Path::new("/proc/self/stat").exists() => ProcessState::Gone,
+            // Without a process table only its number can be asked for.
+            Err(_) => match kill(Pid::from_raw(self.pid), None) {
+                Ok(()) => ProcessState::Runs,
+                Err(_) => ProcessState::Gone,
+            },
+        }
+    }
+}
+
+/// What `/proc/PID/stat` says.
+struct Stat {
+    state: ProcessState,
+    started: Option<u64>,
+}
+
+fn stat(pid: i32) -> io::Result<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat"))?;
+    Ok(parse(&String::from_utf8_lossy(&text)))
+}
+
+/// The name stands in parentheses and may hold some itself; what follows is counted from the state.
+fn parse(text: &str) -> Stat {
+    let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let mut fields = fields.split_ascii_whitespace();
+    let state = match fields.next() {
+        Some("Z" | "X") => ProcessState::Gone,
+        Some("T" | "t") => ProcessState::Stopped,
+        Some(_) | None => ProcessState::Runs,
+    };
+    let started = fields.nth(18).and_then(|started| started.parse().ok());
+    Stat { state, started }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use nix::sys::signal::Signal;
+    use nix::sys::wait::{WaitPidFlag, waitpid};
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse() {
+        let rest = "1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
+        for (state, want) in [
+            ("S", ProcessState::Runs),
+            ("T", ProcessState::Stopped),
+            ("Z", ProcessState::Gone),
+        ] {
+            let stat = parse(&format!("7 (a) Z (b) {state} {rest}"));
+            assert_eq!((stat.state, stat.started), (want, Some(987_654)));
+        }
+    }
+
+    /// A process is followed from its life over its stop to its end, before anybody waits for it.
+    #[test]
+    fn a_zombie_is_gone() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let process = ProcessIdentity::of(pid);
+        assert_eq!(process.state(), ProcessState::Runs);
+        let system = Pid::from_raw(pid);
+        kill(system, Signal::SIGSTOP).unwrap();
+        waitpid(system, Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert_eq!(process.state(), ProcessState::Stopped);
+        kill(system, Signal::SIGKILL).unwrap();
+        while process.state() != ProcessState::Gone {
+            std::thread::yield_now();
+        }
+        assert!(kill(system, None).is_ok(), "its number is still taken");
+        child.wait().unwrap();
+        assert_eq!(process.state(), ProcessState::Gone);
+    }
+}

@@ -1,0 +1,182 @@
+//! The secrets of a kernel: its token and its keys, each made at the first start and kept in an owner-only
+//! file of the data folder.
+
+use mgp_runtime::randomness;
+use mgp_store::atomic_file;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::node_key::NodeKey;
+use mgp_store::trouble::explained;
+
+/// What comes of a token that is removed.
+const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
+/// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
+const TOKEN_MIN: usize = 32;
+
+/// The operator's token: made at the first start, kept in an owner-only file.
+pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
+    let path = data_dir.join("token");
+    let token = secret(&path, NEW_TOKEN)?;
+    let bad = |what: &str| {
+        Err(format!(
+            "{} {what}; remove it, and {NEW_TOKEN}",
+            path.display()
+        ))
+    };
+    match () {
+        () if token.len() < TOKEN_MIN => bad(&format!(
+            "holds {} characters, and a token has {TOKEN_MIN} at least",
+            token.len()
+        )),
+        () if !token.bytes().all(|b| b.is_ascii_graphic()) => {
+            bad("holds what no token has: a space, or something else that is no visible ASCII")
+        }
+        () => Ok((token, path)),
+    }
+}
+
+/// The key that seals what clients bring back: made at the first start, so that it opens what the
+/// kernel gave out in an earlier life.
+pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
+    let path = data_dir.join("seal.key");
+    let bytes = key(&path, "what clients hold of parked calls and tasks is lost")?;
+    Ok(SealKey::new(bytes))
+}
+
+/// The key this node signs with: made at the first start, never replaced by itself.
+pub(super) fn node_key(data_dir: &Path) -> Result<NodeKey, String> {
+    let path = data_dir.join("node.key");
+    let bytes = key(&path, "nothing that was granted or denied holds any more")?;
+    Ok(NodeKey::new(&bytes))
+}
+
+/// The key of what is digested in the audit log: made at the first start.
+pub(super) fn audit_key(data_dir: &Path) -> Result<[u8; 32], String> {
+    let path = data_dir.join("audit.key");
+    // Whatever the file holds is as good a key as it was before.
+    Ok(blake3::derive_key(
+        "mgp 2026-11 audit key",
+        secret(
+            &path,
+            "arguments have other digests in the audit log from then on",
+        )?
+        .as_bytes(),
+    ))
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// 32 bytes of a key file; `lost` is what removing it costs.
+fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
+    let text = secret(path, lost)?;
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| {
+        format!(
+            "{} does not hold 64 hexadecimal digits; put a copy back, or remove it, and {lost}",
+            path.display()
+        )
+    })
+}
+
+/// A secret in an owner-only file: 32 random bytes in hexadecimal, made where there is none. `lost` is what
+/// removing it comes to.
+fn secret(path: &Path, lost: &str) -> Result<String, String> {
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return made(path).map_err(|e| explained(path, &e));
+        }
+        read => read.map_err(|e| explained(path, &e))?,
+    };
+    let shown = path.display();
+    let bad = |what: &str| format!("{shown} {what}; put a copy back, or remove it, and {lost}");
+    let text = String::from_utf8(bytes).map_err(|_| bad("is damaged: it is not text"))?;
+    match text.trim() {
+        "" => Err(bad("is empty")),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+/// A new secret, in its file whole or not at all.
+fn made(path: &Path) -> io::Result<String> {
+    let new = hex(&randomness::bytes::<32>());
+    atomic_file::write(path, format!("{new}\n").as_bytes())?;
+    Ok(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_engine::callers::seal::Purpose;
+
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_life_sealed_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let sealed = seal_key(dir.path())
+            .unwrap()
+            .seal(Purpose::Task, "a", &"record");
+        let again = seal_key(dir.path()).unwrap();
+        let opened: Result<String, _> = again.open(Purpose::Task, "a", &sealed);
+        assert_eq!(opened.unwrap(), "record");
+        std::fs::write(dir.path().join("seal.key"), "zz").unwrap();
+        assert!(seal_key(dir.path()).unwrap_err().contains("hexadecimal"));
+    }
+
+    #[test]
+    fn a_node_keeps_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let issuer = node_key(dir.path()).unwrap().issuer();
+        assert_eq!(node_key(dir.path()).unwrap().issuer(), issuer);
+        let file = dir.path().join("node.key").metadata().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_token_stays_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, path) = token(dir.path()).unwrap();
+        assert_eq!(token(dir.path()).unwrap().0, first);
+        assert_eq!(first.len(), 64);
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    /// Whatever is wrong with a secret of the kernel's is told with its path and with what to do; a few
+    /// letters are no token.
+    #[test]
+    fn a_bad_token_or_key_is_named_with_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let cases: [(&[u8], &str); 5] = [
+            (b"", "is empty"),
+            (b"\n", "is empty"),
+            (b"\xff\xfe", "it is not text"),
+            (b"x\n", "holds 1 characters"),
+            (b"0123456789abcdef 0123456789abcdef", "a space"),
+        ];
+        for (bytes, why) in cases {
+            fs::write(&path, bytes).unwrap();
+            let told = token(dir.path()).unwrap_err();
+            assert!(told.contains(why) && told.contains("remove it"), "{told}");
+            assert!(told.starts_with(&path.display().to_string()), "{told}");
+            assert_eq!(fs::read(&path).unwrap(), bytes, "nothing is changed");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(token(dir.path()).unwrap().0.len(), 64);
+        fs::write(dir.path().join("node.key"), b"\xff").unwrap();
+        let told = node_key(dir.path()).err().unwrap();
+        assert!(told.contains("nothing that was granted"), "{told}");
+    }
+}

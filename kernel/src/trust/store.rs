@@ -1,0 +1,233 @@
+//! The file of what was trusted: read whole, replaced whole.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use mgp_store::atomic_file;
+use serde::{Deserialize, Serialize};
+
+use crate::paths::open_file;
+
+/// Projects remembered at once: far more than a person works on. One more is refused in words that say
+/// how to let others go.
+const MAX_ENTRIES: usize = 1024;
+/// Longest file that is read, in bytes: [`MAX_ENTRIES`] with long paths.
+const MAX_FILE: u64 = 4 << 20;
+
+/// A project's file as it was when it was trusted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustedFile {
+    /// The file: its folder without links, and its name.
+    pub file: PathBuf,
+    /// BLAKE3 of its bytes, in hexadecimal digits.
+    pub blake3: String,
+    /// When, as RFC 3339.
+    pub at: String,
+}
+
+/// What the user has trusted.
+#[derive(Clone, Debug, Default)]
+pub struct TrustStore {
+    entries: Vec<TrustedFile>,
+    /// Why nothing is trusted.
+    wrong: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct TrustFileText {
+    trusted: Vec<TrustedFile>,
+}
+
+/// Why trust could not be changed; it is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// Nowhere to keep it.
+    #[error(
+        "there is no home to keep it in: set HOME, or name the file with --config, which is trust \
+         for one start"
+    )]
+    NoHome,
+    /// The file is not what was written.
+    #[error("{0}; remove the file, and every project is asked about again")]
+    Damaged(String),
+    /// There are [`MAX_ENTRIES`].
+    #[error(
+        "{MAX_ENTRIES} projects are trusted already: `mgp trust --list` shows them, `mgp untrust \
+         FOLDER` lets one go"
+    )]
+    Full,
+    /// The system refuses.
+    #[error("{}: {why}", path.display())]
+    System {
+        /// The file or its folder.
+        path: PathBuf,
+        /// The system's words.
+        why: io::Error,
+    },
+}
+
+impl TrustStore {
+    /// Reads what is there. A file that is damaged, or that others could have written, trusts nobody.
+    #[must_use]
+    pub fn open(path: Option<&Path>) -> Self {
+        let Some(path) = path else {
+            return Self::wrong("there is no home to keep trust in".into());
+        };
+        match read(path) {
+            Ok(entries) => Self {
+                entries,
+                wrong: None,
+            },
+            Err(why) => Self::wrong(format!("{}: {why}", path.display())),
+        }
+    }
+
+    fn wrong(why: String) -> Self {
+        Self {
+            entries: Vec::new(),
+            wrong: Some(why),
+        }
+    }
+
+    /// Everything that is trusted.
+    #[must_use]
+    pub fn entries(&self) -> &[TrustedFile] {
+        &self.entries
+    }
+
+    /// The entry of a file.
+    #[must_use]
+    pub fn entry(&self, file: &Path) -> Option<&TrustedFile> {
+        self.entries.iter().find(|entry| entry.file == file)
+    }
+
+    /// Why nothing is trusted, when there is a reason.
+    #[must_use]
+    pub fn why_empty(&self) -> Option<&str> {
+        self.wrong.as_deref()
+    }
+}
+
+/// Changes what is trusted, one process at a time; the file is replaced whole, and is its owner's alone.
+///
+/// # Errors
+/// [`TrustError`]; then nothing has changed.
+pub fn change<T>(
+    path: Option<&Path>,
+    edit: impl FnOnce(&mut Vec<TrustedFile>) -> T,
+) -> Result<T, TrustError> {
+    let path = path.ok_or(TrustError::NoHome)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let system = |why| TrustError::System {
+        path: path.to_owned(),
+        why,
+    };
+    let mut private = DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private.create(folder).map_err(system)?;
+    let _turn = turn(&path.with_extension("lock")).map_err(system)?;
+    let damaged = |why| TrustError::Damaged(format!("{}: {why}", path.display()));
+    let mut entries = read(path).map_err(damaged)?;
+    let before = entries.len();
+    let done = edit(&mut entries);
+    if entries.len() > MAX_ENTRIES && entries.len() > before {
+        return Err(TrustError::Full);
+    }
+    write(path, entries).map_err(system)?;
+    Ok(done)
+}
+
+/// Held until it is dropped; others wait, for as long as a small file takes to be written.
+fn turn(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
+    let file = match open_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened.map_err(|e| e.to_string())?,
+    };
+    let found = file.metadata().map_err(|e| e.to_string())?;
+    let own = nix::unistd::geteuid().as_raw();
+    if found.uid() != own || found.mode() & 0o022 != 0 {
+        return Err(
+            "others could have written it; it counts when it is yours and `chmod 600`".into(),
+        );
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE)
+        .read_to_string(&mut text)
+        .map_err(|e| e.to_string())?;
+    let written: TrustFileText =
+        serde_json::from_str(&text).map_err(|e| format!("not what mgp wrote ({e})"))?;
+    Ok(written.trusted)
+}
+
+fn write(path: &Path, trusted: Vec<TrustedFile>) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&TrustFileText { trusted })?;
+    atomic_file::write(path, format!("{text}\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn entry(number: usize) -> TrustedFile {
+        TrustedFile {
+            file: format!("/p{number}/mgp.toml").into(),
+            blake3: "00".into(),
+            at: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_trusted_is_kept_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config/mgp/trusted.json");
+        assert!(TrustStore::open(Some(&path)).entries().is_empty());
+        change(Some(&path), |entries| entries.push(entry(1))).unwrap();
+        let mode = fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let store = TrustStore::open(Some(&path));
+        assert_eq!(store.entry(Path::new("/p1/mgp.toml")), Some(&entry(1)));
+        change(Some(&path), Vec::clear).unwrap();
+        assert!(TrustStore::open(Some(&path)).entries().is_empty());
+    }
+
+    #[test]
+    fn what_others_could_have_written_and_what_is_damaged_trusts_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trusted.json");
+        change(Some(&path), |entries| entries.push(entry(1))).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+        let open = TrustStore::open(Some(&path));
+        assert!(open.entries().is_empty() && open.why_empty().unwrap().contains("chmod 600"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "{\"trusted\":[{").unwrap();
+        assert!(TrustStore::open(Some(&path)).why_empty().is_some());
+        let refused = change(Some(&path), Vec::clear).unwrap_err().to_string();
+        assert!(refused.contains("remove the file"), "{refused}");
+        assert!(matches!(change(None, |_| ()), Err(TrustError::NoHome)));
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trusted.json");
+        let fill = |entries: &mut Vec<TrustedFile>| entries.extend((0..MAX_ENTRIES).map(entry));
+        change(Some(&path), fill).unwrap();
+        let one_more = change(Some(&path), |entries| entries.push(entry(MAX_ENTRIES)));
+        assert!(matches!(one_more, Err(TrustError::Full)));
+        assert_eq!(TrustStore::open(Some(&path)).entries().len(), MAX_ENTRIES);
+        change(Some(&path), |entries| entries.truncate(1)).unwrap();
+    }
+}

@@ -1,0 +1,7 @@
+//! `mgp` as it is typed or started by a client: commands, `mgp stdio`, trust.
+
+mod found;
+mod stdio;
+mod trust;
+mod typed;
+mod who;

@@ -1,0 +1,13 @@
+//! The HTTP door: how requests come in, what they must say, and what they may hold.
+
+mod auth;
+mod bodies;
+mod crowd;
+mod half_sent;
+mod handshakes;
+mod headers;
+mod old_style;
+mod replay;
+mod sessions;
+mod strangers;
+mod versions;

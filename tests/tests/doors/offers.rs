@@ -1,0 +1,10 @@
+//! What servers offer, as agents see it.
+
+mod absent;
+mod changes;
+mod instances;
+mod logging;
+mod names;
+mod paging;
+mod prompts;
+mod resources;

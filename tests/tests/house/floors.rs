@@ -1,0 +1,131 @@
+//! Floors: which package may name which.
+
+use std::fs;
+
+use crate::workspace::{manifest, members, root};
+
+/// The packages of one floor: folder and name.
+type Floor = &'static [(&'static str, &'static str)];
+
+/// From the ground up. Each room of the actors is a floor of its own: it names those to its right in
+/// the picture of ARCHITECTURE.md, which are those below it here.
+const FLOORS: [Floor; 12] = [
+    &[
+        ("kernel/protocol", "mgp-protocol"),
+        ("kernel/sync", "mgp-sync"),
+    ],
+    &[("kernel/screening", "mgp-screening")],
+    &[
+        ("kernel/engine", "mgp-engine"),
+        ("transports", "mgp-transports"),
+        ("discovery", "mgp-discovery"),
+        ("embedding", "mgp-embedding"),
+    ],
+    &[("actors/runtime", "mgp-runtime")],
+    &[("actors/store", "mgp-store")],
+    &[("actors/callers", "mgp-callers")],
+    &[("actors/policy", "mgp-policy")],
+    &[("actors/servers", "mgp-servers")],
+    &[("actors/tools", "mgp-tools")],
+    &[("actors/calls", "mgp-calls")],
+    &[("actors/doors", "mgp-doors")],
+    &[("kernel", "mgp-kernel")],
+];
+
+/// Packages that no other one names: they start what is built.
+const OUTSIDE: [&str; 2] = ["tests", "xtask"];
+
+/// CMCP-001: an import goes down, never sideways, never up.
+#[test]
+fn imports_point_down() {
+    let found = upward(&FLOORS, imports);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(imports("kernel/sync").is_empty());
+    for member in members() {
+        let importing = imports(&member).contains(&"mgp-kernel".to_owned());
+        assert!(
+            !importing || member == "tests",
+            "{member} imports the kernel"
+        );
+        let placed = FLOORS.iter().any(|f| f.iter().any(|(at, _)| *at == member));
+        assert!(
+            placed || OUTSIDE.contains(&member.as_str()),
+            "{member} has no floor"
+        );
+    }
+}
+
+#[test]
+fn an_import_up_or_sideways_is_found() {
+    let planted = |folder: &str, import: &str| {
+        let (folder, import) = (folder.to_owned(), import.to_owned());
+        upward(&FLOORS, move |at| match at == folder {
+            true => vec![import.clone()],
+            false => Vec::new(),
+        })
+    };
+    assert!(planted("actors/doors", "mgp-runtime").is_empty());
+    assert_eq!(
+        planted("actors/runtime", "mgp-doors"),
+        ["mgp-runtime may not import mgp-doors"]
+    );
+    assert_eq!(
+        planted("transports", "mgp-engine"),
+        ["mgp-transports may not import mgp-engine"]
+    );
+    assert_eq!(
+        planted("kernel", "mgp-kernel"),
+        ["mgp-kernel may not import mgp-kernel"]
+    );
+}
+
+/// Engines are told the time: nothing that has a clock, a thread or a socket is within their reach.
+#[test]
+fn engines_have_no_runtime() {
+    for package in [
+        "kernel/engine",
+        "kernel/screening",
+        "kernel/protocol",
+        "kernel/sync",
+    ] {
+        let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap();
+        for banned in ["tokio", "getrandom", "hyper", "ractor", "nix"] {
+            assert!(!manifest.contains(banned), "{package} depends on {banned}");
+        }
+    }
+    assert!(root().join("kernel/engine/clippy.toml").is_file());
+    assert!(root().join("kernel/screening/clippy.toml").is_file());
+}
+
+/// The imports that do not go down, said in words.
+fn upward(floors: &[Floor], imports: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut below: Vec<&str> = Vec::new();
+    for floor in floors {
+        for (folder, name) in *floor {
+            let wrong = imports(folder)
+                .into_iter()
+                .filter(|import| !below.contains(&import.as_str()));
+            found.extend(wrong.map(|import| format!("{name} may not import {import}")));
+        }
+        below.extend(floor.iter().map(|(_, name)| *name));
+    }
+    found
+}
+
+/// Our own crates that a package depends on, wherever its manifest says so.
+fn imports(package: &str) -> Vec<String> {
+    let manifest = manifest(package);
+    let targets = manifest.get("target").and_then(|t| t.as_table());
+    let targets = targets.into_iter().flat_map(|all| all.values());
+    let tables = targets
+        .filter_map(|t| t.as_table())
+        .chain([&manifest])
+        .flat_map(|t| ["dependencies", "dev-dependencies", "build-dependencies"].map(|k| t.get(k)));
+    let names = tables
+        .flatten()
+        .filter_map(|t| t.as_table())
+        .flat_map(|t| t.keys());
+    let ours = names.filter(|name| name.starts_with("mgp-"));
+    ours.cloned().collect()
+}

@@ -1,0 +1,14 @@
+//! The house rules: imports that point down, modules without circles, names that are addresses, what no
+//! file may say.
+#![allow(clippy::unwrap_used)]
+
+mod docs;
+mod drawn;
+mod floors;
+mod methods;
+mod modules;
+mod reader;
+mod spawns;
+mod types;
+mod words;
+mod workspace;

@@ -1,0 +1,66 @@
+//! Methods of the protocol: the name says where the type stands.
+
+use crate::workspace::sources;
+
+/// A method's name is its address: all but the last word is the file, the last word the type.
+#[test]
+fn a_methods_name_is_its_address() {
+    let mut seen = 0;
+    for (file, text) in sources() {
+        let Some(within) = file.strip_prefix("kernel/protocol/src/") else {
+            continue;
+        };
+        let mut module = within.trim_end_matches(".rs").to_owned();
+        for line in text.lines().map(str::trim) {
+            if let Some(inner) = line
+                .strip_prefix("pub mod ")
+                .and_then(|l| l.strip_suffix(" {"))
+            {
+                module = format!("{module}/{inner}");
+            }
+            let Some((name, word)) = method(line) else {
+                continue;
+            };
+            seen += 1;
+            assert_eq!(address(name), (module.clone(), word), "{name} in {file}");
+        }
+    }
+    assert!(seen > 25, "only {seen} methods were found");
+}
+
+/// `"tools/call" => Call<'_>,` gives the method and its type.
+fn method(line: &str) -> Option<(&str, String)> {
+    let at = line.find('"')?;
+    let (name, rest) = line[at + 1..].split_once("\" => ")?;
+    let wordy = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '.' | '_');
+    if name.is_empty() || !name.chars().all(wordy) {
+        return None;
+    }
+    let word = rest.split(['<', ',', ' ', '}']).next()?;
+    Some((name, word.to_owned()))
+}
+
+fn address(method: &str) -> (String, String) {
+    let name = method.strip_prefix("notifications/").unwrap_or(method);
+    let name = name.replace("mgp.", "mgp/").replace('.', "/");
+    let family = if name.starts_with("mgp/") { "" } else { "mcp/" };
+    let path = format!("{family}{name}");
+    let (module, word) = path.rsplit_once('/').unwrap();
+    (module.to_owned(), camel(word))
+}
+
+fn camel(word: &str) -> String {
+    let mut out = String::new();
+    let mut upper = true;
+    for c in word.chars() {
+        match (c, upper) {
+            ('_', _) => upper = true,
+            (c, true) => {
+                out.extend(c.to_uppercase());
+                upper = false;
+            }
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,6 @@
+//! Calls that are looked at before they leave the kernel.
+
+mod code_safety;
+mod confirmation;
+mod security;
+mod validators;
