@@ -97,9 +97,10 @@ async fn a_supervisor_that_panics_takes_nobody_else_along() {
 /// and nobody notices. The calls never fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_actor_at_the_root_ends_the_kernel_or_is_started_again() {
-    for (name, loss) in ROOT {
-        let kernel = Kernel::grow(&["one"]).await;
-        let one = kernel.server("one");
+    for (at, (name, loss)) in ROOT.into_iter().enumerate() {
+        let (called, later) = (format!("called{at}"), format!("later{at}"));
+        let kernel = Kernel::grow(&[&called]).await;
+        let one = kernel.server(&called);
         connected(&one, 0).await;
         let load = Load::begin(&one);
         let Some(lost) = kernel.root.iter().find(|actor| actor.name == name) else {
@@ -118,9 +119,9 @@ async fn an_actor_at_the_root_ends_the_kernel_or_is_started_again() {
             Loss::Restarted => {
                 let gone = || lost.cell.get_status() == ActorStatus::Stopped;
                 until("it is gone", gone).await;
-                assert!(kernel.tree.start_server(spec("later")).await);
-                connected(&kernel.server("later"), 0).await;
-                kernel.finds("later").await;
+                assert!(kernel.tree.start_server(spec(&later)).await);
+                connected(&kernel.server(&later), 0).await;
+                kernel.finds(&later).await;
                 assert!(!kernel.closing.is_cancelled());
             }
         }
@@ -135,10 +136,10 @@ async fn an_actor_at_the_root_ends_the_kernel_or_is_started_again() {
 /// that come later, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_what_can_be_made_again_ends_nothing() {
-    let kernel = Kernel::grow(&["one"]).await;
-    let one = kernel.server("one");
+    let kernel = Kernel::grow(&["stays"]).await;
+    let one = kernel.server("stays");
     connected(&one, 0).await;
-    kernel.finds("one").await;
+    kernel.finds("stays").await;
     let load = Load::begin(&one);
     let panics: [&dyn Fn(); 2] = [&|| kernel.finder.panic(), &|| kernel.catalog.panic()];
     for (panic, later) in panics.iter().zip(["second", "third"]) {
@@ -146,7 +147,7 @@ async fn a_panic_in_what_can_be_made_again_ends_nothing() {
         assert!(kernel.tree.start_server(spec(later)).await);
         connected(&kernel.server(later), 0).await;
         kernel.finds(later).await;
-        kernel.finds("one").await;
+        kernel.finds("stays").await;
     }
     let (answered, failed) = load.end().await;
     println!("{answered} calls answered meanwhile, failed: {failed:?}");
@@ -190,7 +191,7 @@ async fn a_server_that_was_taken_out_leaves_nothing() {
 /// starts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_registered_server_that_could_not_be_started_leaves_nothing() {
-    let kernel = Kernel::grow(&["one"]).await;
+    let kernel = Kernel::grow(&["beside"]).await;
     let (release, held) = std::sync::mpsc::channel::<()>();
     let look = |look: Look| kernel.access.tell(AccessMsg::Look(look));
     look(Box::new(move |_| assert!(held.recv().is_err()))).unwrap();
