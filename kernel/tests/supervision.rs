@@ -443,14 +443,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
-    let shown = Arc::new(Snapshot::new(Shown {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: NonZeroUsize::MIN,
-            key: CursorKey::new([7; 32]),
-        })),
-        peers: BTreeMap::new(),
-        fetched: BTreeMap::new(),
-    }));
+    let shown = nothing_shown();
     let guard = GuardActor {
         exe: env!("CARGO_BIN_EXE_mgp").into(),
         args: vec!["__guard".into()],
@@ -537,6 +530,17 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         finder,
         root,
     }
+}
+
+fn nothing_shown() -> Arc<Snapshot<Shown>> {
+    Arc::new(Snapshot::new(Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: NonZeroUsize::MIN,
+            key: CursorKey::new([7; 32]),
+        })),
+        peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+    }))
 }
 
 /// What asks the operator, and the actors behind it.
