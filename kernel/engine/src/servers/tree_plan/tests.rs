@@ -240,6 +240,7 @@ fn a_registered_server_whose_default_policy_is_refused_is_not_started_later() {
         "{asked:?}"
     );
     assert_eq!(plan.handle(TreeEvent::DefaultsRefused), []);
+    assert_eq!(plan.wanted().count(), 0);
     assert_eq!(plan.handle(TreeEvent::DefaultsSet), []);
     let asked = plan.handle(TreeEvent::Configured(
         reading(Vec::new(), Vec::new()),
