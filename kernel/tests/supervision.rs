@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::agents::AgentsActor;
+use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_discovery::config::LookUp;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
@@ -397,7 +397,7 @@ impl Load {
 }
 
 async fn tried(server: &ServerHandle) -> Result<(), String> {
-    let link = server.connection(&Exchange::new(Way::Nowhere)).await;
+    let link = server.connection(&Exchange::new(ReplyPath::Nowhere)).await;
     let link = link.map_err(|refusal| refusal.to_string())?;
     let params = r#"{"name":"time","arguments":{}}"#;
     let asked = link.ask("tools/call", Some(params)).await;
@@ -580,7 +580,7 @@ fn pid(status: &Status) -> i32 {
 /// Calls a tool of a server; gives the result as text.
 async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
-        .connection(&Exchange::new(Way::Nowhere))
+        .connection(&Exchange::new(ReplyPath::Nowhere))
         .await
         .unwrap();
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);

@@ -10,7 +10,7 @@ use mgp_sync::NotAdmitted;
 use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::sse;
 
-use crate::exchange::Class;
+use crate::exchange::Delivery;
 
 /// One SSE stream of a session. Lane 0 is the GET stream, the others belong to one request each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +62,9 @@ impl Streams {
     /// Puts a message on a stream. When readers lag too far behind, a lossy one is dropped; a kept
     /// one has room reserved, and when that is used up too, the slowest reader is let go, and comes
     /// back for what is left.
-    pub fn push(&self, lane: Lane, frame: Bytes, class: Class) {
+    pub fn push(&self, lane: Lane, frame: Bytes, class: Delivery) {
         let weight = frame.len();
-        if class == Class::Lossy {
+        if class == Delivery::Lossy {
             let _ = self.ring.push(lane.0, frame, weight);
             return;
         }
@@ -77,7 +77,7 @@ impl Streams {
 
     /// The last message of a stream.
     pub fn finish(&self, lane: Lane, frame: Bytes) {
-        self.push(lane, frame, Class::Kept);
+        self.push(lane, frame, Delivery::Reliable);
         self.ring.close_lane(lane.0);
     }
 
@@ -101,7 +101,7 @@ impl Streams {
     #[must_use]
     pub fn open_get(self: &Arc<Self>, primed: bool) -> Stream {
         if primed {
-            self.push(GET, Bytes::new(), Class::Lossy);
+            self.push(GET, Bytes::new(), Delivery::Lossy);
         }
         self.read(GET, self.taken.load(Ordering::Relaxed), primed)
     }

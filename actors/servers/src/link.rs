@@ -49,7 +49,7 @@ use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::negotiation;
 use mgp_callers::request::{Answering, Caller};
-use mgp_callers::wire_ids;
+use mgp_runtime::ids::request_ids;
 
 pub use self::aside::Aside;
 pub use self::calls::{Call, Leave, Mirror};
@@ -219,7 +219,7 @@ impl Link {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
-            ids: wire_ids::of_a_connection(),
+            ids: request_ids(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),

@@ -4,8 +4,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use mgp_callers::tasks::{self, Record};
-use mgp_doors::roster;
+use mgp_callers::tasks::{self, TaskRecord};
+use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_policy::access::Books;
 use mgp_store::audit::Folder;
@@ -100,9 +100,9 @@ pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
 /// The agents that have a token. The file is made where there is none, so that it can be missed.
 pub(super) fn roster(data_dir: &Path) -> Result<AgentRegistry, String> {
     let path = roster_file(data_dir);
-    let roster = roster::load(&path).map_err(|e| e.to_string())?;
+    let roster = agent_registry::load(&path).map_err(|e| e.to_string())?;
     if !path.exists() {
-        roster::begin(&path).map_err(|e| explained(&path, &e))?;
+        agent_registry::begin(&path).map_err(|e| explained(&path, &e))?;
     }
     Ok(roster)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mgp_callers::holding::HoldingMsg;
+use mgp_callers::tool_cache::HoldingMsg;
 use mgp_calls::listener::ListenerMsg;
 use mgp_doors::session::SessionMsg;
 use mgp_protocol::ids::ServerId;

@@ -5,11 +5,11 @@
 
 mod answer;
 mod auth;
-mod declared;
 mod headers;
+mod http_sse;
 mod modern;
-mod old_style;
 mod post;
+mod refusal_dialect;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +29,11 @@ use self::headers::{LAST_EVENT, SESSION};
 use crate::oauth::WELL_KNOWN;
 use crate::reception::Reception;
 use crate::session::{Session, Sessions};
-use mgp_callers::pass::Pass;
+use mgp_callers::credential::Credential;
 use mgp_callers::request::identity;
 
 pub use self::auth::{Auth, Tokens};
-pub use self::old_style::OldStyle;
+pub use self::http_sse::HttpSse;
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ pub struct HttpDoor {
     /// Legacy sessions.
     pub sessions: Arc<Sessions>,
     /// Connections of clients of 2024-11-05.
-    pub old_style: Arc<OldStyle>,
+    pub http_sse: Arc<HttpSse>,
     /// How callers show who they are.
     pub auth: Auth,
     /// How answers are given.
@@ -87,7 +87,7 @@ impl HttpDoor {
             Err(unwelcome) => {
                 let refused = self.auth.refuse(&unwelcome, request.headers(), &view);
                 let bodies = &self.reception.bodies;
-                let declared = declared::declared(request, bodies).await;
+                let declared = refusal_dialect::refusal_dialect(request, bodies).await;
                 return unwelcome.in_words_of(declared, refused);
             }
         };
@@ -125,8 +125,8 @@ impl HttpDoor {
             return not_allowed("GET");
         }
         let view = match address(path) {
-            Some((Way::Streamable, view)) => Some(view),
-            Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
+            Some((HttpEndpoint::Streamable, view)) => Some(view),
+            Some((HttpEndpoint::Sse | HttpEndpoint::SseMessages, _)) => None,
             None => path
                 .trim_matches('/')
                 .is_empty()
@@ -140,27 +140,33 @@ impl HttpDoor {
 
     async fn enter(
         self: Arc<Self>,
-        way: Way,
+        way: HttpEndpoint,
         request: Request<Incoming>,
         view: CatalogView,
         agent: AgentId,
     ) -> Response<ReplyBody> {
         match (way, request.method()) {
-            (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
-            (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
-            (Way::Streamable, &Method::GET) => self.get(&request, &view, &agent),
-            (Way::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
-            (Way::Streamable, _) => not_allowed("GET, POST, DELETE"),
-            (Way::OldStyle, &Method::GET) => self.old_style.open(&self, view, agent),
-            (Way::OldStyle, _) => not_allowed("GET"),
-            (Way::OldEndpoint, &Method::POST) => self.old_style.post(&self, request, &agent).await,
-            (Way::OldEndpoint, _) => not_allowed("POST"),
+            (HttpEndpoint::Streamable, &Method::POST) => {
+                post::post(&self, request, view, agent).await
+            }
+            (HttpEndpoint::Streamable, _) if headers::names_modern(request.headers()) => {
+                not_allowed("POST")
+            }
+            (HttpEndpoint::Streamable, &Method::GET) => self.get(&request, &view, &agent),
+            (HttpEndpoint::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
+            (HttpEndpoint::Streamable, _) => not_allowed("GET, POST, DELETE"),
+            (HttpEndpoint::Sse, &Method::GET) => self.http_sse.open(&self, view, agent),
+            (HttpEndpoint::Sse, _) => not_allowed("GET"),
+            (HttpEndpoint::SseMessages, &Method::POST) => {
+                self.http_sse.post(&self, request, &agent).await
+            }
+            (HttpEndpoint::SseMessages, _) => not_allowed("POST"),
         }
     }
 
     /// The pass ended while its request was under way. What the request opened meanwhile, after
     /// everything else of a withdrawn pass was ended, ends here.
-    fn shut_out(&self, pass: &Pass) -> Response<ReplyBody> {
+    fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
         if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
             self.reception.directory.end_of(&pass.agent);
@@ -240,20 +246,20 @@ impl HttpDoor {
 
 /// How a path is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum HttpEndpoint {
     Streamable,
-    OldStyle,
-    OldEndpoint,
+    Sse,
+    SseMessages,
 }
 
 /// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
-fn address(path: &str) -> Option<(Way, CatalogView)> {
-    if path == old_style::ENDPOINT {
-        return Some((Way::OldEndpoint, CatalogView::All));
+fn address(path: &str) -> Option<(HttpEndpoint, CatalogView)> {
+    if path == http_sse::ENDPOINT {
+        return Some((HttpEndpoint::SseMessages, CatalogView::All));
     }
     let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
-        (Some(rest), _) => (Way::Streamable, rest),
-        (None, Some(rest)) => (Way::OldStyle, rest),
+        (Some(rest), _) => (HttpEndpoint::Streamable, rest),
+        (None, Some(rest)) => (HttpEndpoint::Sse, rest),
         (None, None) => return None,
     };
     let view = match rest.strip_prefix('/') {
@@ -275,7 +281,7 @@ fn not_allowed(methods: &'static str) -> Response<ReplyBody> {
 }
 
 /// An event stream of a session: the answer to a request, which is seen to its end.
-fn events(session: &Arc<Session>, stream: mgp_callers::streams::Stream) -> ReplyBody {
+fn events(session: &Arc<Session>, stream: mgp_callers::exchange::streams::Stream) -> ReplyBody {
     let beat: Bytes = sse::comment("");
     ReplyBody::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
 }
@@ -305,13 +311,19 @@ mod tests {
     #[test]
     fn paths_name_views() {
         let one = || CatalogView::One(ServerId::new("a.b"));
-        assert_eq!(address("/mcp"), Some((Way::Streamable, CatalogView::All)));
-        assert_eq!(address("/mcp/"), Some((Way::Streamable, CatalogView::All)));
-        assert_eq!(address("/mcp/a.b"), Some((Way::Streamable, one())));
-        assert_eq!(address("/sse/a.b"), Some((Way::OldStyle, one())));
+        assert_eq!(
+            address("/mcp"),
+            Some((HttpEndpoint::Streamable, CatalogView::All))
+        );
+        assert_eq!(
+            address("/mcp/"),
+            Some((HttpEndpoint::Streamable, CatalogView::All))
+        );
+        assert_eq!(address("/mcp/a.b"), Some((HttpEndpoint::Streamable, one())));
+        assert_eq!(address("/sse/a.b"), Some((HttpEndpoint::Sse, one())));
         assert_eq!(
             address("/sse/messages"),
-            Some((Way::OldEndpoint, CatalogView::All))
+            Some((HttpEndpoint::SseMessages, CatalogView::All))
         );
         for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
             assert_eq!(address(nothing), None);

@@ -26,8 +26,8 @@ use super::{HttpDoor, events, modern, status, stream_response};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::streams::Lane;
 use mgp_callers::request::{Answering, Outcome, Request, answer_frame, answer_parts};
-use mgp_callers::streams::Lane;
 use mgp_runtime::trace::Trace;
 
 /// How long a client may take to send a message.
@@ -263,7 +263,7 @@ async fn request(
         params,
         trace,
     });
-    let mut work = Work {
+    let mut work = SessionRequest {
         answering: Some(answering),
         session: session.clone(),
         exchange,
@@ -281,7 +281,7 @@ async fn request(
 
 /// A request under way. Dropped before its end, because the client's connection is gone, it goes on
 /// by itself: in the legacy era a broken connection is no cancellation.
-struct Work {
+struct SessionRequest {
     answering: Option<Answering>,
     session: Arc<Session>,
     exchange: Arc<Exchange>,
@@ -289,7 +289,7 @@ struct Work {
     lane: Lane,
 }
 
-impl Future for Work {
+impl Future for SessionRequest {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -304,7 +304,7 @@ impl Future for Work {
     }
 }
 
-impl Work {
+impl SessionRequest {
     /// The answer came: plain JSON, or behind what came before it on the stream.
     fn reply(&self, outcome: &Outcome) -> Response<ReplyBody> {
         let (streams, caller) = (&self.session.streams, &self.session.caller);
@@ -373,7 +373,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         if let Some(answering) = self.answering.take() {
             self.go_on(answering);

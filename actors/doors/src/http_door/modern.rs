@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::answer::{json, refusal};
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::stateless::{self, Arrival, Stated};
-use mgp_callers::attempts::{Outlet, STREAM_QUEUE};
+use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
 use mgp_runtime::trace::Trace;
 
@@ -68,10 +68,10 @@ pub(super) async fn post(
         Err(_) => Version::MODERN.into(),
     };
     let begun = read.and_then(|stated| {
-        let visitors = &door.reception.directory.visitors;
+        let stateless_clients = &door.reception.directory.stateless_clients;
         let client = stated.client.as_deref();
-        let presence = visitors.presence(&arrival.agent, &arrival.view, client);
-        door.reception.stateless.open(arrival, stated, presence)
+        let activity = stateless_clients.activity(&arrival.agent, &arrival.view, client);
+        door.reception.stateless.open(arrival, stated, activity)
     });
     match begun {
         Err(refused) => answered(&id, &Err(refused), dialect),

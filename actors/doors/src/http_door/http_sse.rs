@@ -38,17 +38,17 @@ const PIPE: usize = 64 << 10;
 
 /// Open connections of old clients, by the id in their endpoint.
 #[derive(Debug, Default)]
-pub struct OldStyle {
-    open: Mutex<HashMap<String, Arc<Visit>>>,
+pub struct HttpSse {
+    open: Mutex<HashMap<String, Arc<SseClient>>>,
 }
 
 #[derive(Debug)]
-struct Visit {
+struct SseClient {
     agent: AgentId,
     way_in: mpsc::Sender<Bytes>,
 }
 
-impl OldStyle {
+impl HttpSse {
     /// Opens a connection; its first event names the endpoint.
     pub(super) fn open(
         self: &Arc<Self>,
@@ -59,7 +59,7 @@ impl OldStyle {
         let id = mgp_runtime::ids::new_id().to_string();
         let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
-        let visit = Arc::new(Visit {
+        let visit = Arc::new(SseClient {
             agent: agent.clone(),
             way_in,
         });
@@ -82,7 +82,7 @@ impl OldStyle {
         ));
         let endpoint = format!("{ENDPOINT}?session={id}");
         let first = sse::named("endpoint", None, endpoint.as_bytes());
-        let leaving = Leaving {
+        let leaving = SseClientEntry {
             table: self.clone(),
             id,
         };
@@ -126,20 +126,23 @@ impl OldStyle {
         }
         match visit.pass(body).await {
             Ok(()) => status(StatusCode::ACCEPTED),
-            Err(Left) => unknown_session(),
+            Err(SseClientGone) => unknown_session(),
         }
     }
 }
 
-impl Visit {
+impl SseClient {
     /// A message on one line. It is handed over whole or, when its client is gone before, not at all.
-    async fn pass(&self, body: Bytes) -> Result<(), Left> {
-        self.way_in.send(one_line(body)).await.map_err(|_| Left)
+    async fn pass(&self, body: Bytes) -> Result<(), SseClientGone> {
+        self.way_in
+            .send(one_line(body))
+            .await
+            .map_err(|_| SseClientGone)
     }
 }
 
 /// The connection has ended.
-struct Left;
+struct SseClientGone;
 
 /// Messages as the lines that a connection reads.
 fn lines(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
@@ -151,12 +154,12 @@ fn lines(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'st
 }
 
 /// Closes the connection when its stream is dropped.
-struct Leaving {
-    table: Arc<OldStyle>,
+struct SseClientEntry {
+    table: Arc<HttpSse>,
     id: String,
 }
 
-impl Drop for Leaving {
+impl Drop for SseClientEntry {
     fn drop(&mut self) {
         let mut open = self
             .table
@@ -171,7 +174,7 @@ impl Drop for Leaving {
 fn events(
     first: Bytes,
     way_out: DuplexStream,
-    leaving: Leaving,
+    leaving: SseClientEntry,
 ) -> impl Stream<Item = Bytes> + Send {
     let lines = FramedRead::new(way_out, LinesCodec::new()).filter_map(move |line| {
         let _open = &leaving;
@@ -191,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn a_post_given_up_leaves_no_half_line() {
         let (way_in, messages) = mpsc::channel(WAITING);
-        let visit = Visit {
+        let visit = SseClient {
             agent: AgentId::new(AgentId::LOCAL),
             way_in,
         };
