@@ -26,6 +26,7 @@ use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::Books;
 use mgp_runtime::randomness;
+use mgp_runtime::task;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
 use mgp_tools::registrar::Book;
@@ -179,15 +180,18 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
         async move { tree.reload().await }
     };
     let watching = [
-        tokio::spawn(source::watch(files, reload)),
-        tokio::spawn(source::watch_certificates(doors.tls())),
-        tokio::spawn(marks.clone().look_again()),
+        task::supervised("source.files", source::watch(files, reload)),
+        task::supervised(
+            "source.certificates",
+            source::watch_certificates(doors.tls()),
+        ),
+        task::supervised("marks.sweep", marks.clone().look_again()),
     ];
     (options.opened)(&open);
     stopped(&closing).await;
     tracing::info!("stopping");
     grown.connector.ends_within(LAST_CALLS);
-    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(watching);
     let end = async {
         doors.close(grown.tree.stop_servers()).await;
         doors.clear().await;

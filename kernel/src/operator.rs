@@ -28,10 +28,11 @@ use mgp_policy::permissions::PermissionsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus};
+use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, RunningTree, TaskCount};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::mailbox::{Kind, Reply};
+use mgp_runtime::task;
 use mgp_runtime::time::moment;
 use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
 use mgp_store::audit::AuditHandle;
@@ -142,6 +143,24 @@ impl Operator {
     pub async fn reload(&self) -> Outcome {
         let problems = self.tree.reload().await.map_err(broken)?;
         json(&json!({ "problems": problems }))
+    }
+
+    /// `mgp/kernel/tree`.
+    ///
+    /// # Errors
+    /// When the tree does not answer.
+    pub async fn tree(&self) -> Outcome {
+        let count = |count: task::Count| TaskCount {
+            running: count.running as u64,
+            panicked: count.panicked as u64,
+        };
+        let tasks = task::counts().into_iter();
+        json(&RunningTree {
+            actors: self.tree.describe().await.map_err(broken)?,
+            tasks: tasks
+                .map(|(name, of)| (name.to_owned(), count(of)))
+                .collect(),
+        })
     }
 
     /// `mgp/audit/replay`.

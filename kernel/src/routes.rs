@@ -197,6 +197,7 @@ impl Table {
             "mgp/kernel/status" => ready(operator.status(&request)),
             "mgp/kernel/stop" => ready(operator.stop()),
             "mgp/kernel/reload" => Box::pin(async move { operator.reload().await }),
+            "mgp/kernel/tree" => Box::pin(async move { operator.tree().await }),
             "mgp/agents/add" => Box::pin(async move { operator.add_agent(&request).await }),
             "mgp/agents/list" => ready(operator.list_agents()),
             "mgp/agents/remove" => Box::pin(async move { operator.remove_agent(&request).await }),

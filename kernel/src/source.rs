@@ -205,7 +205,7 @@ pub async fn watch_certificates(tls: Option<DoorTls>) {
     };
     while settled(&mut changes).await {
         let again = tls.clone();
-        match tokio::task::spawn_blocking(move || again.reload()).await {
+        match mgp_runtime::task::blocking("source.certificates", move || again.reload()).await {
             Ok(Ok(true)) => tracing::info!("the HTTP door shows its new certificate"),
             Ok(Ok(false)) | Err(_) => {}
             Ok(Err(error)) => tracing::error!("the HTTP door keeps its certificates: {error}"),

@@ -1,59 +1,57 @@
 //! The supervision tree: who lives under whom, and what happens when one of them fails.
 //!
 //! ```text
-//! tree ─┬─ guard            fails: the kernel ends
-//!       ├─ subscriptions    fails: the kernel ends
-//!       ├─ catalog          fails: the kernel ends
-//!       ├─ finder           fails: the kernel ends
-//!       ├─ roster           fails: the kernel ends
-//!       ├─ access           fails: the kernel ends
-//!       ├─ agents           fails: the kernel ends
+//! tree ─┬─ …                [`ROOT`]: the kernel ends, or it is started again
+//!       ├─ agents
 //!       │   ├─ connection…  fails: only that agent is disconnected
 //!       │   ├─ session…     fails: only that session ends
 //!       │   └─ listener…    fails: only that subscription ends
 //!       └─ server…          fails: only that server is started again
 //! ```
 //!
-//! What everybody leans on cannot be lost without losing what it knows, so its failure ends the
-//! kernel in good order; whoever keeps the kernel running starts it anew.
+//! What cannot be made again from what others know is not lost alone: its failure ends the kernel in good
+//! order, and whoever keeps the kernel running starts it anew.
 
-use std::collections::{BTreeMap, HashMap};
+mod dump;
+mod root;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Answering;
-use mgp_engine::policy::access::Defaults;
 use mgp_engine::servers::lifecycle::TransitionReason;
-use mgp_engine::servers::reload::Reload;
 use mgp_engine::servers::spec::ServerSpec;
+use mgp_engine::servers::tree_plan::{Configuration, Loss, TreeEffect, TreeEvent, TreePlan};
 use mgp_policy::access::AccessHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_protocol::mgp::kernel::ActorNode;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::{task, time::moment};
 use mgp_servers::guard::GuardHandle;
 use mgp_servers::server::{
     Connector, ServerActor, ServerEvent, ServerHandle, ServerMsg, ServerTable,
 };
 use mgp_store::audit::AuditHandle;
 use mgp_tools::catalog::CatalogHandle;
-use mgp_tools::registrar::{Ground, Names};
+use mgp_tools::registrar::{Names, ServerTree};
 use mgp_transports::log::ServerLog;
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+pub use self::root::{ROOT, Restart, RootActor};
 use crate::config::{BrokenServer, LoadedConfig};
 use crate::source::ConfigSource;
 
 /// Why the supervisor of a server that was taken out ends.
 const REMOVED: &str = "removed";
-/// How often, and at which distance, it is looked whether a server is gone from the lists.
-const UNLISTED: usize = 100;
-const LOOK: Duration = Duration::from_millis(10);
+/// How long it is waited for that agents see a server no more: another one may have its name by then.
+const UNLISTED: Duration = Duration::from_secs(1);
 
 /// The way to the tree.
 #[derive(Debug, Clone)]
@@ -68,6 +66,14 @@ impl TreeHandle {
         self.0.ask(TreeMsg::Reload).await
     }
 
+    /// The actors that run.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn describe(&self) -> Result<ActorNode, AskError> {
+        self.0.ask(TreeMsg::Describe).await
+    }
+
     /// Stops every server; resolves when all have stopped.
     pub async fn stop_servers(&self) {
         if let Ok(stopping) = self.0.ask(TreeMsg::StopServers).await {
@@ -78,25 +84,25 @@ impl TreeHandle {
     }
 }
 
-impl Ground for TreeHandle {
-    fn plant(&self, spec: ServerSpec) -> Answering<bool> {
+impl ServerTree for TreeHandle {
+    fn start_server(&self, spec: ServerSpec) -> Answering<bool> {
         let tree = self.0.clone();
         let ask = async move {
-            tree.ask(|reply| TreeMsg::Plant(Box::new(spec), reply))
+            tree.ask(|reply| TreeMsg::StartServer(Box::new(spec), reply))
                 .await
         };
         Box::pin(async move { ask.await.unwrap_or(false) })
     }
 
-    fn uproot(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>> {
+    fn stop_server(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>> {
         let tree = self.0.clone();
-        let ask = async move { tree.ask(|reply| TreeMsg::Uproot(id, reply)).await };
+        let ask = async move { tree.ask(|reply| TreeMsg::StopServer(id, reply)).await };
         Box::pin(async move { ask.await.ok().flatten() })
     }
 
-    fn freed(&self, id: ServerId) -> Answering<()> {
+    fn name_freed(&self, id: ServerId) -> Answering<()> {
         let tree = self.0.clone();
-        let ask = async move { tree.ask(|reply| TreeMsg::Freed(id, reply)).await };
+        let ask = async move { tree.ask(|reply| TreeMsg::NameFreed(id, reply)).await };
         Box::pin(async move { ask.await.unwrap_or_default() })
     }
 }
@@ -106,14 +112,16 @@ impl Ground for TreeHandle {
 pub enum TreeMsg {
     /// Read the configuration again.
     Reload(Reply<Vec<String>>),
-    /// Supervise a server that was registered; false when there is one of that name.
-    Plant(Box<ServerSpec>, Reply<bool>),
+    /// Start a server that was registered; false when there is one of that name, or it cannot be started.
+    StartServer(Box<ServerSpec>, Reply<bool>),
     /// Take a registered server out; what is answered resolves when it has stopped.
-    Uproot(ServerId, Reply<Option<oneshot::Receiver<()>>>),
+    StopServer(ServerId, Reply<Option<oneshot::Receiver<()>>>),
     /// A name that a server of the configuration may have waited for is free.
-    Freed(ServerId, Reply<()>),
+    NameFreed(ServerId, Reply<()>),
+    /// Tell which actors run.
+    Describe(Reply<ActorNode>),
     /// The kernel ends.
-    StopServers(Reply<Vec<tokio::sync::oneshot::Receiver<()>>>),
+    StopServers(Reply<Vec<oneshot::Receiver<()>>>),
 }
 
 /// What every server's supervisor needs.
@@ -152,48 +160,32 @@ pub struct TreeActor {
     pub names: Arc<Names>,
     /// Ends the kernel.
     pub closing: CancellationToken,
-    /// What everybody leans on.
-    pub pillars: Vec<ActorCell>,
+    /// The other actors at the root.
+    pub root: Vec<RootActor>,
 }
 
 /// What does.
 #[derive(Debug)]
 pub struct TreeState {
-    specs: BTreeMap<ServerId, ServerSpec>,
-    /// Those that were registered, beside those of the files.
-    registered: BTreeMap<ServerId, ServerSpec>,
-    policy: DefaultPolicy,
-    supervisors: HashMap<ActorId, ServerId>,
-    stopping: bool,
+    plan: TreePlan,
+    supervisors: HashMap<ActorId, (ActorCell, ServerId)>,
+    root: Vec<RootActor>,
 }
 
 impl TreeActor {
-    /// Grows the tree with the servers of `loaded`.
+    /// Starts the tree with the servers of `loaded`.
     ///
     /// # Errors
     /// When the actor cannot be started.
-    pub async fn grow(self, loaded: &LoadedConfig) -> Result<TreeHandle, ractor::SpawnErr> {
-        let first = plan(loaded);
+    pub async fn start(self, loaded: &LoadedConfig) -> Result<TreeHandle, SpawnErr> {
+        let first = configuration(loaded);
         let (actor, _) = Actor::spawn(None, self, first).await?;
         Ok(TreeHandle(Mailbox::new(actor)))
     }
 }
 
-/// Resolves when nobody is shown anything of this server any more, or after a second: another one may
-/// have its name by then.
-async fn unlisted(catalog: &CatalogHandle, id: &ServerId) {
-    for _ in 0..UNLISTED {
-        if catalog.shown().catalog.counts(id).is_none() {
-            return;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
 /// The servers that can be run, those that cannot, with the reason, and the kernel's default policy.
-type Plan = (Vec<ServerSpec>, Vec<(ServerId, String)>, DefaultPolicy);
-
-fn plan(loaded: &LoadedConfig) -> Plan {
+fn configuration(loaded: &LoadedConfig) -> Configuration {
     let good = loaded
         .servers
         .iter()
@@ -203,41 +195,32 @@ fn plan(loaded: &LoadedConfig) -> Plan {
         let id = broken.id.clone()?;
         Some((id, broken.problem.render(false)))
     });
-    let policy = loaded.kernel.access.default_policy;
-    (good.collect(), bad.collect(), policy)
-}
-
-/// What agents may do where nothing was granted or denied.
-fn defaults(kernel: DefaultPolicy, servers: &[ServerSpec]) -> Defaults {
-    let own = servers
-        .iter()
-        .filter_map(|spec| Some((spec.id.clone(), spec.policy()?)));
-    let servers = own.collect();
-    Defaults { kernel, servers }
+    Configuration {
+        servers: good.collect(),
+        broken: bad.collect(),
+        policy: loaded.kernel.access.default_policy,
+    }
 }
 
 impl Actor for TreeActor {
     type Msg = Letter<TreeMsg>;
     type State = TreeState;
-    type Arguments = Plan;
+    type Arguments = Configuration;
 
     async fn pre_start(
         &self,
         myself: ActorRef<Self::Msg>,
-        first: Plan,
+        first: Configuration,
     ) -> Result<TreeState, ActorProcessingErr> {
-        for pillar in &self.pillars {
-            pillar.link(myself.get_cell());
+        for actor in &self.root {
+            actor.cell.link(myself.get_cell());
         }
         let mut state = TreeState {
-            specs: BTreeMap::new(),
-            registered: BTreeMap::new(),
-            policy: first.2,
+            plan: TreePlan::new(),
             supervisors: HashMap::new(),
-            stopping: false,
+            root: self.root.clone(),
         };
-        let first = self.without_registered(&state, first);
-        self.apply(&myself, &mut state, first).await;
+        self.configure(&myself, &mut state, first).await;
         Ok(state)
     }
 
@@ -249,16 +232,24 @@ impl Actor for TreeActor {
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
             TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
-            TreeMsg::Plant(spec, reply) => reply.send(self.plant(&myself, state, *spec).await),
-            TreeMsg::Uproot(id, reply) => reply.send(self.uproot(state, &id).await),
-            TreeMsg::Freed(id, reply) => {
+            TreeMsg::StartServer(spec, reply) => {
+                reply.send(self.start_server(&myself, state, *spec).await);
+            }
+            TreeMsg::StopServer(id, reply) => {
+                let event = TreeEvent::Deregistered(id);
+                reply.send(self.happened(&myself, state, event).await.pop());
+            }
+            TreeMsg::NameFreed(id, reply) => {
                 if self.source.ids().contains(&id) {
                     self.reload(&myself, state).await;
                 }
                 reply.send(());
             }
+            TreeMsg::Describe(reply) => {
+                reply.send(dump::actors(&state.root, &state.supervisors));
+            }
             TreeMsg::StopServers(reply) => {
-                state.stopping = true;
+                self.happened(&myself, state, TreeEvent::Stopping).await;
                 reply.send(self.stop_servers(state));
             }
         }
@@ -271,6 +262,7 @@ impl Actor for TreeActor {
         event: SupervisionEvent,
         state: &mut TreeState,
     ) -> Result<(), ActorProcessingErr> {
+        // One function treats failed and ended.
         let (who, why) = match event {
             SupervisionEvent::ActorFailed(who, why) => (who, why.to_string()),
             SupervisionEvent::ActorTerminated(who, _, why) => {
@@ -280,136 +272,152 @@ impl Actor for TreeActor {
                 return Ok(());
             }
         };
-        self.fell(&myself, state, &who, &why).await;
+        match state.supervisors.remove(&who.get_id()) {
+            Some((_, id)) => self.server_lost(&myself, state, id, &why).await,
+            None => self.root_lost(&myself, state, &who, &why).await,
+        }
         Ok(())
     }
 }
 
+type Me = ActorRef<Letter<TreeMsg>>;
+
 impl TreeActor {
-    /// One function treats failed and ended: a server that is still wanted is started again.
-    async fn fell(
-        &self,
-        me: &ActorRef<Letter<TreeMsg>>,
-        state: &mut TreeState,
-        who: &ActorCell,
-        why: &str,
-    ) {
-        let Some(id) = state.supervisors.remove(&who.get_id()) else {
-            if !state.stopping && !self.closing.is_cancelled() {
-                tracing::error!(actor = ?who.get_id(), why, "the kernel cannot go on without it");
-                self.closing.cancel();
-            }
-            return;
-        };
-        let Some(spec) = state.specs.get(&id).cloned().filter(|_| !state.stopping) else {
-            return;
-        };
-        if why != REMOVED {
+    async fn server_lost(&self, me: &Me, state: &mut TreeState, id: ServerId, why: &str) {
+        let event = TreeEvent::Ended(id.clone());
+        let wanted = state.plan.wanted().any(|wanted| *wanted == id);
+        if wanted && !state.plan.is_stopping() && why != REMOVED {
             tracing::error!(server = %id, why, "its supervisor failed and is started again");
         }
-        self.supervise(me, state, spec).await;
+        self.happened(me, state, event).await;
     }
 
-    async fn reload(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState) -> Vec<String> {
+    async fn root_lost(&self, me: &Me, state: &mut TreeState, who: &ActorCell, why: &str) {
+        let lost = state
+            .root
+            .iter()
+            .find(|actor| actor.cell.get_id() == who.get_id());
+        let (name, loss) = lost.map_or(("unknown", Loss::EndsKernel), |actor| {
+            (actor.name, actor.loss())
+        });
+        if !self.closing.is_cancelled() {
+            tracing::error!(
+                actor = name,
+                why,
+                "an actor at the root of the tree is lost"
+            );
+            let event = TreeEvent::RootLost(name, loss, moment());
+            self.happened(me, state, event).await;
+        }
+    }
+
+    /// Tells the plan what happened, and carries out what it answers. Of servers that are stopped comes
+    /// back what resolves when they have.
+    async fn happened(
+        &self,
+        me: &Me,
+        state: &mut TreeState,
+        event: TreeEvent,
+    ) -> Vec<oneshot::Receiver<()>> {
+        let mut stopping = Vec::new();
+        let mut effects = VecDeque::from(state.plan.handle(event));
+        while let Some(effect) = effects.pop_front() {
+            let event = match effect {
+                TreeEffect::SetDefaults(defaults) => {
+                    match self.access.set_defaults(defaults).await {
+                        Ok(()) => TreeEvent::DefaultsSet,
+                        Err(error) => {
+                            tracing::error!(%error, "a change of the servers is not carried out");
+                            TreeEvent::DefaultsRefused
+                        }
+                    }
+                }
+                TreeEffect::Start(spec) => match self.supervise(me, state, spec).await {
+                    Ok(()) => continue,
+                    Err(failed) => failed,
+                },
+                TreeEffect::RestartRoot(name) => match self.restart(me, state, name).await {
+                    Ok(()) => continue,
+                    Err(failed) => failed,
+                },
+                TreeEffect::Stop(id) => {
+                    stopping.extend(self.stop_server(&id));
+                    continue;
+                }
+                TreeEffect::Hold(spec) => {
+                    self.hold(spec);
+                    continue;
+                }
+                TreeEffect::Reconfigure(spec) => {
+                    self.reconfigure(spec);
+                    continue;
+                }
+                TreeEffect::ShowBroken(id, why) => {
+                    self.show(ServerHandle::broken(id, ServerLog::new(), &why));
+                    continue;
+                }
+                TreeEffect::Hide(id) => {
+                    self.hide(&id);
+                    continue;
+                }
+                TreeEffect::EndKernel => {
+                    tracing::error!("the kernel cannot go on without it");
+                    self.closing.cancel();
+                    continue;
+                }
+            };
+            effects.extend(state.plan.handle(event));
+        }
+        stopping
+    }
+
+    async fn reload(&self, me: &Me, state: &mut TreeState) -> Vec<String> {
         let Some(loaded) = self.source.read() else {
             return Vec::new();
         };
         let mut problems = self.source.publish(&loaded);
-        if loaded.is_usable() && !state.stopping {
+        if loaded.is_usable() && !state.plan.is_stopping() {
             // Before anybody is started with them.
             self.parts.audit.redact(loaded.secrets());
-            let plan = self.without_registered(state, plan(&loaded));
-            let added = plan.1.iter().map(|(_, why)| why);
-            problems.extend(
-                added
-                    .filter(|why| !problems.contains(why))
-                    .cloned()
-                    .collect::<Vec<_>>(),
-            );
-            self.apply(me, state, plan).await;
+            for why in self.configure(me, state, configuration(&loaded)).await {
+                if !problems.contains(&why) {
+                    problems.push(why);
+                }
+            }
         }
         problems
     }
 
-    /// The plan without the servers whose name a registered one has: what agents may do on that one was
-    /// not said of another.
-    fn without_registered(&self, state: &TreeState, (good, mut bad, policy): Plan) -> Plan {
+    /// Makes the running servers those of a configuration; answers what is wrong with the others.
+    async fn configure(&self, me: &Me, state: &mut TreeState, read: Configuration) -> Vec<String> {
         let names = self.names.load();
-        let is_its = |id: &ServerId| {
-            names.contains(id)
-                && (!state.specs.contains_key(id) || state.registered.contains_key(id))
-        };
-        let (taken, good): (Vec<_>, Vec<_>) = good.into_iter().partition(|spec| is_its(&spec.id));
-        bad.extend(taken.into_iter().map(|spec| {
-            let id = spec.id;
-            let why = format!(
-                "a server of the name {id} was registered while the kernel ran: give this one another name, or take that one out (`mgp servers remove {id}`)"
-            );
+        let before = read.broken.len();
+        let read = state.plan.without_taken(read, &names);
+        for (_, why) in &read.broken[before..] {
             tracing::warn!("{why}");
-            (id, why)
-        }));
-        (good, bad, policy)
+        }
+        let problems = read.broken.iter().map(|(_, why)| why.clone()).collect();
+        let event = TreeEvent::Configured(read, (*names).clone());
+        let _ending = self.happened(me, state, event).await;
+        problems
     }
 
-    /// Makes the running servers those of the plan; what did not change is not touched. An entry
-    /// that is broken now leaves its server as it was.
-    async fn apply(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, plan: Plan) {
-        let (good, bad, policy) = plan;
-        let old: Vec<_> = state.specs.values().cloned().collect();
-        let kept = old.iter().filter(|s| bad.iter().any(|(id, _)| *id == s.id));
-        let mut new: Vec<_> = good.into_iter().chain(kept.cloned()).collect();
-        let others = state.registered.values();
-        let others: Vec<_> = others
-            .filter(|o| new.iter().all(|s| s.id != o.id))
-            .collect();
-        new.extend(others.into_iter().cloned());
-        state.policy = policy;
-        // Before any of them has a tool.
-        if let Err(error) = self.access.set_defaults(defaults(policy, &new)).await {
-            tracing::error!(%error, "the configuration is not taken up");
-            return;
+    async fn start_server(&self, me: &Me, state: &mut TreeState, spec: ServerSpec) -> bool {
+        let id = spec.id.clone();
+        if state.plan.wanted().any(|wanted| *wanted == id) {
+            return false;
         }
-        let diff = Reload::between(&old, &new);
-        for id in &diff.removed {
-            let _ending = self.remove(state, id).await;
-        }
-        for (id, why) in bad {
-            if !state.specs.contains_key(&id) {
-                self.show_broken(id, &why);
-            }
-        }
-        for spec in diff.added {
-            self.add(me, state, spec).await;
-        }
-        for spec in diff.changed {
-            let handle = self.servers.load().get(&spec.id).cloned();
-            state.specs.insert(spec.id.clone(), spec.clone());
-            if let Some(handle) = handle {
-                let _ = handle.tell(ServerMsg::Reconfigure(Box::new(spec)));
-            }
-        }
-        self.forget_broken(state);
-    }
-
-    /// A server that was taken out a moment ago may still be ending: it is started when it has.
-    async fn add(&self, me: &ActorRef<Letter<TreeMsg>>, state: &mut TreeState, spec: ServerSpec) {
-        if !state.supervisors.values().any(|id| *id == spec.id) {
-            return self.supervise(me, state, spec).await;
-        }
-        let show = match spec.autostart {
-            true => ServerHandle::due,
-            false => ServerHandle::new,
-        };
-        self.show(show(spec.id.clone(), ServerLog::new()));
-        state.specs.insert(spec.id.clone(), spec);
+        let event = TreeEvent::Registered(Box::new(spec));
+        self.happened(me, state, event).await;
+        state.plan.has_registered(&id)
     }
 
     async fn supervise(
         &self,
-        me: &ActorRef<Letter<TreeMsg>>,
+        me: &Me,
         state: &mut TreeState,
         spec: ServerSpec,
-    ) {
+    ) -> Result<(), TreeEvent> {
         let id = spec.id.clone();
         let known = self.servers.load().get(&id).cloned();
         let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), ServerLog::new()));
@@ -425,28 +433,45 @@ impl TreeActor {
             audit: parts.audit,
         };
         let autostart = spec.autostart;
-        state.specs.insert(id.clone(), spec.clone());
-        match Actor::spawn_linked(None, actor, spec, me.get_cell()).await {
-            Ok((actor, _)) => {
-                state.supervisors.insert(actor.get_id(), id.clone());
-                self.show(handle.clone());
-                if autostart {
-                    let _ = handle.tell(ServerMsg::Start { by_operator: false });
-                }
-            }
-            Err(error) => tracing::error!(server = %id, %error, "no supervisor for it"),
+        let started = Actor::spawn_linked(None, actor, spec, me.get_cell()).await;
+        let (actor, _) = started.map_err(|error| {
+            tracing::error!(server = %id, %error, "no supervisor for it");
+            TreeEvent::NotStarted(id.clone(), format!("it has no supervisor: {error}"))
+        })?;
+        let cell = actor.get_cell();
+        state.supervisors.insert(cell.get_id(), (cell, id));
+        self.show(handle.clone());
+        if autostart {
+            let _ = handle.tell(ServerMsg::Start { by_operator: false });
         }
+        Ok(())
+    }
+
+    async fn restart(
+        &self,
+        me: &Me,
+        state: &mut TreeState,
+        name: &'static str,
+    ) -> Result<(), TreeEvent> {
+        let failed = TreeEvent::RootLost(name, Loss::EndsKernel, moment());
+        let actor = state.root.iter_mut().find(|actor| actor.name == name);
+        let Some((actor, restart)) = actor.and_then(|it| it.restart.clone().map(|how| (it, how)))
+        else {
+            return Err(failed);
+        };
+        actor.cell = restart().await.map_err(|error| {
+            tracing::error!(actor = name, %error, "it cannot be started again");
+            failed
+        })?;
+        actor.cell.link(me.get_cell());
+        tracing::warn!(actor = name, "started again");
+        Ok(())
     }
 
     /// Takes a server out; what is answered resolves when it has stopped.
-    async fn remove(&self, state: &mut TreeState, id: &ServerId) -> Option<oneshot::Receiver<()>> {
-        state.specs.remove(id);
+    fn stop_server(&self, id: &ServerId) -> Option<oneshot::Receiver<()>> {
         let handle = self.servers.load().get(id).cloned()?;
-        self.servers.update(|servers| {
-            let mut servers = servers.clone();
-            servers.remove(id);
-            servers
-        });
+        self.hide(id);
         let (gone, told) = oneshot::channel();
         let (catalog, id) = (self.parts.catalog.clone(), id.clone());
         let (reply, stopped) = Reply::new();
@@ -455,44 +480,33 @@ impl TreeActor {
                 TransitionReason::ConfigurationChange,
                 reply,
             ));
-            tokio::spawn(async move {
+            task::detached("tree.stop_server", async move {
                 let _ = stopped.await;
                 supervisor.stop(REMOVED);
-                unlisted(&catalog, &id).await;
+                let _ = tokio::time::timeout(UNLISTED, catalog.withdrawn(id)).await;
                 let _ = gone.send(());
             });
         }
         Some(told)
     }
 
-    async fn plant(
-        &self,
-        me: &ActorRef<Letter<TreeMsg>>,
-        state: &mut TreeState,
-        spec: ServerSpec,
-    ) -> bool {
-        if state.specs.contains_key(&spec.id) || state.stopping {
-            return false;
-        }
-        state.registered.insert(spec.id.clone(), spec.clone());
-        let all: Vec<_> = state.specs.values().chain([&spec]).cloned().collect();
-        // Before it has a tool.
-        if let Err(error) = self.access.set_defaults(defaults(state.policy, &all)).await {
-            tracing::error!(%error, "a registered server is not started");
-            return false;
-        }
-        self.add(me, state, spec).await;
-        true
+    fn hold(&self, spec: ServerSpec) {
+        let show = match spec.autostart {
+            true => ServerHandle::due,
+            false => ServerHandle::new,
+        };
+        self.show(show(spec.id, ServerLog::new()));
     }
 
-    async fn uproot(&self, state: &mut TreeState, id: &ServerId) -> Option<oneshot::Receiver<()>> {
-        state.registered.remove(id)?;
-        self.remove(state, id).await
+    fn reconfigure(&self, spec: ServerSpec) {
+        if let Some(handle) = self.servers.load().get(&spec.id) {
+            let _ = handle.tell(ServerMsg::Reconfigure(Box::new(spec)));
+        }
     }
 
-    fn stop_servers(&self, state: &TreeState) -> Vec<tokio::sync::oneshot::Receiver<()>> {
+    fn stop_servers(&self, state: &TreeState) -> Vec<oneshot::Receiver<()>> {
         let servers = self.servers.load();
-        let running = state.specs.keys().filter_map(|id| servers.get(id));
+        let running = state.plan.wanted().filter_map(|id| servers.get(id));
         running
             .filter_map(|handle| {
                 let (reply, stopped) = Reply::new();
@@ -510,21 +524,10 @@ impl TreeActor {
         });
     }
 
-    /// A server that cannot be run as it is configured is shown with the reason.
-    fn show_broken(&self, id: ServerId, why: &str) {
-        self.show(ServerHandle::broken(id, ServerLog::new(), why));
-    }
-
-    /// Entries that were broken and are gone from the configuration are not shown any more.
-    fn forget_broken(&self, state: &TreeState) {
-        let configured = self.source.ids();
+    fn hide(&self, id: &ServerId) {
         self.servers.update(|servers| {
             let mut servers = servers.clone();
-            let names = self.names.load();
-            let stays = |id: &ServerId| {
-                state.specs.contains_key(id) || configured.contains(id) || names.contains(id)
-            };
-            servers.retain(|id, _| stays(id));
+            servers.remove(id);
             servers
         });
     }

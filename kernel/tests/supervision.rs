@@ -14,15 +14,17 @@ use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_discovery::config::LookUp;
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, GrantTable};
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::tree_plan::Loss;
 use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::tools::catalog::{Catalog, Paging};
+use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
+use mgp_engine::tools::index::{Filter, Strategy};
 use mgp_kernel::config::{self, LoadedConfig};
 use mgp_kernel::source::ConfigSource;
-use mgp_kernel::tree::{ServerParts, TreeActor, TreeHandle};
-use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_kernel::tree::{ROOT, RootActor, ServerParts, TreeActor, TreeHandle};
+use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, Books, Look};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
@@ -30,18 +32,22 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::finder::{Embedding, Meanings, Opening, Program};
-use mgp_tools::registrar::{Ground, Names};
+use mgp_tools::finder::{
+    Embedding, FinderHandle, Meanings, Opening, Program, Status as FinderStatus, Wanted,
+};
+use mgp_tools::registrar::{Names, ServerTree};
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
-use ractor::{Actor, ActorCell};
+use ractor::{Actor, ActorStatus};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take before it counts as broken.
@@ -60,11 +66,15 @@ async fn a_supervisor_that_panics_takes_nobody_else_along() {
         async move { call(&other, "slow_job", r#"{"steps":10,"step_ms":100}"#).await }
     });
 
+    let load = Load::begin(&one);
+    let beside = Load::begin(&other);
     one.tell(ServerMsg::Panic).unwrap();
     let second = connected(&one, first).await;
     assert!(!Path::new(&format!("/proc/{}", first)).exists());
     assert!(call(&one, "time", "{}").await.contains("content"));
 
+    let undisturbed = beside.end().await;
+    assert!(undisturbed.0 > 0 && undisturbed.1.is_empty());
     let done = tokio::time::timeout(DEADLINE, job).await.unwrap().unwrap();
     assert!(done.contains("content"), "{done}");
     assert_eq!(pid(&other.status()), stays);
@@ -74,19 +84,75 @@ async fn a_supervisor_that_panics_takes_nobody_else_along() {
         (second, 0),
         "nothing of the old life reaches into the new one"
     );
+    let (answered, failed) = load.end().await;
+    println!(
+        "its callers: {answered} answered, {failed:?}; those of another server: {undisturbed:?}"
+    );
+    assert!(answered > 0);
     assert!(!kernel.closing.is_cancelled());
     kernel.tree.stop_servers().await;
 }
 
-/// What everybody leans on cannot be replaced: when it falls the kernel ends in good order.
-#[tokio::test]
-async fn a_pillar_that_falls_ends_the_kernel() {
-    for fallen in 0..5 {
-        let kernel = Kernel::grow(&[]).await;
-        kernel.pillars[fallen].stop(Some("told to".into()));
-        let closing = kernel.closing.cancelled();
-        tokio::time::timeout(DEADLINE, closing).await.unwrap();
+/// Each actor at the root is lost while calls go on: the kernel ends in good order, or it is started again
+/// and nobody notices. The calls never fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_actor_at_the_root_ends_the_kernel_or_is_started_again() {
+    for (at, (name, loss)) in ROOT.into_iter().enumerate() {
+        let (called, later) = (format!("called{at}"), format!("later{at}"));
+        let kernel = Kernel::grow(&[&called]).await;
+        let one = kernel.server(&called);
+        connected(&one, 0).await;
+        let load = Load::begin(&one);
+        let Some(lost) = kernel.root.iter().find(|actor| actor.name == name) else {
+            assert!(
+                ["agent_registry", "registrar"].contains(&name),
+                "{name} has a part here"
+            );
+            continue;
+        };
+        lost.cell.kill();
+        match loss {
+            Loss::EndsKernel => {
+                let closing = kernel.closing.cancelled();
+                tokio::time::timeout(DEADLINE, closing).await.unwrap();
+            }
+            Loss::Restarted => {
+                let gone = || lost.cell.get_status() == ActorStatus::Stopped;
+                until("it is gone", gone).await;
+                assert!(kernel.tree.start_server(spec(&later)).await);
+                connected(&kernel.server(&later), 0).await;
+                kernel.finds(&later).await;
+                assert!(!kernel.closing.is_cancelled());
+            }
+        }
+        let (answered, failed) = load.end().await;
+        println!("{name} lost: {answered} calls answered, failed: {failed:?}");
+        assert!(answered > 0 && failed.is_empty());
+        kernel.tree.stop_servers().await;
     }
+}
+
+/// A panic in the catalog or in the search index takes nobody along: servers are found as before, and those
+/// that come later, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_in_what_can_be_made_again_ends_nothing() {
+    let kernel = Kernel::grow(&["stays"]).await;
+    let one = kernel.server("stays");
+    connected(&one, 0).await;
+    kernel.finds("stays").await;
+    let load = Load::begin(&one);
+    let panics: [&dyn Fn(); 2] = [&|| kernel.finder.panic(), &|| kernel.catalog.panic()];
+    for (panic, later) in panics.iter().zip(["second", "third"]) {
+        panic();
+        assert!(kernel.tree.start_server(spec(later)).await);
+        connected(&kernel.server(later), 0).await;
+        kernel.finds(later).await;
+        kernel.finds("stays").await;
+    }
+    let (answered, failed) = load.end().await;
+    println!("{answered} calls answered meanwhile, failed: {failed:?}");
+    assert!(answered > 0 && failed.is_empty() && !kernel.closing.is_cancelled());
+    kernel.tree.stop_servers().await;
 }
 
 /// What the lives of a server held is gone with them, and with the server all that is known of it: its
@@ -95,7 +161,7 @@ async fn a_pillar_that_falls_ends_the_kernel() {
 async fn a_server_that_was_taken_out_leaves_nothing() {
     let kernel = Kernel::grow(&[]).await;
     let before = alive();
-    assert!(kernel.tree.plant(spec("taken")).await);
+    assert!(kernel.tree.start_server(spec("taken")).await);
     let one = kernel.server("taken");
     let mut process = connected(&one, 0).await;
     let mut links = Vec::new();
@@ -110,11 +176,39 @@ async fn a_server_that_was_taken_out_leaves_nothing() {
     let last = Arc::downgrade(&one.link().unwrap());
     let face = Arc::downgrade(&one);
     drop(one);
-    let stopped = kernel.tree.uproot(ServerId::new("taken")).await.unwrap();
+    let stopped = kernel
+        .tree
+        .stop_server(ServerId::new("taken"))
+        .await
+        .unwrap();
     stopped.await.unwrap();
     until("its last connection is gone", || last.strong_count() == 0).await;
     until("its face is gone", || face.strong_count() == 0).await;
     until("its tasks have ended", || alive() <= before).await;
+}
+
+/// A registered server whose start fails half-way leaves nothing behind: it is not shown, and no reload
+/// starts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registered_server_that_could_not_be_started_leaves_nothing() {
+    let kernel = Kernel::grow(&["beside"]).await;
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let look = |look: Look| kernel.access.tell(AccessMsg::Look(look));
+    look(Box::new(move |_| assert!(held.recv().is_err()))).unwrap();
+    while look(Box::new(|_| ())).is_ok() {}
+    assert!(!kernel.tree.start_server(spec("half")).await);
+    drop(release);
+    let heard = || look(Box::new(|_| ())).is_ok();
+    until("access control answers again", heard).await;
+    let half = ServerId::new("half");
+    assert!(!kernel.servers.load().contains_key(&half));
+    kernel.tree.reload().await.unwrap();
+    assert!(!kernel.servers.load().contains_key(&half));
+    assert!(
+        kernel.tree.start_server(spec("half")).await,
+        "its name is free"
+    );
+    kernel.tree.stop_servers().await;
 }
 
 /// A server that keeps failing waits for its next try; taken out meanwhile it leaves no clock.
@@ -132,7 +226,7 @@ async fn a_server_that_failed_leaves_no_clock() {
     };
     spec.restart.backoff_base = Duration::from_secs(3600);
     spec.restart.backoff_max = Duration::from_secs(3600);
-    assert!(kernel.tree.plant(spec).await);
+    assert!(kernel.tree.start_server(spec).await);
     let one = kernel.server("failing");
     let mut status = one.follow();
     let waits = status.wait_for(|status| status.next_try.is_some());
@@ -142,7 +236,11 @@ async fn a_server_that_failed_leaves_no_clock() {
         .unwrap();
     let face = Arc::downgrade(&one);
     drop((one, status));
-    let stopped = kernel.tree.uproot(ServerId::new("failing")).await.unwrap();
+    let stopped = kernel
+        .tree
+        .stop_server(ServerId::new("failing"))
+        .await
+        .unwrap();
     stopped.await.unwrap();
     until("its face is gone", || face.strong_count() == 0).await;
     until("its clock has ended", || alive() <= before).await;
@@ -191,7 +289,10 @@ struct Kernel {
     servers: Arc<ServerTable>,
     tree: TreeHandle,
     closing: CancellationToken,
-    pillars: Vec<ActorCell>,
+    root: Vec<RootActor>,
+    access: Mailbox<AccessMsg>,
+    catalog: CatalogHandle,
+    finder: FinderHandle,
     _folder: TempDir,
 }
 
@@ -200,28 +301,107 @@ impl Kernel {
     async fn grow(servers: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let loaded = loaded(&folder, servers);
-        let (parts, access, pillars) = parts(folder.path()).await;
+        let table = Arc::new(ServerTable::new(BTreeMap::new()));
+        let parts = parts(folder.path(), &table).await;
+        let catalog = parts.servers.catalog.clone();
+        let look_up = LookUp {
+            explicit: Some(folder.path().join("mgp.toml")),
+            ..LookUp::default()
+        };
         let actor = TreeActor {
-            parts,
-            servers: Arc::new(ServerTable::new(BTreeMap::new())),
-            source: Arc::new(ConfigSource::new(None, &loaded)),
-            access,
+            parts: parts.servers,
+            servers: table,
+            source: Arc::new(ConfigSource::new(Some(look_up), &loaded)),
+            access: parts.access,
             names: Arc::new(Names::new(BTreeSet::new())),
             closing: CancellationToken::new(),
-            pillars: pillars.clone(),
+            root: parts.root.clone(),
         };
         Self {
             servers: actor.servers.clone(),
             closing: actor.closing.clone(),
-            pillars,
+            root: parts.root,
+            access: parts.mailbox,
+            catalog,
+            finder: parts.finder,
             _folder: folder,
-            tree: actor.grow(&loaded).await.unwrap(),
+            tree: actor.start(&loaded).await.unwrap(),
         }
+    }
+
+    /// Waits until a tool of this server is found.
+    async fn finds(&self, id: &str) {
+        let finding = async {
+            loop {
+                let wanted = Wanted {
+                    query: "what time is it".into(),
+                    strategy: Strategy::Keyword,
+                    filter: Filter::default(),
+                    status: FinderStatus::Connected,
+                    view: CatalogView::One(ServerId::new(id)),
+                    most: 3,
+                };
+                let who = Principal::Operator("test".into());
+                if !self
+                    .finder
+                    .search(&who, wanted)
+                    .await
+                    .unwrap()
+                    .hits
+                    .is_empty()
+                {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let found = tokio::time::timeout(DEADLINE, finding).await;
+        assert!(found.is_ok(), "no tool of {id} is found");
     }
 
     fn server(&self, id: &str) -> Arc<ServerHandle> {
         self.servers.load()[&ServerId::new(id)].clone()
     }
+}
+
+/// Calls that go on, one after the other.
+struct Load {
+    ended: CancellationToken,
+    calls: JoinHandle<(usize, Vec<String>)>,
+}
+
+impl Load {
+    fn begin(server: &Arc<ServerHandle>) -> Self {
+        let (server, ended) = (server.clone(), CancellationToken::new());
+        let told = ended.clone();
+        let calls = tokio::spawn(async move {
+            let (mut answered, mut failed) = (0, Vec::new());
+            while !told.is_cancelled() {
+                match tried(&server).await {
+                    Ok(()) => answered += 1,
+                    Err(why) if failed.last() == Some(&why) => tokio::task::yield_now().await,
+                    Err(why) => failed.push(why),
+                }
+            }
+            (answered, failed)
+        });
+        Self { ended, calls }
+    }
+
+    /// How many were answered, and why others were not.
+    async fn end(self) -> (usize, Vec<String>) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        self.ended.cancel();
+        self.calls.await.unwrap()
+    }
+}
+
+async fn tried(server: &ServerHandle) -> Result<(), String> {
+    let link = server.connection(&Exchange::new(ReplyPath::Nowhere)).await;
+    let link = link.map_err(|refusal| refusal.to_string())?;
+    let params = r#"{"name":"time","arguments":{}}"#;
+    let asked = link.ask("tools/call", Some(params)).await;
+    asked.map(drop).map_err(|refusal| refusal.to_string())
 }
 
 fn entries(servers: &[&str]) -> String {
@@ -244,8 +424,16 @@ fn no_meanings() -> Meanings {
     }
 }
 
+struct Parts {
+    servers: ServerParts,
+    access: AccessHandle,
+    mailbox: Mailbox<AccessMsg>,
+    finder: FinderHandle,
+    root: Vec<RootActor>,
+}
+
 /// What supervisors need, and the actors behind it.
-async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
+async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let mark = format!("test-{}", std::process::id());
     let open = Defaults {
         kernel: DefaultPolicy::OptOut,
@@ -255,14 +443,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
-    let shown = Arc::new(Snapshot::new(Shown {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: NonZeroUsize::MIN,
-            key: CursorKey::new([7; 32]),
-        })),
-        peers: BTreeMap::new(),
-        fetched: BTreeMap::new(),
-    }));
+    let shown = nothing_shown();
     let guard = GuardActor {
         exe: env!("CARGO_BIN_EXE_mgp").into(),
         args: vec!["__guard".into()],
@@ -288,38 +469,40 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
     let finder = Opening {
         shown: shown.clone(),
         table: table.clone(),
-        servers: Arc::new(ServerTable::new(BTreeMap::new())),
+        servers: servers.clone(),
         meanings: no_meanings(),
         file: folder.join("vectors"),
         data_dir: folder.to_path_buf(),
     };
     let (finder, finding) = finder.open().await.unwrap();
-    let catalog = CatalogActor {
+    let merging = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
-        finder,
+        finder: finder.clone(),
     };
-    let (catalog, _) = Actor::spawn(None, catalog, ()).await.unwrap();
+    let catalog = CatalogHandle::new(shown);
+    let cell = catalog.start(merging.clone()).await.unwrap();
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
-    let pillars = vec![
-        guard.get_cell(),
-        following.get_cell(),
-        catalog.get_cell(),
-        agents.get_cell(),
-        access.get_cell(),
-        finding,
+    let (again, servers, searching) = (catalog.clone(), servers.clone(), finder.clone());
+    let catalog_again = move || {
+        let (catalog, actor, servers) = (again.clone(), merging.clone(), servers.clone());
+        async move { catalog.restart(actor, &servers).await }
+    };
+    let finder_again = move || {
+        let finder = searching.clone();
+        async move { finder.start().await }
+    };
+    let mut root = vec![
+        RootActor::lasting("guard", guard.get_cell()),
+        RootActor::lasting("subscriptions", following.get_cell()),
+        RootActor::lasting("access", access.get_cell()),
+        RootActor::restarted("catalog", cell, catalog_again),
+        RootActor::restarted("finder", finding, finder_again),
+        RootActor::lasting("agents", agents.get_cell()),
     ];
-    let access = AccessHandle::new(Mailbox::new(access), table, false);
-    let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
-    let audit = AuditHandle::off();
-    let permissions = PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone());
-    let pins = PinsHandle::new(
-        folder.join("pins"),
-        approvals,
-        audit,
-        EventSink::new(|_| ()),
-    );
-    let catalog = CatalogHandle::new(Mailbox::new(catalog), shown);
+    let mailbox = Mailbox::new(access);
+    let access = AccessHandle::new(mailbox.clone(), table, false);
+    let (permissions, pins) = asking(folder, &access, &mut root).await;
     let parts = ServerParts {
         events: taken_by(catalog.clone(), subscriptions),
         catalog,
@@ -340,7 +523,42 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
             starts: mgp_servers::server::Starts::default(),
         }),
     };
-    (parts, access, pillars)
+    Parts {
+        servers: parts,
+        access,
+        mailbox,
+        finder,
+        root,
+    }
+}
+
+fn nothing_shown() -> Arc<Snapshot<Shown>> {
+    Arc::new(Snapshot::new(Shown {
+        catalog: Arc::new(Catalog::empty(Paging {
+            size: NonZeroUsize::MIN,
+            key: CursorKey::new([7; 32]),
+        })),
+        peers: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+    }))
+}
+
+/// What asks the operator, and the actors behind it.
+async fn asking(
+    folder: &Path,
+    access: &AccessHandle,
+    root: &mut Vec<RootActor>,
+) -> (PermissionsHandle, PinsHandle) {
+    let (for_permissions, permissions_cell) = TaskSupervisorHandle::start().await.unwrap();
+    let (for_pins, pins_cell) = TaskSupervisorHandle::start().await.unwrap();
+    root.push(RootActor::lasting("permissions", permissions_cell));
+    root.push(RootActor::lasting("pins", pins_cell));
+    let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
+    let (audit, folder) = (AuditHandle::off(), folder.join("pins"));
+    let decided = EventSink::new(|_| ());
+    let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), decided, for_pins);
+    let permissions = PermissionsHandle::new(approvals, access.clone(), audit, for_permissions);
+    (permissions, pins)
 }
 
 /// Waits until a server is connected in another process than `before`; gives its number.

@@ -22,7 +22,11 @@ struct ListenerActor {
 
 /// Ends the subscription when its request is over.
 #[derive(Debug)]
-pub struct Listener(ActorRef<()>);
+pub struct Listener(ActorRef<ListenerMsg>);
+
+/// It is told nothing.
+#[derive(Debug)]
+pub enum ListenerMsg {}
 
 impl Drop for Listener {
     fn drop(&mut self) {
@@ -51,18 +55,22 @@ pub async fn begin(
 }
 
 impl Actor for ListenerActor {
-    type Msg = ();
+    type Msg = ListenerMsg;
     type State = Alive;
     type Arguments = ();
 
-    async fn pre_start(&self, _myself: ActorRef<()>, (): ()) -> Result<Alive, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<ListenerMsg>,
+        (): (),
+    ) -> Result<Alive, ActorProcessingErr> {
         self.directory.enter(self.agent.clone());
         Ok(Alive::new(Kind::Listener))
     }
 
     async fn post_stop(
         &self,
-        _myself: ActorRef<()>,
+        _myself: ActorRef<ListenerMsg>,
         _alive: &mut Alive,
     ) -> Result<(), ActorProcessingErr> {
         self.directory.leave(self.agent.connection);

@@ -158,6 +158,8 @@ pub enum AccessMsg {
     Restored(Restored),
     /// An entry may have ended.
     Ended,
+    /// Nobody can say any more what is on disk of a decision: only a new start of the kernel can.
+    Broken(String),
 }
 
 impl std::fmt::Debug for AccessMsg {
@@ -169,6 +171,7 @@ impl std::fmt::Debug for AccessMsg {
             Self::Committed(_) => "Committed",
             Self::Restored(_) => "Restored",
             Self::Ended => "Ended",
+            Self::Broken(_) => "Broken",
         })
     }
 }
@@ -239,6 +242,7 @@ impl Actor for AccessActor {
             AccessMsg::Committed(outcome) => state.committed(self, outcome),
             AccessMsg::Restored(restored) => state.restored(self, restored),
             AccessMsg::Ended => state.ended(self),
+            AccessMsg::Broken(why) => return Err(why.into()),
         }
         Ok(())
     }

@@ -24,12 +24,13 @@ use mgp_protocol::mgp::permission::{Ask, Decision, PermissionType, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use self::records::Records;
 use crate::access::AccessHandle;
 use crate::approvals::{ApprovalsHandle, Asked, Decider};
 use mgp_callers::request::Answering;
+use mgp_runtime::task::{self, Task};
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 
@@ -49,6 +50,7 @@ struct Shared {
     approvals: ApprovalsHandle,
     records: Records,
     audit: AuditHandle,
+    supervisor: TaskSupervisorHandle,
 }
 
 /// The gate of one life of a server, and its questions. Dropping it takes them back.
@@ -82,13 +84,7 @@ pub trait GateListener: Send + Sync + std::fmt::Debug {
 struct Asking {
     /// Its name in the operator's list; `None` while that is full.
     id: Option<String>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    task: Task<()>,
 }
 
 /// The hold of one life of a server on its gate. When it is dropped, the gate is closed and nothing
@@ -106,9 +102,14 @@ pub struct Keeper {
 pub struct Rejected(String);
 
 impl PermissionsHandle {
-    /// No gate yet. Decisions are kept by `access`.
+    /// No gate yet. Decisions are kept by `access`, and what waits for one is a task of `supervisor`.
     #[must_use]
-    pub fn new(approvals: ApprovalsHandle, access: AccessHandle, audit: AuditHandle) -> Self {
+    pub fn new(
+        approvals: ApprovalsHandle,
+        access: AccessHandle,
+        audit: AuditHandle,
+        supervisor: TaskSupervisorHandle,
+    ) -> Self {
         let shared = Arc::new(Shared {
             posts: Mutex::default(),
             shown: Snapshot::new(Gates::new()),
@@ -117,8 +118,11 @@ impl PermissionsHandle {
             approvals,
             records: Records(access),
             audit,
+            supervisor,
         });
-        tokio::spawn(ticking::tick(Arc::downgrade(&shared)));
+        let weak = Arc::downgrade(&shared);
+        let supervisor = &shared.supervisor;
+        supervisor.start_lasting("permissions.expiry", move || ticking::tick(weak.clone()));
         Self(shared)
     }
 
@@ -385,7 +389,9 @@ impl Shared {
     fn tell_later(self: &Arc<Self>, server: &ServerId, words: &[String]) {
         let request = format!("perm-{}", self.numbers.fetch_add(1, Ordering::Relaxed));
         let (shared, server, words) = (self.clone(), server.clone(), words.to_vec());
-        tokio::spawn(async move { shared.tell_server(&server, &request, &words).await });
+        task::detached("permissions.tell_server", async move {
+            shared.tell_server(&server, &request, &words).await;
+        });
     }
 
     /// A question has its place in the operator's list after all.
@@ -419,7 +425,9 @@ impl Shared {
             words: words.to_vec(),
             question,
         };
-        let task = tokio::spawn(waiting.run(asked.ok()));
+        let mut asked = asked.ok();
+        let start = move || waiting.clone().run(asked.take());
+        let task = self.supervisor.start_child("permissions.question", start);
         post.asking.retain(|_, asking| !asking.task.is_finished());
         post.asking
             .insert(ask.request_id.clone(), Asking { id, task });

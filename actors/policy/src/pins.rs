@@ -22,12 +22,12 @@ use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_sync::Snapshot;
 use serde_json::json;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 use self::book::Book;
 use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
 use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::task::{self, Task};
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_store::audit::{self, AuditHandle};
 
 /// The way in for everyone else.
@@ -42,6 +42,7 @@ struct Shared {
     approvals: ApprovalsHandle,
     audit: AuditHandle,
     decided: EventSink<ServerId>,
+    supervisor: TaskSupervisorHandle,
 }
 
 /// Tools that are neither shown nor called, by their own names: of the servers that have any. Calls
@@ -59,13 +60,8 @@ struct Shelf {
 #[derive(Debug)]
 struct Asking {
     changed: BTreeMap<String, Pin>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// Dropped, it asks no more.
+    _task: Task<()>,
 }
 
 /// A changed tool, with its definition as it is now.
@@ -79,13 +75,14 @@ struct Change {
 
 impl PinsHandle {
     /// Pins below this folder, which is made when there are any. `decided` hears of each server about
-    /// whose tools the operator said something.
+    /// whose tools the operator said something. What waits for the operator is a task of `supervisor`.
     #[must_use]
     pub fn new(
         folder: PathBuf,
         approvals: ApprovalsHandle,
         audit: AuditHandle,
         decided: EventSink<ServerId>,
+        supervisor: TaskSupervisorHandle,
     ) -> Self {
         Self(Arc::new(Shared {
             folder,
@@ -94,6 +91,7 @@ impl PinsHandle {
             approvals,
             audit,
             decided,
+            supervisor,
         }))
     }
 
@@ -298,7 +296,7 @@ impl Shared {
             parts: changed.keys().cloned().collect(),
             until_ms: None,
         };
-        match self.approvals.ask(question) {
+        match self.approvals.ask(question.clone()) {
             // The next time the tools are listed there may be room.
             Err(full) => tracing::warn!(%server, %full, "nobody is asked about changed tools"),
             Ok(asked) => {
@@ -311,15 +309,28 @@ impl Shared {
                         .map(|c| (c.tool.own_name.to_string(), c.tool.clone()))
                         .collect(),
                 };
+                let (approvals, mut asked) = (self.approvals.clone(), Some(asked));
+                let start = move || {
+                    let asked = asked
+                        .take()
+                        .or_else(|| approvals.ask(question.clone()).ok());
+                    let waiting = waiting.clone();
+                    async move {
+                        if let Some(asked) = asked {
+                            waiting.run(asked).await;
+                        }
+                    }
+                };
                 // Lists are read on a thread of the same runtime.
-                let task = Handle::current().spawn(waiting.run(asked));
-                shelf.asking = Some(Asking { changed, task });
+                let _task = self.supervisor.start_child("pins.question", start);
+                shelf.asking = Some(Asking { changed, _task });
             }
         }
     }
 }
 
 /// A question about changed tools.
+#[derive(Clone)]
 struct Waiting {
     shared: Weak<Shared>,
     server: ServerId,
@@ -366,7 +377,7 @@ impl Waiting {
         let pins: Vec<(Arc<CatalogTool>, Pin)> = pins.collect();
         let (shared, server) = (shared.clone(), self.server.clone());
         let (verdict, Decider { by, trace }) = (answer.verdict, answer.decider.clone());
-        let deciding = tokio::task::spawn_blocking(move || {
+        let deciding = task::blocking("pins.decide", move || {
             let shelf = shared.shelf(&server);
             let mut shelf = lock(&shelf);
             let Shelf { book, asking } = &mut *shelf;

@@ -6,5 +6,6 @@ pub mod ids;
 pub mod mailbox;
 pub mod randomness;
 pub mod task;
+pub mod task_supervisor;
 pub mod time;
 pub mod trace;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_sync::credit::{Charge, Credit};
-use ractor::ActorRef;
+use mgp_sync::slot::Slot;
+use ractor::{Actor, ActorCell, ActorRef, SpawnErr};
 use tokio::sync::oneshot;
 
 /// Messages that may wait in one mailbox. An actor handles thousands a second; more than this means
@@ -40,14 +41,52 @@ pub enum AskError {
 /// The address of an actor.
 #[derive(Debug)]
 pub struct Mailbox<M: Send + 'static> {
-    actor: ActorRef<Letter<M>>,
+    address: Address<M>,
     credit: Arc<Credit>,
+}
+
+/// Where an actor is.
+#[derive(Debug)]
+enum Address<M: Send + 'static> {
+    /// It lives once.
+    Once(ActorRef<Letter<M>>),
+    /// Whoever supervises it fills the slot each time it is started.
+    Restarted(Arc<Slot<ActorRef<Letter<M>>>>),
+}
+
+impl<M: Send + 'static> Address<M> {
+    fn actor(&self) -> Result<ActorRef<Letter<M>>, AskError> {
+        match self {
+            Self::Once(actor) => Ok(actor.clone()),
+            Self::Restarted(slot) => match slot.get() {
+                Some(actor) => Ok((*actor).clone()),
+                None => Err(AskError::Stopped),
+            },
+        }
+    }
+
+    fn send(&self, letter: Letter<M>) -> Result<(), AskError> {
+        let sent = match self {
+            Self::Once(actor) => actor.send_message(letter),
+            Self::Restarted(_) => self.actor()?.send_message(letter),
+        };
+        sent.map_err(|_| AskError::Stopped)
+    }
+}
+
+impl<M: Send + 'static> Clone for Address<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Once(actor) => Self::Once(actor.clone()),
+            Self::Restarted(slot) => Self::Restarted(slot.clone()),
+        }
+    }
 }
 
 impl<M: Send + 'static> Clone for Mailbox<M> {
     fn clone(&self) -> Self {
         Self {
-            actor: self.actor.clone(),
+            address: self.address.clone(),
             credit: self.credit.clone(),
         }
     }
@@ -58,9 +97,35 @@ impl<M: Send + 'static> Mailbox<M> {
     #[must_use]
     pub fn new(actor: ActorRef<Letter<M>>) -> Self {
         Self {
-            actor,
+            address: Address::Once(actor),
             credit: Credit::new(MAILBOX),
         }
+    }
+
+    /// The mailbox of an actor that is started again when it is lost: nobody is there before
+    /// [`Mailbox::start`], and what was in it when the actor was lost is lost too.
+    #[must_use]
+    pub fn restarted() -> Self {
+        Self {
+            address: Address::Restarted(Arc::new(Slot::new())),
+            credit: Credit::new(MAILBOX),
+        }
+    }
+
+    /// Starts the actor of a mailbox made by [`Mailbox::restarted`], in the place of the one before.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start<A>(&self, actor: A, arguments: A::Arguments) -> Result<ActorCell, SpawnErr>
+    where
+        A: Actor<Msg = Letter<M>>,
+    {
+        let (actor, _) = Actor::spawn(None, actor, arguments).await?;
+        let cell = actor.get_cell();
+        if let Address::Restarted(slot) = &self.address {
+            let _ = slot.fill(Arc::new(actor));
+        }
+        Ok(cell)
     }
 
     /// Tells without waiting.
@@ -69,12 +134,10 @@ impl<M: Send + 'static> Mailbox<M> {
     /// [`AskError::Overloaded`] or [`AskError::Stopped`].
     pub fn tell(&self, message: M) -> Result<(), AskError> {
         let charge = self.credit.try_take(1).ok_or(AskError::Overloaded)?;
-        self.actor
-            .send_message(Letter {
-                message,
-                _charge: Some(charge),
-            })
-            .map_err(|_| AskError::Stopped)
+        self.address.send(Letter {
+            message,
+            _charge: Some(charge),
+        })
     }
 
     /// Tells the actor itself what has become of something it began: never refused for what others
@@ -83,13 +146,10 @@ impl<M: Send + 'static> Mailbox<M> {
     /// # Errors
     /// [`AskError::Stopped`].
     pub fn remind(&self, message: M) -> Result<(), AskError> {
-        let letter = Letter {
+        self.address.send(Letter {
             message,
             _charge: None,
-        };
-        self.actor
-            .send_message(letter)
-            .map_err(|_| AskError::Stopped)
+        })
     }
 
     /// Tells, and asks for an answer.
@@ -108,7 +168,9 @@ impl<M: Send + 'static> Mailbox<M> {
 
     /// Asks the actor to end after the messages it already has.
     pub fn stop(&self, reason: &str) {
-        self.actor.stop(Some(reason.to_owned()));
+        if let Ok(actor) = self.address.actor() {
+            actor.stop(Some(reason.to_owned()));
+        }
     }
 }
 

@@ -13,7 +13,6 @@ mod heard;
 mod opening;
 mod queue;
 mod replay;
-mod resuming;
 mod tail;
 mod writer;
 

@@ -1,36 +1,31 @@
 //! Publishes what all servers offer together, and tells agents when it changed.
-//! Asked by: server supervisors.
+//! Asked by: server supervisors, tree.
+//!
+//! Lost, it is started again with what is published. What servers told it last may be lost, so they are
+//! asked to offer again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
+use mgp_engine::tools::catalog::{CatalogView, ListKind, ServerOffer, changes};
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio::sync::oneshot;
 
 use crate::finder::FinderHandle;
+pub use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::task;
 use mgp_servers::link::Peer;
-use mgp_servers::server::Fetched;
+use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
 
 /// Changes are published together when they come this close: a kernel that starts 200 servers
 /// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
 /// list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
-
-/// What is offered right now, and by whom.
-#[derive(Debug)]
-pub struct Shown {
-    /// The merged lists and the way to each entry's server.
-    pub catalog: Arc<Catalog>,
-    /// What the connected servers said of themselves.
-    pub peers: BTreeMap<ServerId, Peer>,
-    /// When their lists were fetched.
-    pub fetched: BTreeMap<ServerId, Fetched>,
-}
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -40,10 +35,35 @@ pub struct CatalogHandle {
 }
 
 impl CatalogHandle {
-    /// The handle of a running actor.
+    /// The handle of an actor that publishes there, once it is started.
     #[must_use]
-    pub fn new(mailbox: Mailbox<CatalogMsg>, shown: Arc<Snapshot<Shown>>) -> Self {
+    pub fn new(shown: Arc<Snapshot<Shown>>) -> Self {
+        let mailbox = Mailbox::restarted();
         Self { mailbox, shown }
+    }
+
+    /// Starts the actor.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(&self, actor: CatalogActor) -> Result<ActorCell, SpawnErr> {
+        self.mailbox.start(actor, ()).await
+    }
+
+    /// Starts the actor again, in the place of one that was lost, and has servers offer again.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn restart(
+        &self,
+        actor: CatalogActor,
+        servers: &ServerTable,
+    ) -> Result<ActorCell, SpawnErr> {
+        let cell = self.start(actor).await?;
+        for server in servers.load().values() {
+            let _ = server.tell(ServerMsg::Pinned);
+        }
+        Ok(cell)
     }
 
     /// A server offers this from now on. `seen` is answered when agents see it.
@@ -56,6 +76,18 @@ impl CatalogHandle {
         self.say(CatalogMsg::Withdrawn(server.clone()));
     }
 
+    /// Resolves when nobody is shown anything of this server any more, or nobody knows.
+    pub async fn withdrawn(&self, server: ServerId) {
+        let (reply, withdrawn) = Reply::new();
+        self.say(CatalogMsg::Awaited(server, reply));
+        let _: Result<(), oneshot::error::RecvError> = withdrawn.await;
+    }
+
+    /// Has the actor panic: used by tests to break it.
+    pub fn panic(&self) {
+        self.say(CatalogMsg::Panic);
+    }
+
     /// What is offered right now.
     #[must_use]
     pub fn shown(&self) -> Arc<Shown> {
@@ -64,7 +96,7 @@ impl CatalogHandle {
 
     fn say(&self, message: CatalogMsg) {
         match self.mailbox.tell(message) {
-            // The kernel is ending.
+            // The kernel is ending, or it is started again and servers are asked for their offers.
             Ok(()) | Err(AskError::Stopped) => {}
             Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
         }
@@ -78,12 +110,16 @@ pub enum CatalogMsg {
     Offered(Arc<ServerOffer>, Box<Peer>, Fetched, Reply<()>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
+    /// Answered when nothing is published of this server. Who asked before is not answered any more.
+    Awaited(ServerId, Reply<()>),
     /// Time to publish what changed.
     Publish,
+    /// Used by tests to break it.
+    Panic,
 }
 
 /// What never changes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CatalogActor {
     /// Where it is published.
     pub shown: Arc<Snapshot<Shown>>,
@@ -103,6 +139,8 @@ pub struct CatalogState {
     due: bool,
     /// Who waits for the next publication; no more than the mailbox takes until then.
     waiting: Vec<Reply<()>>,
+    /// Who waits until nothing of a server is published. Bounded by the servers.
+    awaited: BTreeMap<ServerId, Reply<()>>,
 }
 
 impl Actor for CatalogActor {
@@ -115,13 +153,17 @@ impl Actor for CatalogActor {
         myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<CatalogState, ActorProcessingErr> {
+        let shown = self.shown.load();
+        let offers = shown.catalog.offers();
+        let offers = offers.map(|offer| (offer.server().clone(), offer.clone()));
         Ok(CatalogState {
             me: Mailbox::new(myself),
-            offers: BTreeMap::new(),
-            peers: BTreeMap::new(),
-            fetched: BTreeMap::new(),
+            offers: offers.collect(),
+            peers: shown.peers.clone(),
+            fetched: shown.fetched.clone(),
             due: false,
             waiting: Vec::new(),
+            awaited: BTreeMap::new(),
         })
     }
 
@@ -146,7 +188,12 @@ impl Actor for CatalogActor {
                     state.publish_soon();
                 }
             }
+            CatalogMsg::Awaited(server, reply) => {
+                state.awaited.insert(server, reply);
+                self.tell_withdrawn(state);
+            }
             CatalogMsg::Publish => self.publish(state).await,
+            CatalogMsg::Panic => panic!("told to"),
         }
         Ok(())
     }
@@ -158,7 +205,7 @@ impl CatalogState {
             return;
         }
         let me = self.me.clone();
-        tokio::spawn(async move {
+        task::detached("catalog.publish_soon", async move {
             tokio::time::sleep(COALESCE).await;
             let _ = me.tell(CatalogMsg::Publish);
         });
@@ -172,7 +219,7 @@ impl CatalogActor {
         let offers: Vec<_> = state.offers.values().cloned().collect();
         // With thousands of tools this takes milliseconds, so it is no work for the threads that carry
         // calls; what comes meanwhile waits in the mailbox.
-        let merging = tokio::task::spawn_blocking(move || {
+        let merging = task::blocking("catalog.merge", move || {
             let catalog = Arc::new(before.catalog.next(&offers));
             let changed = changes(&before.catalog, &catalog);
             (catalog, changed)
@@ -196,5 +243,13 @@ impl CatalogActor {
             self.directory.list_changed(view, *kind, &servers);
         }
         state.waiting.drain(..).for_each(|reply| reply.send(()));
+        self.tell_withdrawn(state);
+    }
+
+    fn tell_withdrawn(&self, state: &mut CatalogState) {
+        let shown = self.shown.load();
+        let gone = |server: &ServerId, _: &mut Reply<()>| shown.catalog.counts(server).is_none();
+        let gone = state.awaited.extract_if(.., gone);
+        gone.for_each(|(_, reply)| reply.send(()));
     }
 }

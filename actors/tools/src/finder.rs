@@ -2,6 +2,8 @@
 //! those who ask.
 //! Told by: catalog. Asked by: operator. Asks: the thread that embeds.
 //!
+//! Lost, it is started again with an index of what is published; the threads that embed go on.
+//!
 //! What a server offers can be found by its words as soon as it is published. Its meaning follows as
 //! the thread that embeds comes to it, and what that thread has made lasts in a file.
 
@@ -26,11 +28,12 @@ use mgp_engine::tools::index::{Draft, Index, ServerIndex};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::security::Security;
 use mgp_sync::snapshot::Snapshot;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
 
-use crate::catalog::Shown;
+use crate::shown::Shown;
 use mgp_runtime::mailbox::{Letter, Mailbox};
+use mgp_runtime::task;
 use mgp_servers::server::ServerTable;
 
 use self::desk::Desk;
@@ -51,9 +54,10 @@ pub struct FinderHandle {
     parts: Arc<Parts>,
 }
 
-/// What a search reads.
+/// What a search reads, and what outlives the actor.
 #[derive(Debug)]
 struct Parts {
+    shown: Arc<Snapshot<Shown>>,
     index: Arc<Snapshot<Index>>,
     desk: Arc<Desk>,
     models: Arc<Models>,
@@ -86,25 +90,22 @@ impl Opening {
     ///
     /// # Errors
     /// When the actor cannot be started.
-    pub async fn open(self) -> Result<(FinderHandle, ractor::ActorCell), SpawnErr> {
+    pub async fn open(self) -> Result<(FinderHandle, ActorCell), SpawnErr> {
         let index = Arc::new(Snapshot::new(Index::default()));
         let uses = match self.meanings.embedding {
             Embedding::Off => desk::Uses::new(),
             Embedding::Builtin | Embedding::Provider(_) => {
-                let reading = tokio::task::spawn_blocking(move || uses::uses(&self.data_dir));
+                let reading = task::blocking("search.uses", move || uses::uses(&self.data_dir));
                 reading.await.unwrap_or_default()
             }
         };
         let desk = Arc::new(Desk::new(self.meanings.embedding.dimension(), uses));
         let models = Arc::new(Models::new(self.meanings));
-        let actor = FinderActor {
-            shown: self.shown,
-            index: index.clone(),
-            desk: desk.clone(),
-        };
-        let (actor, _) = Actor::spawn(None, actor, (models.clone(), self.file)).await?;
-        let cell = actor.get_cell();
+        let mailbox = Mailbox::restarted();
+        worker::start(&desk, &models, self.file, mailbox.clone())
+            .map_err(|error| SpawnErr::StartupFailed(error.into()))?;
         let parts = Parts {
+            shown: self.shown,
             index,
             desk,
             models,
@@ -115,14 +116,42 @@ impl Opening {
             running: Semaphore::new(SEARCHING),
         };
         let handle = FinderHandle {
-            mailbox: Mailbox::new(actor),
+            mailbox,
             parts: Arc::new(parts),
         };
+        let cell = handle.start().await?;
         Ok((handle, cell))
     }
 }
 
+/// The threads end with the last who could ask them.
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.desk.close();
+    }
+}
+
 impl FinderHandle {
+    /// Starts the actor again, in the place of one that was lost.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(&self) -> Result<ActorCell, SpawnErr> {
+        let actor = FinderActor {
+            shown: self.parts.shown.clone(),
+            index: self.parts.index.clone(),
+            desk: self.parts.desk.clone(),
+        };
+        let cell = self.mailbox.start(actor, ()).await?;
+        self.published();
+        Ok(cell)
+    }
+
+    /// Has the actor panic: used by tests to break it.
+    pub fn panic(&self) {
+        let _ = self.mailbox.tell(FinderMsg::Panic);
+    }
+
     /// What is offered has changed. One that finds no room is not missed: those before it that wait
     /// will see what there is then.
     pub fn published(&self) {
@@ -139,6 +168,8 @@ pub enum FinderMsg {
     Embedded(ServerId),
     /// The first vector of a model showed how many numbers its vectors have.
     Measured,
+    /// Used by tests to break it.
+    Panic,
 }
 
 /// What never changes.
@@ -188,14 +219,13 @@ impl Stock {
 impl Actor for FinderActor {
     type Msg = Letter<FinderMsg>;
     type State = FinderState;
-    type Arguments = (Arc<Models>, PathBuf);
+    type Arguments = ();
 
     async fn pre_start(
         &self,
-        myself: ActorRef<Self::Msg>,
-        (models, file): Self::Arguments,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
     ) -> Result<FinderState, ActorProcessingErr> {
-        worker::start(&self.desk, &models, file, Mailbox::new(myself))?;
         Ok(FinderState {
             stock: BTreeMap::new(),
         })
@@ -215,16 +245,8 @@ impl Actor for FinderActor {
                 state.stock.clear();
                 self.catch_up(state).await;
             }
+            FinderMsg::Panic => panic!("told to"),
         }
-        Ok(())
-    }
-
-    async fn post_stop(
-        &self,
-        _myself: ActorRef<Self::Msg>,
-        _state: &mut FinderState,
-    ) -> Result<(), ActorProcessingErr> {
-        self.desk.close();
         Ok(())
     }
 }
@@ -261,7 +283,7 @@ impl FinderActor {
     /// Words take their time to be read, so this is no work for the threads that carry calls.
     async fn put(&self, server: &ServerId, stock: &Stock) {
         let (own, stock, desk) = (server.clone(), stock.clone(), self.desk.clone());
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = task::blocking("search.index", move || {
             let shelf = stock.shelf(&own, desk.dimension());
             let missing = desk.missing(&shelf);
             (desk.fill(&shelf), missing)
@@ -284,7 +306,7 @@ impl FinderActor {
             return;
         };
         let desk = self.desk.clone();
-        let filling = tokio::task::spawn_blocking(move || desk.fill(&shelf));
+        let filling = task::blocking("search.index", move || desk.fill(&shelf));
         let shelf = match filling.await {
             Ok(shelf) => Arc::new(shelf),
             Err(error) => {

@@ -4,4 +4,5 @@ pub mod catalog;
 pub mod finder;
 pub mod registrar;
 pub mod server_events;
+pub mod shown;
 pub mod subscriptions;

@@ -43,6 +43,8 @@ use mgp_callers::request::{Answering, Caller};
 use mgp_policy::access::AccessHandle;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::pins::PinsHandle;
+use mgp_runtime::task;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::trace::Trace;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, by_agent, by_operator, event, state_damaged};
@@ -50,14 +52,15 @@ use mgp_store::audit::{AuditHandle, by_agent, by_operator, event, state_damaged}
 /// How long a registration waits for its server to be connected before it is answered without.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Where servers are put under supervision: the tree.
-pub trait Ground: Send + Sync + std::fmt::Debug + 'static {
-    /// Supervises a server; false when there is one of that name already.
-    fn plant(&self, spec: ServerSpec) -> Answering<bool>;
+/// Where servers are supervised: the tree.
+pub trait ServerTree: Send + Sync + std::fmt::Debug + 'static {
+    /// Starts the supervisor of a server; false when there is one of that name already, or it cannot be
+    /// started. Then nothing of it is left.
+    fn start_server(&self, spec: ServerSpec) -> Answering<bool>;
     /// Takes a server out; what is answered resolves when it has stopped.
-    fn uproot(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
+    fn stop_server(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
     /// Its name is free: a server of the configuration may have waited for it.
-    fn freed(&self, id: ServerId) -> Answering<()>;
+    fn name_freed(&self, id: ServerId) -> Answering<()>;
 }
 
 /// Who may register, and how many.
@@ -95,8 +98,10 @@ pub struct Registrar {
     pub audit: AuditHandle,
     /// Those that wait for a person; dropped, they wait no more.
     pub waiting: Waiting,
-    /// The tree, once it has grown.
-    pub ground: OnceLock<Arc<dyn Ground>>,
+    /// Whose tasks wait for a person.
+    pub supervisor: TaskSupervisorHandle,
+    /// The tree, once it is there.
+    pub tree: OnceLock<Arc<dyn ServerTree>>,
 }
 
 impl Registrar {
@@ -121,7 +126,10 @@ impl Registrar {
         }
         let records: Vec<Record> = self.book.lock().await.servers.values().cloned().collect();
         for record in records {
-            self.begin_as_allowed(record).await;
+            let id = record.server();
+            if !self.begin_as_allowed(record).await {
+                tracing::warn!(server = %id, "it was registered, and is not started");
+            }
         }
     }
 
@@ -173,9 +181,12 @@ impl Registrar {
         book.put(record.clone()).await?;
         self.open_to_its_maker(&record, trace).await;
         let quarantined = record.quarantine.is_some();
-        self.begin(record).await;
+        let begun = self.begin(record).await;
         // Not before: who takes it out now finds it where it is.
         drop(book);
+        if !begun {
+            return Err(self.undo(trace, &accepted.id).await);
+        }
         if quarantined {
             answer.status = LifecycleState::Registered.as_str().into();
             return Ok(answer);
@@ -257,15 +268,28 @@ impl Registrar {
         }
     }
 
-    /// Starts a server, or asks a person first.
-    async fn begin(self: &Arc<Self>, record: Record) {
+    /// A server that could not be started is not kept.
+    async fn undo(&self, trace: &Trace, id: &ServerId) -> Refusal {
+        let kernel = Principal::Operator("kernel".into());
+        let gone = self.forget(&kernel, trace, id, "it could not be started");
+        if let Err(error) = gone.await {
+            tracing::error!(server = %id, %error, "it could not be started, and stays registered");
+        }
+        Refusal::Broken(format!("server {id} could not be started"))
+    }
+
+    /// Starts a server, or asks a person first; false when it could not be started.
+    async fn begin(self: &Arc<Self>, record: Record) -> bool {
         match record.quarantine {
-            Some(_) => self.wait(record),
+            Some(_) => {
+                self.wait(record);
+                true
+            }
             None => self.start(&record).await,
         }
     }
 
-    async fn start(&self, record: &Record) {
+    async fn start(&self, record: &Record) -> bool {
         if let record::Way::Stdio { env, .. } = &record.way {
             self.audit.redact(env.values().cloned().collect());
         }
@@ -274,26 +298,22 @@ impl Registrar {
         let made = {
             let (own, interpreters) = (own.clone(), self.background.interpreters.clone());
             let name = record.command().and_then(|c| interpreters.usual_name(c));
-            tokio::task::spawn_blocking(move || {
+            task::blocking("registrar.folder", move || {
                 let interpreter = name.and_then(|name| interpreters.find(name));
                 (std::fs::create_dir_all(own), interpreter)
             })
         };
         let Ok((made, interpreter)) = made.await else {
-            return;
+            return false;
         };
         if let Err(error) = made {
             tracing::error!(server = %id, %error, "it has no folder");
         }
-        let Some(ground) = self.ground.get() else {
-            return;
+        let Some(tree) = self.tree.get() else {
+            return false;
         };
-        if !ground
-            .plant(record.spec(&self.background, own, interpreter))
-            .await
-        {
-            tracing::warn!(server = %id, "it was registered, and is not started");
-        }
+        let spec = record.spec(&self.background, own, interpreter);
+        tree.start_server(spec).await
     }
 
     /// What a person has to decide first.

@@ -14,15 +14,15 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::catalog::Shown;
+use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Delivery;
 use mgp_policy::approvals::own;
 use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::task::{self, Task};
 use mgp_servers::link::Link;
 use mgp_servers::server::ServerTable;
 use mgp_sync::snapshot::Snapshot;
-use tokio::task::JoinHandle;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -143,7 +143,7 @@ pub struct SubscriptionsState {
     engine: Subscriptions,
     /// What legacy servers are being asked right now, the latest of each resource: what is asked
     /// next waits for its answer, else the server could hear it first. Bounded by the engine's table.
-    asking: HashMap<(ServerId, Arc<str>), JoinHandle<()>>,
+    asking: HashMap<(ServerId, Arc<str>), Task<()>>,
 }
 
 impl Actor for SubscriptionsActor {
@@ -272,7 +272,7 @@ impl SubscriptionsActor {
         let (SubscriptionEffect::SubscribeUpstream { server, uri }
         | SubscriptionEffect::UnsubscribeUpstream { server, uri }) = effect.clone();
         let before = state.asking.remove(&(server.clone(), uri.clone()));
-        let asking = tokio::spawn(async move {
+        let asking = task::supervised("subscriptions.ask", async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
@@ -316,7 +316,7 @@ fn listen(link: Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Resul
         }
         SubscriptionEffect::SubscribeUpstream { uri, .. } => {
             let agreed = link.follow(&uri);
-            tokio::spawn(async move {
+            task::detached("subscriptions.listen", async move {
                 let answer = agreed.await;
                 conclude(&link, reply, "subscriptions/listen", &uri, answer);
             });

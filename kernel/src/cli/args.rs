@@ -106,7 +106,7 @@ pub enum Command {
     /// Join stdin and stdout to the running kernel; this is what an MCP client starts.
     Stdio(Stdio),
     /// Show the kernel, its doors, its servers and who is connected.
-    Status,
+    Status(Status),
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),
@@ -164,6 +164,14 @@ pub enum Internal {
     /// The server behind `mgp demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(DemoServer),
+}
+
+/// `mgp status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Show the actors and tasks that run in it instead.
+    #[arg(long)]
+    pub tree: bool,
 }
 
 /// What is listed.

@@ -25,7 +25,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Demo => up::demo(context),
         Command::Stdio(typed) => stdio::join(context, typed),
         Command::Down => up::down(context),
-        Command::Status => status::show(context),
+        Command::Status(asked) => status::show(context, &asked),
         Command::Servers(typed) => servers::run(context, typed),
         Command::Trust(typed) => trust::trust(context, &typed),
         Command::Untrust(typed) => trust::untrust(context, &typed),

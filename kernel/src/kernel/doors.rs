@@ -13,6 +13,7 @@ use mgp_doors::revocation::Revocation;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
+use mgp_runtime::task;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::door_tls::DoorTls;
 use mgp_transports::http::guard::Allow;
@@ -52,7 +53,7 @@ pub(super) struct Bound {
     closing: CancellationToken,
     leave: CancellationToken,
     visits: TaskTracker,
-    open: Vec<JoinHandle<()>>,
+    open: Vec<JoinHandle<Result<(), task::Broken>>>,
 }
 
 /// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
@@ -113,7 +114,8 @@ impl Bound {
                 self.leave.clone(),
                 self.visits.clone(),
             );
-            self.open.push(tokio::spawn(serving));
+            self.open
+                .push(task::supervised("doors.socket", serving).detach());
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
@@ -173,7 +175,8 @@ impl Bound {
         };
         let answer = move |request, peer| handler.clone().answer(request, peer);
         let serving = door.serve(limits, allow, answer, self.closing.clone());
-        self.open.push(tokio::spawn(serving));
+        self.open
+            .push(task::supervised("doors.http", serving).detach());
         sessions
     }
 

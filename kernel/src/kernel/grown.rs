@@ -36,6 +36,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::sandbox::Sandboxes;
@@ -61,7 +62,7 @@ use crate::operator::Operator;
 use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::ConfigSource;
-use crate::tree::{ServerParts, TreeActor, TreeHandle};
+use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 
 /// How long the process of the model may take for a text, which it does when nobody else wants the
 /// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
@@ -100,10 +101,10 @@ pub(super) async fn grow(
         access: pillars.access.clone(),
         names: pillars.registered.clone(),
         closing: closing.clone(),
-        pillars: [pillars.cells.clone(), vec![guard.1]].concat(),
+        root: pillars.root.iter().cloned().chain([guard.1]).collect(),
     };
-    let tree = tree.grow(&options.loaded).await?;
-    let _ = pillars.registrar.ground.set(Arc::new(tree.clone()));
+    let tree = tree.start(&options.loaded).await?;
+    let _ = pillars.registrar.tree.set(Arc::new(tree.clone()));
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
     let pulse = pillars.pulse(connector.clone(), closing);
@@ -146,7 +147,7 @@ struct Pillars {
     registrar: Arc<Registrar>,
     registered: Arc<Names>,
     troubles: Troubles,
-    cells: Vec<ActorCell>,
+    root: Vec<RootActor>,
 }
 
 impl Pillars {
@@ -184,19 +185,18 @@ impl Pillars {
             data_dir: options.data_dir.clone(),
         };
         let (finder, finder_cell) = opening.open().await?;
-        let showing = showing(&shown, &directory, &finder);
-        let (catalog, _) = Actor::spawn(None, showing, ()).await?;
+        let (catalog, catalog_root) = catalog(&shown, &directory, &finder, &servers).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let revocation = revocation(kernel, &directory, &tasks);
         let (roster, roster_cell) = roster(options, kept.roster, &revocation, &kept.audit).await?;
-        let cells = vec![
-            following.get_cell(),
-            catalog.get_cell(),
-            agents.get_cell(),
-            access.get_cell(),
-            roster_cell,
-            finder_cell,
+        let mut root = vec![
+            RootActor::lasting("subscriptions", following.get_cell()),
+            catalog_root,
+            RootActor::lasting("agents", agents.get_cell()),
+            RootActor::lasting("access", access.get_cell()),
+            RootActor::lasting("agent_registry", roster_cell),
+            finder_root(&finder, finder_cell),
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
@@ -207,7 +207,11 @@ impl Pillars {
             approvals.clone(),
             audit.clone(),
             pins_decided(&servers),
+            supervisor("pins", &mut root).await?,
         );
+        let waiting = supervisor("permissions", &mut root).await?;
+        let (approving, granting) = (approvals.clone(), access.clone());
+        let permissions = PermissionsHandle::new(approving, granting, audit.clone(), waiting);
         let registered = kept.registered.names();
         let registrar = Arc::new(Registrar {
             licence: kernel.discovery.licence.clone(),
@@ -220,15 +224,16 @@ impl Pillars {
             audit: audit.clone(),
             pins: pins.clone(),
             waiting: Waiting::default(),
-            ground: OnceLock::new(),
+            supervisor: supervisor("registrar", &mut root).await?,
+            tree: OnceLock::new(),
         });
         Ok(Self {
             registrar,
             registered,
             troubles,
-            permissions: PermissionsHandle::new(approvals.clone(), access.clone(), audit.clone()),
+            permissions,
             pins,
-            catalog: CatalogHandle::new(Mailbox::new(catalog), shown.clone()),
+            catalog,
             directory,
             servers,
             shown,
@@ -240,7 +245,7 @@ impl Pillars {
             revocation,
             roster,
             finder,
-            cells,
+            root,
         })
     }
 
@@ -378,15 +383,15 @@ fn background(kernel: &KernelConfig) -> Background {
 }
 
 /// What ends every child when the kernel dies, itself one of the pillars.
-async fn guard(mark: &str) -> Result<(GuardHandle, ActorCell), SpawnErr> {
+async fn guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
     let guard = GuardActor {
         exe: "/proc/self/exe".into(),
         args: vec!["__guard".into()],
         mark: mark.to_owned(),
     };
     let (guard, _) = Actor::spawn(None, guard, ()).await?;
-    let cell = guard.get_cell();
-    Ok((GuardHandle::new(Mailbox::new(guard)), cell))
+    let root = RootActor::lasting("guard", guard.get_cell());
+    Ok((GuardHandle::new(Mailbox::new(guard)), root))
 }
 
 /// What gives texts their meaning.
@@ -474,17 +479,45 @@ fn sandboxes(options: &UpOptions) -> Sandboxes {
     }
 }
 
-/// What merges what servers offer.
-fn showing(
+/// Whose tasks wait for a person on behalf of a part of the kernel.
+async fn supervisor(
+    name: &'static str,
+    root: &mut Vec<RootActor>,
+) -> Result<TaskSupervisorHandle, SpawnErr> {
+    let (handle, cell) = TaskSupervisorHandle::start().await?;
+    root.push(RootActor::lasting(name, cell));
+    Ok(handle)
+}
+
+fn finder_root(finder: &FinderHandle, cell: ActorCell) -> RootActor {
+    let finder = finder.clone();
+    let restart = move || {
+        let finder = finder.clone();
+        async move { finder.start().await }
+    };
+    RootActor::restarted("finder", cell, restart)
+}
+
+/// What merges what servers offer. Started again, it asks them what they offer.
+async fn catalog(
     shown: &Arc<Snapshot<Shown>>,
     directory: &Arc<Directory>,
     finder: &FinderHandle,
-) -> CatalogActor {
-    CatalogActor {
+    servers: &Arc<ServerTable>,
+) -> Result<(CatalogHandle, RootActor), SpawnErr> {
+    let actor = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
         finder: finder.clone(),
-    }
+    };
+    let handle = CatalogHandle::new(shown.clone());
+    let cell = handle.start(actor.clone()).await?;
+    let (again, servers) = (handle.clone(), servers.clone());
+    let restart = move || {
+        let (catalog, actor, servers) = (again.clone(), actor.clone(), servers.clone());
+        async move { catalog.restart(actor, &servers).await }
+    };
+    Ok((handle, RootActor::restarted("catalog", cell, restart)))
 }
 
 /// Where agents have things under way.

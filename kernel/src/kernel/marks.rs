@@ -49,7 +49,7 @@ impl Marks {
             return;
         }
         tokio::time::sleep(LATE).await;
-        let looking = tokio::task::spawn_blocking(move || {
+        let looking = mgp_runtime::task::blocking("marks.sweep", move || {
             let swept = self.sweep();
             tell(swept);
             if swept.left == 0 {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use mgp_tests::harness::{Kernel, Program};
 use serde_json::{Value, json};
 
 use crate::workspace::root;
@@ -23,6 +24,25 @@ fn the_tree_in_the_architecture_can_be_read() {
     assert!(tree.under.len() > 5, "{tree:#?}");
     let server = tree.under.iter().find(|child| child.name == "server");
     assert!(server.is_some_and(|server| server.many), "{tree:#?}");
+}
+
+/// What `mgp status --tree` tells of a kernel with a server is what is drawn.
+#[tokio::test]
+async fn a_kernel_runs_as_it_is_drawn() {
+    let server = Program::fixture(&[]).entry("one");
+    let kernel = Kernel::start(&server).await;
+    kernel.connected(&["one"]).await;
+    let told = kernel.mgp_json(&["status", "--tree"]).await;
+    let found = differences(&drawn(&picture()), &told["actors"]);
+    assert!(found.is_empty(), "{found:#?} in {told:#}");
+    let under = told["actors"]["under"].as_array().unwrap();
+    assert!(under.contains(&json!({"name": "server:one"})), "{told:#}");
+    assert!(
+        told["tasks"]
+            .as_object()
+            .unwrap()
+            .contains_key("permissions.expiry")
+    );
 }
 
 #[test]

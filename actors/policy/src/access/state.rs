@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::AbortHandle;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
 use mgp_engine::policy::grants::{
@@ -18,6 +17,7 @@ use mgp_protocol::refusal::Refusal;
 use super::writing::{Restored, Writing};
 use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
 use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::task::{self, Task};
 use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
 
@@ -61,7 +61,7 @@ pub struct AccessState {
     /// Why nothing more is decided for now: the disk does not take it.
     broken: Option<String>,
     me: Mailbox<AccessMsg>,
-    alarm: Option<AbortHandle>,
+    alarm: Option<Task<()>>,
 }
 
 impl std::fmt::Debug for AccessState {
@@ -70,14 +70,6 @@ impl std::fmt::Debug for AccessState {
             .field("generation", &self.generation)
             .field("broken", &self.broken)
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for AccessState {
-    fn drop(&mut self) {
-        if let Some(alarm) = &self.alarm {
-            alarm.abort();
-        }
     }
 }
 
@@ -229,7 +221,13 @@ impl AccessState {
         };
         let entries = std::mem::take(&mut batch.entries);
         let events = std::mem::take(&mut batch.events);
-        tokio::spawn(writing.run(entries, events));
+        let me = self.me.clone();
+        task::detached("access.write", async move {
+            let written = task::caught("access.write", writing.run(entries, events)).await;
+            if let Err(broken) = written {
+                let _ = me.remind(AccessMsg::Broken(broken.to_string()));
+            }
+        });
     }
 
     /// What was decided is on disk: it comes into force, and is acknowledged.
@@ -313,21 +311,17 @@ impl AccessState {
 
     /// Wakes this actor when the next entry ends.
     fn set_alarm(&mut self) {
-        if let Some(alarm) = self.alarm.take() {
-            alarm.abort();
-        }
+        self.alarm = None;
         // Broken, nothing is published any more; calls look at the time themselves.
         let Some(end) = self.table.next_end_ms().filter(|_| self.broken.is_none()) else {
             return;
         };
         let left = Duration::from_millis(end.saturating_sub(unix_ms())).min(LOOK);
         let me = self.me.clone();
-        let (wait, alarm) = futures_util::future::abortable(async move {
+        self.alarm = Some(task::supervised("access.expiry", async move {
             tokio::time::sleep(left).await;
             let _ = me.remind(AccessMsg::Ended);
-        });
-        tokio::spawn(wait);
-        self.alarm = Some(alarm);
+        }));
     }
 
     fn ledger(&self) -> Ledger<'_> {

@@ -11,6 +11,7 @@ use mgp_protocol::mgp::audit::Event;
 
 use super::{AccessMsg, Books};
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, NotWritten};
 use mgp_store::journal::Journal;
 
@@ -70,7 +71,7 @@ impl Writing {
         loop {
             self.journal.trouble().over().await;
             let (path, key) = (self.journal.path().to_owned(), self.key.clone());
-            let read = tokio::task::spawn_blocking(move || Books::again(&path, &key)).await;
+            let read = task::blocking("access.read", move || Books::again(&path, &key)).await;
             match read {
                 Ok(Ok(grants)) => {
                     let grants = Box::new(grants);

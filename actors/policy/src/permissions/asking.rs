@@ -11,12 +11,14 @@ use mgp_protocol::mgp::permission::{Ask, PermissionType, Verdict};
 
 use super::{Asked, Shared};
 use crate::approvals::Answer;
+use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
 /// While the operator's list is full, how often room is looked for. The server waits meanwhile.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A question that waits.
+#[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) shared: Weak<Shared>,
     pub(super) server: ServerId,
@@ -34,7 +36,8 @@ impl Waiting {
         };
         let mut heard = self.shared.upgrade().map(|shared| {
             let (server, ask) = (self.server.clone(), self.ask.clone());
-            tokio::spawn(async move { shared.ask_server(&server, ask).await })
+            let telling = async move { shared.ask_server(&server, ask).await };
+            task::supervised("permissions.ask_server", telling)
         });
         while let Some(answer) = asked.answer().await {
             let Some(shared) = self.shared.upgrade() else {

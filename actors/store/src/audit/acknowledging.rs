@@ -37,7 +37,9 @@ impl AuditHandle {
     ) -> Result<Acknowledged, Refusal> {
         let ledger = self.0.as_ref().ok_or_else(none_kept)?;
         let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
-        let looked = tokio::task::spawn_blocking(move || examine(&folder, Some(last))).await;
+        let looked =
+            mgp_runtime::task::blocking("audit.examine", move || examine(&folder, Some(last)))
+                .await;
         let found = looked
             .map_err(|e| Refusal::Broken(e.to_string()))?
             .map_err(|e| Refusal::Broken(format!("the audit log: {e}")))?;

@@ -85,6 +85,6 @@ pub(super) fn numbered(seq: u64, event: &str) -> Option<String> {
 pub(super) async fn read<T: Send + 'static>(
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let done = tokio::task::spawn_blocking(read).await;
+    let done = mgp_runtime::task::blocking("audit.replay", read).await;
     done.unwrap_or_else(|e| Err(io::Error::other(e)))
 }

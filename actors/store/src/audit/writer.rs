@@ -1,6 +1,7 @@
 //! The log's own thread: chains, writes and syncs what waits, in groups.
 
-use mgp_runtime::randomness;
+mod resuming;
+
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,12 +18,13 @@ use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use self::resuming::Gap;
 use super::files::Folder;
 use super::head::Heads;
 use super::queue::{Entry, Ledger};
-use super::resuming::Gap;
 use super::{NotWritten, by_kernel, event};
 use crate::trouble::explained;
+use mgp_runtime::randomness;
 use mgp_runtime::time::{moment, unix_ms};
 
 /// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use mgp_embedding::{DIMENSION, NAME};
 use mgp_engine::tools::index::Vector;
+use mgp_runtime::task;
 use mgp_transports::http::client::Client;
 use tokio::runtime::Handle;
 
@@ -171,7 +172,8 @@ impl Endpoint {
         let (provider, client) = (self.provider.clone(), self.client.clone());
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let (done, answer) = mpsc::sync_channel(1);
-        self.runtime.spawn(async move {
+        let _here = self.runtime.enter();
+        task::detached("search.provider", async move {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let _ = done.send(provider.embed(&client, &texts).await);
         });

@@ -155,7 +155,7 @@ impl FinderHandle {
         let running = self.parts.running.acquire().await;
         let _running = running.expect("the semaphore is never closed");
         let (parts, who) = (self.parts.clone(), who.clone());
-        let searching = tokio::task::spawn_blocking(move || {
+        let searching = mgp_runtime::task::blocking("search.search", move || {
             let index = parts.index.load();
             let closed = closed(&parts.servers.load(), &index, &wanted);
             let (table, now) = (parts.table.load(), unix_ms());

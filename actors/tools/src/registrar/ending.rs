@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{Record, Registrar, actor, target};
 use mgp_callers::request::Caller;
+use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 use mgp_store::audit::event;
@@ -78,7 +79,7 @@ impl Registrar {
     /// A session has ended, and with it what was registered for its time.
     pub fn ended(self: &Arc<Self>, session: ConnectionId) {
         let me = self.clone();
-        tokio::spawn(async move {
+        task::detached("registrar.session_ended", async move {
             let its = me.book.lock().await.of_session(session);
             let kernel = Principal::Operator("kernel".into());
             for id in its {
@@ -111,8 +112,8 @@ impl Registrar {
         self.waiting().remove(id);
         let handle = self.servers.load().get(id).cloned();
         let tools = handle.map(|handle| handle.tools());
-        let stopped = match self.ground.get() {
-            Some(ground) => ground.uproot(id.clone()).await,
+        let stopped = match self.tree.get() {
+            Some(tree) => tree.stop_server(id.clone()).await,
             None => None,
         };
         self.servers.update(|servers| {
@@ -144,7 +145,7 @@ impl Registrar {
         let (pins, its) = (self.pins.clone(), id.clone());
         let sandboxes = &self.connector.sandboxes;
         let folders = [sandboxes.own_folder(id), sandboxes.code_folder(id)];
-        let removed = tokio::task::spawn_blocking(move || {
+        let removed = task::blocking("registrar.remove", move || {
             pins.forget(&its)?;
             folders
                 .iter()
@@ -159,8 +160,8 @@ impl Registrar {
         if let Err(error) = self.book.lock().await.ended(id).await {
             return tracing::error!(server = %id, %error, "it is gone, and its name is not free");
         }
-        if let Some(ground) = self.ground.get() {
-            ground.freed(id.clone()).await;
+        if let Some(tree) = self.tree.get() {
+            tree.name_freed(id.clone()).await;
         }
     }
 }

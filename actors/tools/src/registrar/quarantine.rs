@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::record::Way;
 use super::{Record, Registrar};
 use mgp_policy::approvals::{Answer, Asked};
+use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 use mgp_servers::sandbox::{changed, pinned};
 use mgp_servers::server::ServerHandle;
@@ -42,8 +43,19 @@ impl Registrar {
         self.hold(&record, &format!("mgp approve {}", asked.id()));
         let (wanted, gone) = oneshot::channel();
         self.waiting().insert(record.server(), wanted);
-        let me = self.clone();
-        tokio::spawn(async move { me.decided(record, asked, gone).await });
+        let (me, mut first) = (self.clone(), Some((asked, gone)));
+        let start = move || {
+            let (me, record, first) = (me.clone(), record.clone(), first.take());
+            async move {
+                match first {
+                    Some((asked, gone)) => me.decided(record, asked, gone).await,
+                    // It panicked over an answer: it is asked again.
+                    None => me.wait(record),
+                }
+            }
+        };
+        let waiting = self.supervisor.start_child("registrar.question", start);
+        drop(waiting.detach());
     }
 
     async fn decided(
@@ -85,7 +97,9 @@ impl Registrar {
                         Err(error) => return answer.failed(error.to_string()),
                     }
                     self.waiting().remove(&record.server());
-                    self.start(&record).await;
+                    if !self.start(&record).await {
+                        tracing::warn!(server = record.id, "it was allowed, and is not started");
+                    }
                     return;
                 }
             }
@@ -123,7 +137,7 @@ impl Registrar {
 
     /// Starts a server of an earlier life, or asks about it where what it is run from is not what a
     /// person allowed.
-    pub(super) async fn begin_as_allowed(self: &Arc<Self>, mut record: Record) {
+    pub(super) async fn begin_as_allowed(self: &Arc<Self>, mut record: Record) -> bool {
         let allowed = record.quarantine.is_none() && !record.pinned.is_empty();
         if allowed {
             let now = self.pinned_now(&record).await;
@@ -135,7 +149,7 @@ impl Registrar {
                 }
             }
         }
-        self.begin(record).await;
+        self.begin(record).await
     }
 
     /// What it would be run from now.
@@ -154,7 +168,7 @@ impl Registrar {
             launcher: None,
         };
         let interpreters = self.background.interpreters.clone();
-        let pinning = tokio::task::spawn_blocking(move || {
+        let pinning = task::blocking("registrar.pin", move || {
             let meant = interpreters.usual_name(&spec.command);
             let meant = meant.and_then(|name| interpreters.find(name));
             let command = meant.map_or(spec.command.clone(), |path| path.display().to_string());

@@ -49,7 +49,7 @@ fn by_id(specs: &[ServerSpec]) -> BTreeMap<&ServerId, &ServerSpec> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
@@ -59,7 +59,7 @@ mod tests {
         MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
     };
 
-    fn spec(id: &str, url: &str) -> ServerSpec {
+    pub(in crate::servers) fn spec(id: &str, url: &str) -> ServerSpec {
         ServerSpec {
             id: ServerId::new(id),
             reach: Reach::Http {

@@ -1,5 +1,7 @@
 //! `mgp/kernel/*`: the kernel about itself. For the operator.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::index::Coverage;
@@ -10,6 +12,7 @@ methods! {
     "mgp/kernel/status" => Status,
     "mgp/kernel/stop" => Stop,
     "mgp/kernel/reload" => Reload,
+    "mgp/kernel/tree" => Tree,
 }
 
 /// `mgp/kernel/status`.
@@ -23,6 +26,38 @@ pub struct Stop;
 /// `mgp/kernel/reload`: reads the configuration again now, without waiting for the file watcher.
 #[derive(Debug)]
 pub struct Reload;
+
+/// `mgp/kernel/tree`: the actors and tasks that run.
+#[derive(Debug)]
+pub struct Tree;
+
+/// Answer of `mgp/kernel/tree`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningTree {
+    /// The actors, each below its supervisor.
+    pub actors: ActorNode,
+    /// The tasks beside them, by name.
+    pub tasks: BTreeMap<String, TaskCount>,
+}
+
+/// An actor that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActorNode {
+    /// What it is; of a server, which one, too: `server:ID`.
+    pub name: String,
+    /// Those it supervises.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub under: Vec<ActorNode>,
+}
+
+/// The tasks of one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskCount {
+    /// They run now.
+    pub running: u64,
+    /// They panicked since the start of the kernel.
+    pub panicked: u64,
+}
 
 /// Answer of `mgp/kernel/status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,7 +95,7 @@ pub struct KernelStatus {
     #[serde(default)]
     pub index: Coverage,
     /// Live actors by kind.
-    pub actors: std::collections::BTreeMap<String, u64>,
+    pub actors: BTreeMap<String, u64>,
     /// What the kernel cannot do at the moment, or found wrong at its start: why, and what to do.
     #[serde(default)]
     pub troubles: Vec<String>,

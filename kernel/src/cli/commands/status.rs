@@ -1,6 +1,7 @@
 //! `mgp status`: the kernel, its doors and its servers.
 
 mod clients;
+mod tree;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::index::Coverage;
@@ -8,12 +9,16 @@ use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use serde_json::json;
 
 use super::servers::state;
+use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, titled};
 use crate::cli::words::{plain, time};
 
-pub(super) fn show(context: &CliContext) -> Result<(), Failure> {
+pub(super) fn show(context: &CliContext, asked: &args::Status) -> Result<(), Failure> {
+    if asked.tree {
+        return tree::show(context);
+    }
     let answer = context.ask(Status::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |status: KernelStatus| {
         say(plain(in_words(&status).trim_end()))?;

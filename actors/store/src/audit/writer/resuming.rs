@@ -12,8 +12,8 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use serde_json::json;
 
-use super::queue::Entry;
-use super::writer::{Open, Writer, own};
+use super::{Open, Writer, own};
+use crate::audit::queue::Entry;
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 
@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const NAMED_MAX: usize = 64;
 
 /// A time in which nothing can be written.
-pub(super) struct Gap {
+pub(in crate::audit) struct Gap {
     since_ms: u64,
     tried: MonotonicTime,
     why: String,

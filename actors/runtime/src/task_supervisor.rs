@@ -1,0 +1,162 @@
+//! Supervises the tasks of a part of the kernel whose state is shared and not an actor's: they end with
+//! this actor, and one that panics is started again.
+
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::mailbox::{Letter, Mailbox};
+use crate::task::{self, Task};
+
+/// How often a task is started in all, and how long after each panic.
+const TRIES: usize = 5;
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The way in for the part whose tasks these are.
+#[derive(Debug, Clone)]
+pub struct TaskSupervisorHandle {
+    mailbox: Mailbox<TaskSupervisorMsg>,
+    ended: CancellationToken,
+}
+
+/// What the actor is told.
+#[derive(Debug)]
+pub enum TaskSupervisorMsg {
+    /// This task, without which the part is none, panicked each time it was started.
+    Lost(&'static str),
+}
+
+#[derive(Debug)]
+struct TaskSupervisorActor;
+
+impl TaskSupervisorHandle {
+    /// Starts the actor.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start() -> Result<(Self, ActorCell), SpawnErr> {
+        let ended = CancellationToken::new();
+        let children = ended.clone().drop_guard();
+        let (actor, _) = Actor::spawn(None, TaskSupervisorActor, children).await?;
+        let cell = actor.get_cell();
+        let mailbox = Mailbox::new(actor);
+        Ok((Self { mailbox, ended }, cell))
+    }
+
+    /// Starts a task for one thing, which ends with whoever holds what is answered. It is given up when it
+    /// panics each time it is started.
+    pub fn start_child<F>(
+        &self,
+        name: &'static str,
+        start: impl FnMut() -> F + Send + 'static,
+    ) -> Task<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (ended, child) = (self.ended.clone(), tried(name, start));
+        task::supervised(name, async move {
+            ended.run_until_cancelled(child).await;
+        })
+    }
+
+    /// Starts a task that is needed as long as there is this actor: when it panics each time it is started,
+    /// the actor fails.
+    pub fn start_lasting<F>(&self, name: &'static str, start: impl FnMut() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (ended, child, actor) = (self.ended.clone(), tried(name, start), self.mailbox.clone());
+        task::detached(name, async move {
+            if ended.run_until_cancelled(child).await == Some(false) {
+                let _ = actor.remind(TaskSupervisorMsg::Lost(name));
+            }
+        });
+    }
+}
+
+/// Runs a task to its end; false when it only panicked.
+async fn tried<F: Future<Output = ()>>(name: &'static str, mut start: impl FnMut() -> F) -> bool {
+    for _ in 0..TRIES {
+        if task::caught(name, start()).await.is_ok() {
+            return true;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    tracing::error!(task = name, "it panicked {TRIES} times and is given up");
+    false
+}
+
+impl Actor for TaskSupervisorActor {
+    type Msg = Letter<TaskSupervisorMsg>;
+    /// Dropped with the actor, it ends the tasks.
+    type State = DropGuard;
+    type Arguments = DropGuard;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        children: DropGuard,
+    ) -> Result<DropGuard, ActorProcessingErr> {
+        Ok(children)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        letter: Self::Msg,
+        _children: &mut DropGuard,
+    ) -> Result<(), ActorProcessingErr> {
+        match letter.message {
+            TaskSupervisorMsg::Lost(name) => Err(format!("{name} is lost").into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ractor::ActorStatus;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_started_again_and_in_the_end_given_up() {
+        let (supervisor, cell) = TaskSupervisorHandle::start().await.unwrap();
+        let starts = Arc::new(AtomicUsize::new(0));
+        let counted = starts.clone();
+        let child = supervisor.start_child("second time", move || {
+            let first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+            async move { assert!(!first, "at first it breaks") }
+        });
+        assert_eq!(child.await, Ok(()));
+        assert_eq!(starts.load(Ordering::Relaxed), 2);
+        let never = supervisor.start_child("never", || async { panic!("each time") });
+        assert_eq!(never.await, Ok(()));
+        assert_eq!(task::counts()["never"].panicked, TRIES);
+        assert_eq!(
+            cell.get_status(),
+            ActorStatus::Running,
+            "it was only one of many"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_lasting_task_the_actor_fails() {
+        let (supervisor, cell) = TaskSupervisorHandle::start().await.unwrap();
+        supervisor.start_lasting("lasting", || async { panic!("each time") });
+        while cell.get_status() != ActorStatus::Stopped {
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn tasks_end_with_the_actor() {
+        let (supervisor, cell) = TaskSupervisorHandle::start().await.unwrap();
+        let child = supervisor.start_child("ends", std::future::pending);
+        cell.kill();
+        assert_eq!(child.await, Ok(()));
+    }
+}

@@ -1,0 +1,65 @@
+//! `mgp status --tree`: the actors and tasks that run.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::{ActorNode, RunningTree, Tree};
+use serde_json::json;
+
+use crate::cli::client::CliContext;
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::words::plain;
+
+pub(super) fn show(context: &CliContext) -> Result<(), Failure> {
+    let answer = context.ask(Tree::METHOD, &json!({}), "asking the kernel")?;
+    context.show(&answer, |running: RunningTree| {
+        say(plain(in_words(&running).trim_end()))
+    })
+}
+
+fn in_words(running: &RunningTree) -> String {
+    let mut text = String::new();
+    actor(&mut text, &running.actors, 0);
+    text += "\ntasks\n";
+    for (name, count) in &running.tasks {
+        text += &format!("  {name}  {} running", count.running);
+        text += &match count.panicked {
+            0 => "\n".to_owned(),
+            panicked => format!(", {panicked} panicked\n"),
+        };
+    }
+    text
+}
+
+fn actor(text: &mut String, node: &ActorNode, depth: usize) {
+    *text += &format!("{:width$}{}\n", "", node.name, width = 2 * depth);
+    for child in &node.under {
+        actor(text, child, depth + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::mgp::kernel::TaskCount;
+
+    use super::*;
+
+    #[test]
+    fn who_lives_under_whom_is_told_line_by_line() {
+        let node = |name: &str, under: Vec<ActorNode>| ActorNode {
+            name: name.into(),
+            under,
+        };
+        let server = node("server:demo", vec![node("instance", Vec::new())]);
+        let task = TaskCount {
+            running: 1,
+            panicked: 2,
+        };
+        let running = RunningTree {
+            actors: node("tree", vec![node("access", Vec::new()), server]),
+            tasks: [("catalog.merge".to_owned(), task)].into(),
+        };
+        let want = "tree\n  access\n  server:demo\n    instance\n\n\
+                    tasks\n  catalog.merge  1 running, 2 panicked\n";
+        assert_eq!(in_words(&running), want);
+    }
+}
