@@ -3,22 +3,17 @@
 //! The data plane of the kernel. A call registers in the pending table, is written, and waits; the
 //! reader of the connection settles it. Nothing here waits for a mailbox.
 
-mod aside;
-mod asked;
+mod call_queue;
 mod calls;
-mod consent;
-mod consulting;
-mod elicited;
 #[cfg(test)]
 mod endings;
 mod envelope;
-mod http;
 mod inbound;
+mod late_messages;
 mod listening;
-mod questions;
+pub mod question;
 #[cfg(test)]
 pub(crate) mod scripted;
-mod turns;
 mod wire;
 
 use std::collections::HashSet;
@@ -51,13 +46,15 @@ use mgp_callers::negotiation;
 use mgp_callers::request::{Answering, Caller};
 use mgp_callers::wire_ids;
 
-pub use self::aside::Aside;
 pub use self::calls::{Call, Leave, Mirror};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
-pub use self::http::{HttpWire, OpenError, Opened, Place, SseWire};
-use self::turns::TurnQueue;
+pub use self::late_messages::Aside;
 pub use self::wire::Wire;
+pub use self::wire::http::{HttpWire, OpenError, Opened, Place, SseWire};
+
+use self::call_queue::TurnQueue;
+use self::question::{Elicited, Permits, Questions};
 
 /// What a server says unasked, and what it asks: the link hands it on.
 pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
@@ -162,11 +159,11 @@ pub struct Link {
     own_meta: Box<str>,
     upward: Arc<dyn Upward>,
     turns: TurnQueue,
-    questions: inbound::Questions,
+    questions: Questions,
     listening: listening::Listening,
-    elicited: elicited::Elicited,
+    elicited: Elicited,
     /// Which questions of tasks may be answered.
-    permits: asked::Permits,
+    permits: Permits,
     asks_roots: AtomicBool,
     /// It was told that roots changed, and has not asked for them since.
     roots_told: AtomicBool,
@@ -223,10 +220,10 @@ impl Link {
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),
-            questions: inbound::Questions::default(),
+            questions: Questions::default(),
             listening: listening::Listening::default(),
-            elicited: elicited::Elicited::default(),
-            permits: asked::Permits::default(),
+            elicited: Elicited::default(),
+            permits: Permits::default(),
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),

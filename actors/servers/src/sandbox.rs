@@ -16,6 +16,7 @@ mod plain;
 mod probe;
 mod rights;
 mod roads;
+mod step;
 mod users;
 mod view;
 

@@ -1,26 +1,18 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
 //! Asked by: the operator's requests, the kernel's tree. Tells: the catalog, subscriptions.
 
-mod audited;
-mod connect;
+mod audit;
+mod connector;
 mod event;
-mod farewell;
-mod fetches;
-mod fragile;
-mod gaps;
-mod gate;
 mod handle;
-mod handshake;
-mod health;
-mod incarnation;
 mod instances;
+mod life;
+mod lifecycle;
+mod link_events;
 mod lists;
-mod remote;
+mod spawner;
+mod spoken;
 mod starts;
-mod steps;
-mod upward;
-mod walls;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,12 +29,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::farewell::StopOrder;
-use self::gaps::Gaps;
-use self::incarnation::Incarnation;
 use self::instances::Instances;
+use self::life::Incarnation;
+use self::life::shutdown::StopOrder;
 use self::lists::Fresh;
-use self::starts::Turn;
+use self::lists::missing::Gaps;
+use self::spawner::Turn;
 use crate::guard::GuardHandle;
 use crate::levels;
 use crate::link::{Link, List};
@@ -54,11 +46,11 @@ use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
 use mgp_runtime::time::moment;
 use mgp_store::audit::AuditHandle;
 
-pub use self::connect::Connector;
+pub use self::connector::Connector;
 pub use self::event::{Fetched, ServerEvent};
 pub use self::handle::{ServerHandle, ServerTable, Status};
-pub use self::starts::Starts;
-pub use self::words::Start;
+pub use self::spawner::Starts;
+pub use self::starts::Start;
 
 /// What a server's supervisor is told and asked.
 #[derive(Debug)]
@@ -452,7 +444,7 @@ impl ServerActor {
         if current.is_none_or(|current| current.attempt != attempt) || state.asked_to_stop {
             return;
         }
-        let mut status = self.status(state, Some(words::waiting(names)));
+        let mut status = self.status(state, Some(starts::waiting(names)));
         status.waiting = true;
         self.handle.publish(status);
     }

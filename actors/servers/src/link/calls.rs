@@ -14,7 +14,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::Refused;
 use tokio::sync::oneshot;
 
-use super::turns::{Turn, party};
+use super::call_queue::{Turn, party};
 use super::{InFlight, Link, List, envelope};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::{Caller, Outcome};

@@ -1,5 +1,7 @@
 //! How messages reach a server.
 
+pub(super) mod http;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
-use super::http::{HttpWire, SseWire};
+use self::http::{HttpWire, SseWire};
 use super::{Link, Mirror};
 
 /// The transport of a link.

@@ -1,7 +1,7 @@
 //! The public face of one server: what calls and reports read without asking its supervisor.
 
 mod arrival;
-mod lives;
+mod instances;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -25,10 +25,10 @@ use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
-use self::lives::{Lives, Own};
+use self::instances::{Lives, Own};
 use super::ServerMsg;
-use super::handshake::Spoken;
-use super::words::Start;
+use super::spoken::Spoken;
+use super::starts::Start;
 use crate::link::{Link, List};
 use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::moment;
@@ -115,6 +115,21 @@ impl Status {
     fn process(&self) -> Option<u32> {
         let pid = self.pid.as_ref()?.load(Ordering::Relaxed);
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
+    }
+
+    /// Why a server is where it is, and which of its own words belong to that.
+    fn told(&self, log: &ServerLog) -> (String, Option<String>) {
+        let starts = matches!(
+            self.state,
+            LifecycleState::Connecting | LifecycleState::Restarting
+        ) && !self.waiting;
+        match self.start.as_ref().filter(|_| starts) {
+            Some(start) => (start.told(), start.newest(log)),
+            None => (
+                self.reason.clone(),
+                self.last_words.as_deref().map(Into::into),
+            ),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use ractor::{Actor, ActorCell, ActorId, SpawnErr};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::farewell::StopOrder;
+use super::life::shutdown::StopOrder;
 use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::time::moment;

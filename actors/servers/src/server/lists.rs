@@ -1,5 +1,8 @@
 //! What a server offers, fetched page by page (MCP-030). What cannot be had costs the rest nothing.
 
+mod fetching;
+pub(super) mod missing;
+
 use std::sync::Arc;
 use std::time::Duration;
 

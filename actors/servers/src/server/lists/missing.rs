@@ -5,8 +5,8 @@ use std::time::Duration;
 use mgp_engine::tools::catalog::ListKind;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ServerMsg, ServerState};
 use crate::link::List;
+use crate::server::{ServerMsg, ServerState};
 
 /// How long after its first failure a list is asked for again; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// What could not be had of one server: at most its four lists.
 #[derive(Debug, Default)]
-pub(super) struct Gaps(Vec<Missing>);
+pub(in crate::server) struct Gaps(Vec<Missing>);
 
 /// A list that could not be had to its end.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct Missing {
 
 impl Gaps {
     /// Each in words.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(in crate::server) fn words(&self) -> Vec<String> {
         let said = self.0.iter().map(|missing| {
             let again = delay(missing.failures).as_secs();
             format!("{}; asked for again after {again} s", missing.why)
@@ -38,14 +38,14 @@ impl Gaps {
     }
 
     /// The server has gone, and all that was missing of it.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::server) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl ServerState {
     /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
-    pub(super) fn left_out(&self) -> Vec<String> {
+    pub(in crate::server) fn left_out(&self) -> Vec<String> {
         let mut left_out = self.gaps.words();
         let (rejected, more) = self.offer.rejected();
         left_out.extend(rejected.iter().map(ToString::to_string));
@@ -56,7 +56,7 @@ impl ServerState {
     }
 
     /// Lists were asked for: what of them is missing is asked for again.
-    pub(super) fn learn_gaps(&mut self, asked: Vec<(ListKind, Option<String>)>) {
+    pub(in crate::server) fn learn_gaps(&mut self, asked: Vec<(ListKind, Option<String>)>) {
         for (kind, why) in asked {
             let place = self.gaps.0.iter().position(|missing| missing.kind == kind);
             let before = place.map(|place| self.gaps.0.swap_remove(place));

@@ -10,10 +10,10 @@ use mgp_protocol::mcp::Belonging;
 use mgp_protocol::refusal::Refusal;
 use tokio::time::Instant;
 
-use super::inbound::Origin;
-use super::turns::party;
-use super::{InFlight, Link};
-use crate::question;
+use super::attribution::Origin;
+use super::{ATTRIBUTION, PARKED, ambiguous, no_roots, orphaned, over, progress, put, unnamed};
+use crate::link::call_queue::party;
+use crate::link::{InFlight, Link};
 use mgp_callers::agent::ClientAnswer;
 use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
@@ -25,7 +25,7 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// Where a question comes from, as far as its server says.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(in crate::link) enum Source {
     /// On the stream of this call.
     Stream(u64),
     /// From the call that it names.
@@ -43,7 +43,7 @@ pub(super) enum Source {
 fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
     let left = calls.iter().map(|call| {
         let parked = call.attempts().and_then(Attempts::parked_for)?;
-        Some(question::PARKED.saturating_sub(parked))
+        Some(PARKED.saturating_sub(parked))
     });
     left.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
@@ -54,7 +54,7 @@ impl Link {
     ///
     /// # Errors
     /// It names its call, and cannot be understood.
-    pub(super) fn source(
+    pub(in crate::link) fn source(
         &self,
         method: &str,
         params: Option<&str>,
@@ -119,13 +119,13 @@ impl Link {
     }
 
     /// Finds the client that is meant and asks it.
-    pub(super) async fn consult(
+    pub(in crate::link) async fn consult(
         self: &Arc<Self>,
         method: &str,
         params: Option<&str>,
         source: &Source,
     ) -> ClientAnswer {
-        let deadline = Instant::now() + question::ATTRIBUTION;
+        let deadline = Instant::now() + ATTRIBUTION;
         let mut late = false;
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
@@ -145,7 +145,7 @@ impl Link {
                     others.iter().for_each(|other| other.cancel());
                     let _ = tokio::time::timeout_at(deadline, changed).await;
                 }
-                Origin::Likely(..) | Origin::Several if late => return question::ambiguous(),
+                Origin::Likely(..) | Origin::Several if late => return ambiguous(),
                 Origin::Likely(_, _, others) => {
                     let until = left(&others).map_or(deadline, |left| Instant::now() + left);
                     let _ = tokio::time::timeout_at(until.min(deadline), changed).await;
@@ -168,7 +168,7 @@ impl Link {
     ) -> ClientAnswer {
         let who = party(caller);
         let (asked, _placed) = (exchange.asks(), self.questions.place());
-        let mut put = std::pin::pin!(question::put(self, caller, exchange, method, params));
+        let mut put = std::pin::pin!(put(self, caller, exchange, method, params));
         if let Ok(answer) = tokio::time::timeout(QUICK, put.as_mut()).await {
             return answer;
         }
@@ -188,28 +188,23 @@ impl Link {
         params: Option<&str>,
     ) -> ClientAnswer {
         match source {
-            Source::Named(_) => return question::over(),
-            Source::Unnamed => return question::unnamed(),
+            Source::Named(_) => return over(),
+            Source::Unnamed => return unnamed(),
             Source::Stream(_) | Source::Outside | Source::Unsaid => {}
         }
         if method != "roots/list" {
-            return question::orphaned();
+            return orphaned();
         }
         self.asks_roots.store(true, Ordering::Relaxed);
         let Some(agent) = self.upward.only_rooted(&self.server) else {
-            return question::no_roots();
+            return no_roots();
         };
         match agent
-            .ask(
-                &agent.outside(),
-                Some(question::progress(self)),
-                method,
-                params,
-            )
+            .ask(&agent.outside(), Some(progress(self)), method, params)
             .await
         {
             Ok(answer) => answer,
-            Err(_) => question::no_roots(),
+            Err(_) => no_roots(),
         }
     }
 }

@@ -8,12 +8,12 @@ use mgp_transports::child::unread;
 use mgp_transports::lines::LineSink;
 use tokio::process::ChildStdin;
 
-use super::handshake::Spoken;
+use crate::server::spoken::Spoken;
 
 /// What a server is known to speak should it die while it is asked, and whether it has read what it was
 /// asked.
 #[derive(Debug, Default)]
-pub(super) struct Fragile {
+pub(in crate::server) struct Fragile {
     spoken: Mutex<Option<Spoken>>,
     way: Mutex<Option<Way>>,
 }
@@ -27,7 +27,7 @@ struct Way {
 
 impl Fragile {
     /// For a server that is written to through `sink` and then `stdin`.
-    pub(super) fn behind(sink: &LineSink, stdin: &ChildStdin) -> Self {
+    pub(in crate::server) fn behind(sink: &LineSink, stdin: &ChildStdin) -> Self {
         let pipe = stdin.as_fd().try_clone_to_owned();
         let way = pipe.ok().map(|pipe| Way {
             sink: sink.clone(),
@@ -40,7 +40,7 @@ impl Fragile {
     }
 
     /// It is about to be asked, and speaks this should it end at that; `None` once it was met.
-    pub(super) fn set(&self, spoken: Option<Spoken>) {
+    pub(in crate::server) fn set(&self, spoken: Option<Spoken>) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
         if spoken.is_none() {
             self.let_go();
@@ -48,7 +48,7 @@ impl Fragile {
     }
 
     /// It has ended or is to end: what it speaks, where it ended at what it was asked.
-    pub(super) fn ended(&self) -> Option<Spoken> {
+    pub(in crate::server) fn ended(&self) -> Option<Spoken> {
         let heard = self.let_go().is_none_or(|way| way.has_passed());
         let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         spoken.filter(|_| heard)

@@ -21,7 +21,7 @@ use mgp_transports::http::client::{Client, ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
 
-use super::{Link, Mirror};
+use crate::link::{Link, Mirror};
 use mgp_callers::exchange::Flag;
 
 pub use self::open::{OpenError, Opened, Place};
@@ -84,7 +84,7 @@ impl HttpWire {
     }
 
     /// True while the server can say something beside the calls.
-    pub(super) fn is_standing(&self) -> bool {
+    pub(in crate::link) fn is_standing(&self) -> bool {
         self.standing.load(Ordering::Relaxed)
     }
 
@@ -103,7 +103,7 @@ impl HttpWire {
     }
 
     /// POSTs a request of the legacy era and feeds what comes back to the link.
-    pub(super) async fn call(
+    pub(in crate::link) async fn call(
         &self,
         link: &Arc<Link>,
         id: u64,
@@ -119,7 +119,7 @@ impl HttpWire {
 
     /// POSTs a request of the modern era. Its response belongs to it alone: letting go of it takes
     /// the call back, and when it breaks the call is lost.
-    pub(super) async fn call_alone(
+    pub(in crate::link) async fn call_alone(
         &self,
         link: &Arc<Link>,
         id: u64,
@@ -170,7 +170,7 @@ impl HttpWire {
     }
 
     /// POSTs something that has no answer.
-    pub(super) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
+    pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
         let Some(charge) = self.tells.try_take(1) else {
             link.log
                 .note("a notification was dropped: too many are under way");
@@ -207,7 +207,7 @@ impl HttpWire {
     }
 
     /// Ends what listens; the session is deleted by [`Self::delete`].
-    pub(super) fn close(&self) {
+    pub(in crate::link) fn close(&self) {
         self.closed.raise();
     }
 
@@ -264,7 +264,7 @@ async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
 
 /// A status and nothing that could be relayed. Who stands before the server says by some that there is
 /// no way to it.
-pub(super) fn without_words(link: &Link, status: StatusCode) -> Refusal {
+pub(in crate::link) fn without_words(link: &Link, status: StatusCode) -> Refusal {
     let hint = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             "; check `headers` of this server in mgp.toml"

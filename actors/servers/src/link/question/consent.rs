@@ -9,8 +9,8 @@ use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, members};
 
-use super::{Call, Link, asked};
-use crate::question;
+use super::{can_visit, input_requests};
+use crate::link::{Call, Link};
 use mgp_callers::agent::ANSWER_DEADLINE;
 use mgp_callers::request::{Caller, Outcome};
 use mgp_policy::approvals::legible;
@@ -18,7 +18,7 @@ use mgp_runtime::time::unix_ms;
 
 impl Link {
     /// True for a question that is switched off for this server.
-    pub(super) fn forbids(&self, method: &str) -> bool {
+    pub(in crate::link) fn forbids(&self, method: &str) -> bool {
         self.limits.consents.to(method) == Consent::Off
     }
 
@@ -75,7 +75,7 @@ impl Link {
 
     /// What a server answered, once all that it asks with it may be asked. Questions that are put one by one
     /// go by [`Self::consented`].
-    pub(super) async fn judged(&self, call: &Call<'_>, outcome: Outcome) -> Outcome {
+    pub(in crate::link) async fn judged(&self, call: &Call<'_>, outcome: Outcome) -> Outcome {
         let Some(caller) = call.caller else {
             return outcome;
         };
@@ -92,7 +92,7 @@ impl Link {
 
     /// Resolves when all that a result asks may be put to its client.
     async fn permitted(&self, call: &Call<'_>, caller: &Caller, text: &str) -> Result<(), Refusal> {
-        let asked = asked::read(text).map_err(|why| self.faulty(&why))?;
+        let asked = input_requests::read(text).map_err(|why| self.faulty(&why))?;
         for (_, wanted) in &asked {
             self.yes_in(call, caller, &wanted.method, wanted.params())
                 .await?;
@@ -117,7 +117,7 @@ impl Link {
         caller: &Caller,
         error: &str,
     ) -> Result<(), Refusal> {
-        let visits = match asked::visits(error) {
+        let visits = match input_requests::visits(error) {
             Ok(visits) => visits,
             Err(why) if self.limits.consents.restrict() => return Err(self.faulty(&why)),
             Err(_) => return Ok(()),
@@ -126,7 +126,7 @@ impl Link {
             return Ok(());
         }
         if caller.is_alone() {
-            question::can_visit(caller, call.exchange)?;
+            can_visit(caller, call.exchange)?;
         }
         for params in visits {
             self.yes_in(call, caller, Create::METHOD, Some(params))
@@ -151,17 +151,18 @@ impl Link {
 
     /// True for news of a task that clients may have: what needs a yes first comes to those who ask
     /// for the task.
-    pub(super) fn may_tell(&self, params: &str) -> bool {
+    pub(in crate::link) fn may_tell(&self, params: &str) -> bool {
         let consents = self.limits.consents;
         if !consents.restrict() {
             return true;
         }
-        let Ok(asked) = asked::read(params) else {
+        let Ok(asked) = input_requests::read(params) else {
             return false;
         };
         let on = |method: &str| consents.to(method) == Consent::On;
         let sends = member(params, "error").is_some_and(|error| {
-            asked::visits(error).map_or(true, |visits| !visits.is_empty()) && !on(Create::METHOD)
+            input_requests::visits(error).map_or(true, |visits| !visits.is_empty())
+                && !on(Create::METHOD)
         });
         let tells = !sends && asked.iter().all(|(_, wanted)| on(&wanted.method));
         let task =

@@ -13,9 +13,8 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::permission;
 use mgp_protocol::refusal::Refusal;
 
-use super::inbound::MAX_QUESTIONS;
-use super::{Link, Wire};
-use crate::question;
+use crate::link::question::{self, MAX_QUESTIONS};
+use crate::link::{Link, Wire};
 use mgp_callers::agent::ClientAnswer;
 
 impl Link {

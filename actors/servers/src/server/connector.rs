@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_engine::servers::health::HealthRules;
 use mgp_transports::http::client::Client;
 
-use super::Starts;
+use super::spawner::Starts;
 use crate::sandbox::Sandboxes;
 
 /// Shared means of connecting.

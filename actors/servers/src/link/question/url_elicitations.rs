@@ -14,7 +14,7 @@ const MAX_ELICITED: usize = 256;
 
 /// Which client was sent to which URL, by `elicitationId`.
 #[derive(Debug, Default)]
-pub(super) struct Elicited(Mutex<VecDeque<(String, Weak<Agent>)>>);
+pub(in crate::link) struct Elicited(Mutex<VecDeque<(String, Weak<Agent>)>>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,14 +38,14 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 impl Elicited {
     /// The client is asked this; remembered when it is a URL elicitation.
-    pub(super) fn asked(&self, params: Option<&str>, agent: &Arc<Agent>) {
+    pub(in crate::link) fn asked(&self, params: Option<&str>, agent: &Arc<Agent>) {
         if let Some(Ok(one)) = params.map(lookalike::from_object::<Elicitation>) {
             self.remember(one, agent);
         }
     }
 
     /// The client's call was refused with this.
-    pub(super) fn refused(&self, error: &str, agent: &Arc<Agent>) {
+    pub(in crate::link) fn refused(&self, error: &str, agent: &Arc<Agent>) {
         let Ok(required) = lookalike::from_object::<Required>(error) else {
             return;
         };
@@ -57,7 +57,7 @@ impl Elicited {
     }
 
     /// An elicitation is complete: the client that is to be told.
-    pub(super) fn complete(&self, id: &str) -> Option<Arc<Agent>> {
+    pub(in crate::link) fn complete(&self, id: &str) -> Option<Arc<Agent>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = known.iter().position(|(known, _)| known == id)?;
         known.remove(at)?.1.upgrade()

@@ -17,10 +17,10 @@ const HEARING: Duration = Duration::from_secs(5);
 
 /// A server, as its gate knows it.
 #[derive(Debug)]
-pub(super) struct Told(Weak<Link>);
+pub(in crate::server) struct Told(Weak<Link>);
 
 impl Told {
-    pub(super) fn over(link: &Arc<Link>) -> Arc<Self> {
+    pub(in crate::server) fn over(link: &Arc<Link>) -> Arc<Self> {
         Arc::new(Self(Arc::downgrade(link)))
     }
 }

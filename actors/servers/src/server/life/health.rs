@@ -11,7 +11,8 @@ use mgp_protocol::mgp::health::{Health, Ping, Pong};
 use mgp_protocol::mgp::negotiation::{Features, means_unsupported};
 use mgp_protocol::refusal::Refusal;
 
-use super::incarnation::{End, Life};
+use super::Life;
+use super::end::End;
 use crate::link::{Link, code};
 use mgp_runtime::time::unix_ms;
 
@@ -26,7 +27,7 @@ enum Question {
 
 impl Life {
     /// Resolves when the server has failed to say for too long how it is.
-    pub(super) async fn tended(&self, link: &Arc<Link>) -> End {
+    pub(in crate::server) async fn tended(&self, link: &Arc<Link>) -> End {
         let rules = self.connector.health;
         let mut question = question(link).filter(|_| !rules.interval.is_zero());
         let mut checkups = Checkups::new(rules);

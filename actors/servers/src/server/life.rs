@@ -1,5 +1,14 @@
 //! One life of a server: from its start to its end, in one task.
 
+mod confinement;
+mod early_exit;
+mod end;
+mod gate;
+mod handshake;
+mod health;
+mod remote;
+pub(super) mod shutdown;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -7,7 +16,6 @@ use std::time::Duration;
 
 use mgp_engine::policy::requirements::RequirementTerms;
 use mgp_engine::policy::risk;
-use mgp_engine::servers::restart::ServerExit;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::mgp::permission::PermissionType;
@@ -16,14 +24,16 @@ use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
 use tokio::task::JoinHandle;
 
-use super::farewell::StopOrder;
-use super::fragile::Fragile;
-use super::handshake::{Spoken, Trouble};
+use self::confinement::Walls;
+use self::early_exit::Fragile;
+use self::end::End;
+use self::handshake::Trouble;
+use self::shutdown::StopOrder;
+use super::link_events::Up;
 use super::lists::{Fresh, Lists, Watch};
-use super::upward::Up;
-use super::walls::Walls;
-use super::words::Start;
-use super::{Connector, ServerActor, ServerHandle, ServerMsg, gate, handshake};
+use super::spoken::Spoken;
+use super::starts::Start;
+use super::{Connector, ServerActor, ServerHandle, ServerMsg};
 use crate::guard::GuardHandle;
 use crate::link::{Link, Upward, Ways, Wire};
 use mgp_callers::exchange::Flag;
@@ -504,48 +514,5 @@ impl Life {
             "it was not ready within {} s (start_timeout_secs)",
             self.spec.limits.start_timeout.as_secs()
         )
-    }
-}
-
-/// How a life came to its end.
-pub(super) enum End {
-    /// Somebody asked.
-    Stopped,
-    /// The process ended.
-    ByItself,
-    /// The process ended, and this is how.
-    Exited(child::Exit),
-    /// Something is wrong with it.
-    Failed(String),
-    /// It may not run as it is, and starting it again does not change that.
-    Rejected(String),
-    /// Nothing is wrong with it, but it must be spoken to otherwise from its first word on.
-    Again,
-}
-
-impl End {
-    fn words(&self) -> String {
-        match self {
-            Self::Stopped => "it was stopped".into(),
-            Self::ByItself | Self::Exited(_) => "its process ended".into(),
-            Self::Failed(why) | Self::Rejected(why) => why.clone(),
-            Self::Again => "it is started again".into(),
-        }
-    }
-
-    /// For the restart rules, and in words.
-    fn exit(self) -> (ServerExit, String) {
-        match self {
-            Self::Stopped => (ServerExit::Clean, "stopped".into()),
-            Self::Failed(why) => (ServerExit::Failed(why.clone()), why),
-            Self::Rejected(why) => (ServerExit::Rejected(why.clone()), why),
-            Self::ByItself => (ServerExit::Clean, "its process ended".into()),
-            Self::Again => {
-                let why = "it cannot be spoken to";
-                (ServerExit::Failed(why.into()), why.into())
-            }
-            Self::Exited(exit) if exit.code == Some(0) => (ServerExit::Clean, exit.to_string()),
-            Self::Exited(exit) => (ServerExit::Failed(exit.to_string()), exit.to_string()),
-        }
     }
 }

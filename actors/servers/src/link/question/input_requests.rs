@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::question;
+use super::is_known;
 
 /// Questions of tasks that are remembered for one server; the oldest are forgotten, and their clients
 /// get leave again with the next `tasks/get`.
@@ -20,14 +20,14 @@ const MAX_PERMITS: usize = 1024;
 
 /// The questions of tasks that clients were allowed to see.
 #[derive(Debug, Default)]
-pub(super) struct Permits {
+pub(in crate::link) struct Permits {
     known: Mutex<VecDeque<u64>>,
     hasher: RandomState,
 }
 
 impl Permits {
     /// These questions of the task may be answered.
-    pub(super) fn allow<'k>(&self, task: &str, keys: impl Iterator<Item = &'k str>) {
+    pub(in crate::link) fn allow<'k>(&self, task: &str, keys: impl Iterator<Item = &'k str>) {
         for key in keys {
             let permit = self.hasher.hash_one((task, key));
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl Permits {
     }
 
     /// True for a question that may be answered.
-    pub(super) fn allows(&self, task: &str, key: &str) -> bool {
+    pub(in crate::link) fn allows(&self, task: &str, key: &str) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(&self.hasher.hash_one((task, key)))
     }
@@ -49,16 +49,16 @@ impl Permits {
 
 /// One question.
 #[derive(Deserialize)]
-pub(super) struct Wanted<'a> {
+pub(in crate::link) struct Wanted<'a> {
     /// One of those that a server may ask.
     #[serde(borrow)]
-    pub(super) method: Cow<'a, str>,
+    pub(in crate::link) method: Cow<'a, str>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
 }
 
 impl Wanted<'_> {
-    pub(super) fn params(&self) -> Option<&str> {
+    pub(in crate::link) fn params(&self) -> Option<&str> {
         self.params.map(RawValue::get)
     }
 }
@@ -105,14 +105,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
 ///
 /// # Errors
 /// In words, why readers could differ about them.
-pub(super) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, String> {
+pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, String> {
     let needs: Needs<'_> = lookalike::from_str(text)
         .map_err(|error| format!("its questions cannot be read: {error}"))?;
     let asked = needs.input_requests.map_or_else(Vec::new, |all| all.0);
-    match asked
-        .iter()
-        .find(|(_, one)| !question::is_known(&one.method))
-    {
+    match asked.iter().find(|(_, one)| !is_known(&one.method)) {
         Some((_, one)) => Err(format!("it asks {:?}, which no server may", one.method)),
         None => Ok(asked),
     }
@@ -122,7 +119,7 @@ pub(super) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, String> {
 ///
 /// # Errors
 /// In words, why readers could differ about them.
-pub(super) fn visits(error: &str) -> Result<Vec<&str>, String> {
+pub(in crate::link) fn visits(error: &str) -> Result<Vec<&str>, String> {
     #[derive(Deserialize)]
     struct Said<'a> {
         #[serde(default)]

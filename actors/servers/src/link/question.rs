@@ -1,5 +1,12 @@
 //! Questions of a server (sampling, elicitation, roots): put to the client whose call caused them.
 
+pub(super) mod attribution;
+mod consent;
+mod consult;
+mod input_requests;
+mod open;
+mod url_elicitations;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +23,16 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
-use crate::link::Link;
+use super::Link;
 use mgp_callers::agent::{ClientAnswer, Unanswered};
 use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::{Back, Caller};
 use mgp_runtime::event_sink::EventSink;
+
+pub(super) use self::input_requests::Permits;
+pub(super) use self::open::{MAX_QUESTIONS, Questions};
+pub(super) use self::url_elicitations::Elicited;
 
 /// How long a question may wait until it is clear whose call it belongs to.
 pub const ATTRIBUTION: Duration = Duration::from_secs(30);

@@ -10,9 +10,11 @@ use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::client::Events;
 
-use super::handshake::{self, DISCOVER, Found, PROBE, Spoken, Trouble, unspoken};
-use super::incarnation::{End, Life};
+use super::Life;
+use super::end::End;
+use super::handshake::{self, DISCOVER, Found, PROBE, Trouble, unspoken};
 use crate::link::{HttpWire, Link, Opened, Peer, Place, SseWire, Wire};
+use crate::server::spoken::Spoken;
 use mgp_callers::request::Outcome;
 
 /// A server that was found at a URL.
@@ -30,7 +32,11 @@ enum Way {
 
 impl Life {
     /// A life of the server at `url`.
-    pub(super) async fn remote(&self, url: &str, headers: &BTreeMap<String, String>) -> End {
+    pub(in crate::server) async fn remote(
+        &self,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> End {
         let headers = match header_map(headers) {
             Ok(headers) => headers,
             Err(why) => return End::Failed(why),

@@ -9,7 +9,7 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 
-use super::incarnation::Life;
+use super::Life;
 use crate::link::Link;
 use mgp_runtime::time::moment;
 
@@ -19,17 +19,17 @@ const HURRIED: Duration = Duration::from_millis(300);
 
 /// That a life is to end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StopOrder {
+pub(in crate::server) struct StopOrder {
     /// Why.
-    pub(super) why: TransitionReason,
+    pub(in crate::server) why: TransitionReason,
     /// How long what is under way may take, where somebody said so.
-    pub(super) within: Option<Duration>,
+    pub(in crate::server) within: Option<Duration>,
 }
 
 impl StopOrder {
     /// How long each step of the end of its process may take: no longer than `HURRIED` for one that
     /// does not answer its calls while the whole kernel ends.
-    pub(super) fn grace(self, configured: Duration, drained: bool) -> Duration {
+    pub(in crate::server) fn grace(self, configured: Duration, drained: bool) -> Duration {
         match self.why == TransitionReason::KernelShutdown && !drained {
             true => configured.min(HURRIED),
             false => configured,
@@ -47,7 +47,7 @@ impl Life {
     /// Lets what is under way come to its end within the time there is. A server that negotiated
     /// `lifecycle` is told, and is given as long as it says it needs. False when something is still under
     /// way at the end.
-    pub(super) async fn farewell(&self, link: &Arc<Link>, order: StopOrder) -> bool {
+    pub(in crate::server) async fn farewell(&self, link: &Arc<Link>, order: StopOrder) -> bool {
         let begun = moment();
         let time = order.within.unwrap_or_else(|| self.connector.drain());
         // It is asked before the gate closes, and the gate waits for its answer.

@@ -2,12 +2,12 @@
 
 use mgp_engine::servers::spec::ServerSpec;
 
-use super::lists::{Fresh, Lists, Watch};
-use super::{ServerActor, ServerMsg, ServerState};
+use super::{Fresh, Lists, Watch};
 use crate::link::List;
+use crate::server::{ServerActor, ServerMsg, ServerState};
 
 impl ServerActor {
-    pub(super) fn fetch(&self, state: &mut ServerState, list: List) {
+    pub(in crate::server) fn fetch(&self, state: &mut ServerState, list: List) {
         // What is shown is what the server itself lists.
         if self.handle.agent().is_some() {
             return self.handle.refresh_all(list);
@@ -32,7 +32,13 @@ impl ServerActor {
         });
     }
 
-    pub(super) fn fetched(&self, state: &mut ServerState, list: List, number: u64, lists: Fresh) {
+    pub(in crate::server) fn fetched(
+        &self,
+        state: &mut ServerState,
+        list: List,
+        number: u64,
+        lists: Fresh,
+    ) {
         let link = state.current.as_ref().and_then(|c| c.link.clone());
         let Some(link) = link.filter(|l| l.number == number) else {
             return;
@@ -47,7 +53,7 @@ impl ServerActor {
     }
 
     /// How what it lists is held against its pins.
-    pub(super) fn watch(&self, spec: &ServerSpec) -> Watch {
+    pub(in crate::server) fn watch(&self, spec: &ServerSpec) -> Watch {
         Watch {
             pins: self.pins.clone(),
             mode: spec.pin,

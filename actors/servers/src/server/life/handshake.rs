@@ -16,17 +16,18 @@ use mgp_protocol::splice::quoted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::fragile::Fragile;
+use super::early_exit::Fragile;
 use crate::link::{Link, Peer, Wire};
+use crate::server::spoken::Spoken;
 use mgp_callers::negotiation::{self, OFFERED};
 use mgp_callers::request::Outcome;
 
 /// How long a server may be silent to a first question of one era before it is asked in the other
 /// too. Most programs are up by then; for one that is not, nothing is lost: whichever question it
 /// answers counts. A legacy server that never answers what it does not know costs this once.
-pub(super) const PROBE: Duration = Duration::from_secs(2);
+pub(in crate::server) const PROBE: Duration = Duration::from_secs(2);
 
-pub(super) const DISCOVER: &str = Discover::METHOD;
+pub(in crate::server) const DISCOVER: &str = Discover::METHOD;
 
 /// Errors by which a server shows that it is a modern one, whatever else it does not like.
 const MODERN_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
@@ -34,20 +35,9 @@ const MODERN_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-3202
 /// The code of a version that is not spoken.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The eras a server speaks with us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spoken {
-    /// `initialize` only.
-    Legacy,
-    /// 2026-07-28 only, or nothing else any more once `initialize` was said.
-    Modern,
-    /// Both at once.
-    Dual,
-}
-
 /// Why there was no handshake.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(in crate::server) enum Trouble {
     /// In words.
     Failed(String),
     /// It may not run; in words, why.
@@ -64,7 +54,7 @@ impl From<String> for Trouble {
 
 /// What the answer to `server/discover` shows.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::server) enum Found {
     /// It speaks our modern version.
     Modern(Box<Peer>),
     /// The same, and no legacy version: it has named all that it speaks.
@@ -81,7 +71,7 @@ const CAPABILITIES: &str =
 /// declared that the kernel can pass on to some client; what the client at hand cannot answer is
 /// refused question by question. What is switched off for it is not declared (CMCP-084).
 #[must_use]
-pub(super) fn params(version: &str, offers_mgp: bool, consents: Consents) -> String {
+pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Consents) -> String {
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
         Version::LATEST_LEGACY,
@@ -94,7 +84,7 @@ pub(super) fn params(version: &str, offers_mgp: bool, consents: Consents) -> Str
 ///
 /// # Errors
 /// [`Trouble`].
-pub(super) async fn with_child(
+pub(in crate::server) async fn with_child(
     link: &Arc<Link>,
     version: &str,
     known: Option<Spoken>,
@@ -213,7 +203,7 @@ async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
 ///
 /// # Errors
 /// In words, what went wrong.
-pub(super) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, String> {
+pub(in crate::server) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, String> {
     let params = params(version, link.offers_mgp(), link.limits.consents);
     let answer = link
         .ask_in(Era::Legacy, "initialize", Some(&params))
@@ -227,7 +217,7 @@ pub(super) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, St
 ///
 /// # Errors
 /// In words, what is wrong with the answer.
-pub(super) async fn complete(link: &Arc<Link>, result: &[u8]) -> Result<(), String> {
+pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Result<(), String> {
     link.set_peer(read(result)?);
     let ready = mgp_protocol::jsonrpc::notification("notifications/initialized", None);
     match link.wire() {
@@ -246,7 +236,7 @@ pub(super) async fn complete(link: &Arc<Link>, result: &[u8]) -> Result<(), Stri
 ///
 /// # Errors
 /// In words, what is wrong with it.
-pub(super) fn read(result: &[u8]) -> Result<Peer, String> {
+pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
     let result = std::str::from_utf8(result).unwrap_or("");
     let hello: Initialization<'_> =
         mcp::read(Some(result)).map_err(|e| format!("the answer to initialize: {e}"))?;
@@ -270,7 +260,7 @@ pub(super) fn read(result: &[u8]) -> Result<Peer, String> {
 
 /// Judges an answer to `server/discover`. Only a result that names our version is a modern server we
 /// can speak with; every error sends us to `initialize`, whatever its code.
-pub(super) fn judge(answer: Outcome) -> Found {
+pub(in crate::server) fn judge(answer: Outcome) -> Found {
     match answer {
         Ok(result) => discovered(&result),
         Err(Refusal::Peer(error)) => {
@@ -284,14 +274,14 @@ pub(super) fn judge(answer: Outcome) -> Found {
 
 /// The versions a server named when it refused one, ours among them.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(in crate::server) struct Offer {
     legacy: bool,
 }
 
 impl Offer {
     /// What was found when the offer was taken up. Unlike the result of `server/discover`, which
     /// lists the versions that can be named in requests, a refusal lists all that are spoken.
-    pub(super) fn taken(&self, found: Found) -> Found {
+    pub(in crate::server) fn taken(&self, found: Found) -> Found {
         match found {
             Found::Modern(peer) if !self.legacy => Found::OnlyModern(peer),
             found @ (Found::Modern(_) | Found::OnlyModern(_) | Found::Other(_)) => found,
@@ -300,7 +290,7 @@ impl Offer {
 }
 
 /// Reads the offer in an answer to `server/discover`, where it refuses our version only to name it.
-pub(super) fn offer(answer: &Outcome) -> Option<Offer> {
+pub(in crate::server) fn offer(answer: &Outcome) -> Option<Offer> {
     let Err(Refusal::Peer(error)) = answer else {
         return None;
     };
@@ -351,7 +341,10 @@ fn discovered(result: &[u8]) -> Found {
 }
 
 /// Both ways are closed.
-pub(super) fn unspoken(modern: Option<String>, legacy: &impl std::fmt::Display) -> String {
+pub(in crate::server) fn unspoken(
+    modern: Option<String>,
+    legacy: &impl std::fmt::Display,
+) -> String {
     match modern {
         Some(why) => format!("{DISCOVER}: {why}; initialize: {legacy}"),
         None => format!("initialize: {legacy}"),

@@ -18,16 +18,17 @@ use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;
 
-use super::incarnation::{End, Life};
+use super::Life;
+use super::end::End;
 use crate::link::Link;
 use crate::sandbox::{changed, pinned};
 
 /// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
-pub(super) type Walls = Option<BTreeSet<Standard>>;
+pub(in crate::server) type Walls = Option<BTreeSet<Standard>>;
 
 impl Life {
     /// The process to start, in its sandbox where it belongs into one.
-    pub(super) async fn confined(&self) -> Result<ChildSpec, End> {
+    pub(in crate::server) async fn confined(&self) -> Result<ChildSpec, End> {
         self.as_looked_at().await?;
         let (spec, walls) = (self.with_program().await?, self.walls());
         self.stands_in(walls.clone());
@@ -88,7 +89,7 @@ impl Life {
     }
 
     /// Now that it was met: whether its process has to be started again in another sandbox.
-    pub(super) fn outgrown(&self, link: &Link) -> bool {
+    pub(in crate::server) fn outgrown(&self, link: &Link) -> bool {
         let said = link.mgp().active();
         let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
         if risk::trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {

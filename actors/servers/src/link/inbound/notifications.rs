@@ -1,0 +1,189 @@
+//! Notifications of a server.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc::{self, RequestId};
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::is_of_extension;
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::splice::Splice;
+
+use crate::link::question::{self, attribution::Origin};
+use crate::link::{Link, List, Wire, envelope};
+use mgp_callers::exchange::Class;
+
+impl Link {
+    pub(super) fn notified(self: &Arc<Self>, method: &str, params: Option<&str>, via: Option<u64>) {
+        match method {
+            "notifications/progress" => self.progressed(params),
+            "notifications/message" => self.logged(params, via),
+            "notifications/tools/list_changed" => {
+                self.upward.list_changed(&self.server, List::Tools)
+            }
+            "notifications/prompts/list_changed" => {
+                self.upward.list_changed(&self.server, List::Prompts);
+            }
+            "notifications/resources/list_changed" => {
+                self.upward.list_changed(&self.server, List::Resources);
+            }
+            "notifications/resources/updated" => self.updated(params),
+            "notifications/subscriptions/acknowledged" => {
+                self.listening.acknowledged(&self.ids, params)
+            }
+            "notifications/tasks/status" => {
+                let params = params.unwrap_or("{}");
+                self.upward.task_changed(&self.server, Era::Legacy, params);
+            }
+            "notifications/tasks" => self.task_changed(params),
+            "notifications/elicitation/complete" => self.elicitation_complete(params),
+            "notifications/mgp.lifecycle" => self.stepped(params),
+            "notifications/cancelled" => {
+                if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
+                    && let Some(id) = RequestId::from_json(cancelled.request_id.get())
+                {
+                    self.withdrawn(&id);
+                }
+            }
+            // From a server that did not agree to it, it means nothing.
+            "notifications/mgp.audit" => match self.mgp().features().contains(Features::AUDIT) {
+                true => self.upward.reported(&self.server, params),
+                false => self.dropped(),
+            },
+            // Streams, callbacks and events are agreed on with nobody, and what names a call that is over
+            // would reach whoever calls now.
+            _ if is_of_extension(method) => self.dropped(),
+            // A question without an id is none, and would be put past all that judges questions.
+            _ if question::is_like_one(method) => self.dropped(),
+            _ => self.pass_on(method, params, via),
+        }
+    }
+
+    /// The server takes back a question, or ends a listen.
+    fn withdrawn(&self, id: &RequestId) {
+        self.questions.withdraw(id);
+        if let Some(id) = self.meant(id)
+            && self.pending.with(id, |call| call.listens) == Some(true)
+        {
+            self.settle(id, Err(self.lost("it ended a listen")));
+        }
+    }
+
+    /// Progress goes to the call whose token it names, under the client's own token (CMCP-061); when
+    /// that call is over it goes nowhere (CMCP-062).
+    fn progressed(&self, params: Option<&str>) {
+        let Some(params) = params else { return };
+        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
+            return;
+        };
+        let token = RequestId::from_json(progress.progress_token.get());
+        let Some(id) = token.and_then(|token| self.meant(&token)) else {
+            return;
+        };
+        self.touch(id);
+        let way = self.pending.with(id, |call| {
+            let hears = call.caller.as_ref().is_none_or(|caller| caller.hears());
+            let token = call.token.clone().filter(|_| hears);
+            token.map(|token| (token, call.exchange.clone()))
+        });
+        if let Some(Some((token, exchange))) = way
+            && let Some(token) = exchange.progress_token(token)
+        {
+            let mut splice = Splice::new(params);
+            splice.replace(progress.progress_token.get(), &*token);
+            let frame = jsonrpc::notification("notifications/progress", Some(&splice.finish()));
+            exchange.send(frame.into(), Class::Lossy);
+        }
+    }
+
+    /// A log record goes to the call that caused it where that is known, else to every client that
+    /// may see this server.
+    fn logged(&self, params: Option<&str>, via: Option<u64>) {
+        let Some(params) = params else { return };
+        let Ok(message) = mcp::read::<mcp::Message<'_>>(Some(params)) else {
+            return;
+        };
+        let level = message.level.parse().unwrap_or(LogLevel::Info);
+        match self.origin(via) {
+            Origin::Call(caller, exchange) | Origin::Likely(caller, exchange, _) => {
+                if exchange
+                    .level(&caller)
+                    .is_some_and(|floor| level.passes(floor))
+                {
+                    let frame =
+                        mgp_callers::directory::log_frame(&self.server, &caller.view, params);
+                    exchange.send(frame, Class::Lossy);
+                }
+            }
+            Origin::Nobody | Origin::Several => self.upward.logged(&self.server, params),
+        }
+    }
+
+    fn updated(&self, params: Option<&str>) {
+        if let Some(params) = params
+            && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
+        {
+            // What comes over one channel comes in order: the listen in force says it too.
+            if matches!(self.wire, Wire::Child(_))
+                && self.listening.is_superseded(&self.ids, params)
+            {
+                return;
+            }
+            // Under which listen of ours it came is nobody's business.
+            let bare = envelope::without_meta(params);
+            self.upward.updated(&self.server, &updated.uri, &bare);
+        }
+    }
+
+    /// Its own word on its state counts from a server that negotiated it.
+    fn stepped(&self, params: Option<&str>) {
+        match params {
+            Some(params) if self.mgp().features().contains(Features::LIFECYCLE) => {
+                self.upward.stepped(self.number, params);
+            }
+            Some(_) | None => self.dropped(),
+        }
+    }
+
+    fn task_changed(&self, params: Option<&str>) {
+        if let Some(params) = params
+            && !(matches!(self.wire, Wire::Child(_))
+                && self.listening.is_superseded(&self.ids, params))
+        {
+            let bare = envelope::without_meta(params);
+            match self.may_tell(&bare) {
+                true => self.upward.task_changed(&self.server, Era::Modern, &bare),
+                false => self.dropped(),
+            }
+        }
+    }
+
+    fn elicitation_complete(&self, params: Option<&str>) {
+        if let Ok(complete) = mcp::read::<mcp::elicitation::Complete<'_>>(params)
+            && let Some(agent) = self.elicited.complete(&complete.elicitation_id)
+        {
+            let frame = jsonrpc::notification("notifications/elicitation/complete", params);
+            agent.tell(frame.into(), Class::Kept);
+        }
+    }
+
+    /// A notification the kernel does not know goes to the call that caused it, or nowhere: it could
+    /// hold what other clients must not see.
+    fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
+        match self.origin(via) {
+            Origin::Call(caller, exchange) if caller.hears() => {
+                exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
+            }
+            Origin::Call(..) | Origin::Likely(..) | Origin::Nobody | Origin::Several => {
+                self.dropped();
+            }
+        }
+    }
+
+    /// A notification goes to nobody.
+    fn dropped(&self) {
+        self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
