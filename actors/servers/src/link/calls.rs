@@ -15,7 +15,7 @@ use mgp_sync::pending::Refused;
 use tokio::sync::oneshot;
 
 use super::call_queue::{Turn, party};
-use super::{InFlight, Link, List, envelope};
+use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
@@ -211,7 +211,7 @@ impl Link {
         }
         // The schema that says which headers it wants is another one by now.
         if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
-            self.upward.list_changed(&self.server, List::Tools);
+            self.tells(LinkEvent::ListChanged(List::Tools));
         }
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::calls::Forget;
-use super::{InFlight, Link, List, Mirror, envelope};
+use super::{InFlight, Link, LinkEvent, List, Mirror, envelope};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::Outcome;
 
@@ -433,7 +433,7 @@ fn changed_meanwhile(link: &Link, agreed: &Filter) {
         (agreed.resources_list_changed, List::Resources),
     ] {
         if may {
-            link.upward.list_changed(&link.server, list);
+            link.tells(LinkEvent::ListChanged(list));
         }
     }
 }

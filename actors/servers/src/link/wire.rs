@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
 use self::http::{HttpWire, SseWire};
-use super::{Link, Mirror};
+use super::{Link, LinkEvent, Mirror};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ fn refused(link: &Link, error: SendError) -> Refusal {
             what: format!("the queue to server {}, which does not read,", link.server),
         },
         SendError::Closed => {
-            link.upward.unusable(link.number);
+            link.tells(LinkEvent::Unusable(link.number));
             link.untaken("its stdin is closed")
         }
     }

@@ -29,15 +29,15 @@ use self::early_exit::Fragile;
 use self::end::End;
 use self::handshake::Trouble;
 use self::shutdown::StopOrder;
-use super::link_events::Up;
 use super::lists::{Fresh, Lists, Watch};
 use super::spoken::Spoken;
 use super::starts::Start;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg};
 use crate::guard::GuardHandle;
-use crate::link::{Link, Upward, Ways, Wire};
+use crate::link::{Link, LinkEvent, Ways, Wire};
 use mgp_callers::exchange::Flag;
 use mgp_policy::permissions::{Keeper, PermissionsHandle};
+use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 
 /// A write to a child that makes no progress for this long ends it: its pipe is full and it does
@@ -95,14 +95,7 @@ impl Incarnation {
             guard: actor.guard.clone(),
             handle: actor.handle.clone(),
             log: actor.log().clone(),
-            upward: Arc::new(Up {
-                handle: actor.handle.clone(),
-                supervisor: me.clone(),
-                events: actor.events.clone(),
-                directory: actor.directory.clone(),
-                permissions: actor.permissions.clone(),
-                audit: actor.audit.clone(),
-            }),
+            events: actor.hears_links(me.clone()),
             me,
             permissions: actor.permissions.clone(),
             watch,
@@ -158,7 +151,7 @@ pub(super) struct Life {
     guard: GuardHandle,
     pub(super) handle: Arc<ServerHandle>,
     log: ServerLog,
-    upward: Arc<dyn Upward>,
+    events: EventSink<LinkEvent>,
     me: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
     watch: Watch,
@@ -367,7 +360,7 @@ impl Life {
             self.spec.limits.clone(),
             wire,
             self.log.clone(),
-            self.upward.clone(),
+            self.events.clone(),
             &self.connector.version,
             Ways {
                 offers_mgp: self.offers_mgp(),

@@ -12,7 +12,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::Splice;
 
 use crate::link::question::{self, attribution::Origin};
-use crate::link::{Link, List, Wire, envelope};
+use crate::link::{Link, LinkEvent, List, Wire, envelope};
 use mgp_callers::exchange::Class;
 
 impl Link {
@@ -20,22 +20,20 @@ impl Link {
         match method {
             "notifications/progress" => self.progressed(params),
             "notifications/message" => self.logged(params, via),
-            "notifications/tools/list_changed" => {
-                self.upward.list_changed(&self.server, List::Tools)
-            }
+            "notifications/tools/list_changed" => self.tells(LinkEvent::ListChanged(List::Tools)),
             "notifications/prompts/list_changed" => {
-                self.upward.list_changed(&self.server, List::Prompts);
+                self.tells(LinkEvent::ListChanged(List::Prompts));
             }
             "notifications/resources/list_changed" => {
-                self.upward.list_changed(&self.server, List::Resources);
+                self.tells(LinkEvent::ListChanged(List::Resources));
             }
             "notifications/resources/updated" => self.updated(params),
             "notifications/subscriptions/acknowledged" => {
                 self.listening.acknowledged(&self.ids, params)
             }
             "notifications/tasks/status" => {
-                let params = params.unwrap_or("{}");
-                self.upward.task_changed(&self.server, Era::Legacy, params);
+                let (era, params) = (Era::Legacy, params.unwrap_or("{}").to_owned());
+                self.tells(LinkEvent::TaskChanged { era, params });
             }
             "notifications/tasks" => self.task_changed(params),
             "notifications/elicitation/complete" => self.elicitation_complete(params),
@@ -49,7 +47,7 @@ impl Link {
             }
             // From a server that did not agree to it, it means nothing.
             "notifications/mgp.audit" => match self.mgp().features().contains(Features::AUDIT) {
-                true => self.upward.reported(&self.server, params),
+                true => self.tells(LinkEvent::AuditReported(params.map(str::to_owned))),
                 false => self.dropped(),
             },
             // Streams, callbacks and events are agreed on with nobody, and what names a call that is over
@@ -117,7 +115,7 @@ impl Link {
                     exchange.send(frame, Class::Lossy);
                 }
             }
-            Origin::Nobody | Origin::Several => self.upward.logged(&self.server, params),
+            Origin::Nobody | Origin::Several => self.tells(LinkEvent::Logged(params.to_owned())),
         }
     }
 
@@ -132,8 +130,8 @@ impl Link {
                 return;
             }
             // Under which listen of ours it came is nobody's business.
-            let bare = envelope::without_meta(params);
-            self.upward.updated(&self.server, &updated.uri, &bare);
+            let (uri, params) = (updated.uri.into(), envelope::without_meta(params).into());
+            self.tells(LinkEvent::ResourceUpdated { uri, params });
         }
     }
 
@@ -141,7 +139,8 @@ impl Link {
     fn stepped(&self, params: Option<&str>) {
         match params {
             Some(params) if self.mgp().features().contains(Features::LIFECYCLE) => {
-                self.upward.stepped(self.number, params);
+                let (link, params) = (self.number, params.to_owned());
+                self.tells(LinkEvent::LifecycleReported { link, params });
             }
             Some(_) | None => self.dropped(),
         }
@@ -152,9 +151,9 @@ impl Link {
             && !(matches!(self.wire, Wire::Child(_))
                 && self.listening.is_superseded(&self.ids, params))
         {
-            let bare = envelope::without_meta(params);
-            match self.may_tell(&bare) {
-                true => self.upward.task_changed(&self.server, Era::Modern, &bare),
+            let (era, params) = (Era::Modern, envelope::without_meta(params).into_owned());
+            match self.may_tell(&params) {
+                true => self.tells(LinkEvent::TaskChanged { era, params }),
                 false => self.dropped(),
             }
         }

@@ -14,8 +14,12 @@ use mgp_protocol::mgp::permission;
 use mgp_protocol::refusal::Refusal;
 
 use crate::link::question::{self, MAX_QUESTIONS};
-use crate::link::{Link, Wire};
+use crate::link::{Link, LinkEvent, Wire};
 use mgp_callers::agent::ClientAnswer;
+use mgp_runtime::task::{self, Broken};
+
+/// Said of a question whose answer was lost within the kernel.
+const LOST: &str = "the kernel lost the answer to it";
 
 impl Link {
     /// Takes a request of the server.
@@ -78,8 +82,14 @@ impl Link {
             Ok(permission::Request(ask)) => ask,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
-        let decided = self.upward.permission_asked(&self.server, ask);
-        self.answer_later(id, async move { Ok(said(&decided.await)) });
+        let link = self.clone();
+        self.answer_later(id, async move {
+            let asked = |reply| LinkEvent::PermissionAsked(ask, reply);
+            match link.asks(asked).await {
+                Some(decision) => Ok(said(&decision)),
+                None => question::refused(INTERNAL_ERROR, LOST),
+            }
+        });
     }
 
     /// Events that an audit server missed.
@@ -88,11 +98,13 @@ impl Link {
             Ok(asked) => asked,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
-        let replayed = self.upward.replayed(asked);
+        let link = self.clone();
         self.answer_later(id, async move {
-            match replayed.await {
-                Ok(replayed) => Ok(said(&replayed)),
-                Err(refusal) => question::refused(INTERNAL_ERROR, &refusal.to_string()),
+            let asked = |reply| LinkEvent::ReplayAsked(asked, reply);
+            match link.asks(asked).await {
+                Some(Ok(replayed)) => Ok(said(&replayed)),
+                Some(Err(refusal)) => question::refused(INTERNAL_ERROR, &refusal.to_string()),
+                None => question::refused(INTERNAL_ERROR, LOST),
             }
         });
     }
@@ -108,9 +120,12 @@ impl Link {
             return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
         };
         let link = self.clone();
-        tokio::spawn(async move {
+        task::detached("question of a server", async move {
+            let answer = task::caught("answer to a server", answer);
             tokio::select! {
                 answer = answer => {
+                    let broken = |broken: Broken| question::refused(INTERNAL_ERROR, &broken.to_string());
+                    let answer = answer.unwrap_or_else(broken);
                     if link.questions.close(&id) {
                         link.reply(&id, &answer);
                     }

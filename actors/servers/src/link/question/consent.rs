@@ -10,7 +10,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, members};
 
 use super::{can_visit, input_requests};
-use crate::link::{Call, Link};
+use crate::link::{Call, Link, LinkEvent};
 use mgp_callers::agent::ANSWER_DEADLINE;
 use mgp_callers::request::{Caller, Outcome};
 use mgp_policy::approvals::legible;
@@ -62,7 +62,13 @@ impl Link {
             parts: Vec::new(),
             until_ms: Some(unix_ms().saturating_add(patience)),
         };
-        match self.upward.consented(question).await {
+        let asked = |reply| LinkEvent::ConsentAsked(Box::new(question), reply);
+        let Some(answer) = self.asks(asked).await else {
+            return Err(format!(
+                "{method} needs the operator's yes, and cannot be asked about"
+            ));
+        };
+        match answer {
             Ok(Some(true)) => Ok(()),
             Ok(Some(false)) => Err(format!("the operator said no to {method}")),
             Ok(None) => Err(format!(

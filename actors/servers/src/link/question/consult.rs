@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::attribution::Origin;
 use super::{ATTRIBUTION, PARKED, ambiguous, no_roots, orphaned, over, progress, put, unnamed};
 use crate::link::call_queue::party;
-use crate::link::{InFlight, Link};
+use crate::link::{InFlight, Link, LinkEvent};
 use mgp_callers::agent::ClientAnswer;
 use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
@@ -196,7 +196,7 @@ impl Link {
             return orphaned();
         }
         self.asks_roots.store(true, Ordering::Relaxed);
-        let Some(agent) = self.upward.only_rooted(&self.server) else {
+        let Some(agent) = self.asks(LinkEvent::RootsAsked).await.flatten() else {
             return no_roots();
         };
         match agent

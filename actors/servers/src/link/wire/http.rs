@@ -160,7 +160,7 @@ impl HttpWire {
         }
         if status == StatusCode::NOT_FOUND && self.has_session {
             let why = "its session has ended (HTTP 404)".to_owned();
-            link.upward.broken(&link.server, link.number, why);
+            link.breaks(why);
             return Err(link.untaken("its session has ended"));
         }
         Err(match said(link, response).await {
@@ -298,7 +298,7 @@ fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
 fn broken(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let why = error.to_string();
     if matches!(error, ClientError::Dial(_)) {
-        link.upward.broken(&link.server, link.number, why.clone());
+        link.breaks(why.clone());
     }
     link.lost(&why)
 }

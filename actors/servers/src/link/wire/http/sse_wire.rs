@@ -94,7 +94,7 @@ impl SseWire {
             }
         };
         tokio::select! {
-            why = read => link.upward.broken(&link.server, link.number, why),
+            why = read => link.breaks(why),
             () = self.closed.raised() => {}
         }
     }

@@ -161,7 +161,7 @@ impl HttpWire {
                 }
                 Ok(response) if response.status == StatusCode::NOT_FOUND && self.has_session => {
                     let why = "its session has ended (HTTP 404)".to_owned();
-                    return link.upward.broken(&link.server, link.number, why);
+                    return link.breaks(why);
                 }
                 Ok(response)
                     if response.status.is_client_error() || response.status.is_success() =>
