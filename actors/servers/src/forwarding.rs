@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mcp::Method;
+use mgp_protocol::mcp::{Method, Ping};
 use mgp_protocol::mgp::Audit;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
@@ -59,7 +59,7 @@ fn tell(link: &Arc<Link>, batch: &Batch) {
 /// What it was told last, it has read when it answers a request that came after.
 async fn has_read(link: &Arc<Link>) -> bool {
     let answer = match link.peer_in(Era::Legacy) {
-        Some(_) => link.ask_in(Era::Legacy, "ping", None).await,
+        Some(_) => link.ask_in(Era::Legacy, Ping::METHOD, None).await,
         None => {
             link.ask_in(Era::Modern, "server/discover", Some("{}"))
                 .await

@@ -16,14 +16,13 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
-use mgp_protocol::lookalike::are_alike;
 use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
 use mgp_protocol::mcp::{self, ClientCapabilities, Method as _, elicitation};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
-use super::Link;
+use super::{Link, from_servers};
 use mgp_callers::agent::{ClientAnswer, Unanswered};
 use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
@@ -92,18 +91,10 @@ pub fn ambiguous() -> ClientAnswer {
     )
 }
 
-/// The methods a server may ask.
-const KNOWN: [&str; 3] = ["sampling/createMessage", "elicitation/create", "roots/list"];
-
-/// True for the methods a server may ask.
+/// True for the methods a server may ask a client.
 #[must_use]
 pub fn is_known(method: &str) -> bool {
-    KNOWN.contains(&method)
-}
-
-/// True for these, and for what some readers take for them.
-pub(crate) fn is_like_one(method: &str) -> bool {
-    KNOWN.iter().any(|known| are_alike(method, known))
+    from_servers::question(method).is_some()
 }
 
 /// Leave to send a client to a URL.

@@ -11,52 +11,59 @@ use mgp_protocol::mgp::is_of_extension;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::Splice;
 
-use crate::link::question::{self, attribution::Origin};
+use crate::link::from_servers::{FromServer, from_servers, is_like_a_question};
+use crate::link::question::attribution::Origin;
 use crate::link::{Link, LinkEvent, List, Wire, envelope};
 use mgp_callers::exchange::Class;
 
 impl Link {
+    /// Takes a notification of the server.
     pub(super) fn notified(self: &Arc<Self>, method: &str, params: Option<&str>, via: Option<u64>) {
-        match method {
-            "notifications/progress" => self.progressed(params),
-            "notifications/message" => self.logged(params, via),
-            "notifications/tools/list_changed" => self.tells(LinkEvent::ListChanged(List::Tools)),
-            "notifications/prompts/list_changed" => {
-                self.tells(LinkEvent::ListChanged(List::Prompts));
-            }
-            "notifications/resources/list_changed" => {
-                self.tells(LinkEvent::ListChanged(List::Resources));
-            }
-            "notifications/resources/updated" => self.updated(params),
-            "notifications/subscriptions/acknowledged" => {
-                self.listening.acknowledged(&self.ids, params)
-            }
-            "notifications/tasks/status" => {
-                let (era, params) = (Era::Legacy, params.unwrap_or("{}").to_owned());
-                self.tells(LinkEvent::TaskChanged { era, params });
-            }
-            "notifications/tasks" => self.task_changed(params),
-            "notifications/elicitation/complete" => self.elicitation_complete(params),
-            "notifications/mgp.lifecycle" => self.stepped(params),
-            "notifications/cancelled" => {
-                if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
-                    && let Some(id) = RequestId::from_json(cancelled.request_id.get())
-                {
-                    self.withdrawn(&id);
-                }
-            }
-            // From a server that did not agree to it, it means nothing.
-            "notifications/mgp.audit" => match self.mgp().features().contains(Features::AUDIT) {
-                true => self.tells(LinkEvent::AuditReported(params.map(str::to_owned))),
+        match from_servers(method) {
+            Some((needs, FromServer::Notification(take))) => match self.has_agreed(needs) {
+                true => take(self, params, via),
                 false => self.dropped(),
             },
+            // A question without an id is none, and would be put past all that judges questions.
+            _ if is_like_a_question(method) => self.dropped(),
             // Streams, callbacks and events are agreed on with nobody, and what names a call that is over
             // would reach whoever calls now.
             _ if is_of_extension(method) => self.dropped(),
-            // A question without an id is none, and would be put past all that judges questions.
-            _ if question::is_like_one(method) => self.dropped(),
-            _ => self.pass_on(method, params, via),
+            Some((_, FromServer::Request(_) | FromServer::Question(_))) | None => {
+                self.pass_on(method, params, via);
+            }
         }
+    }
+
+    /// True where the server and the kernel agreed on all of this.
+    pub(super) fn has_agreed(&self, needs: Features) -> bool {
+        needs == Features::NONE || self.mgp().features().contains(needs)
+    }
+
+    pub(in crate::link) fn cancelled(&self, params: Option<&str>) {
+        if let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params)
+            && let Some(id) = RequestId::from_json(cancelled.request_id.get())
+        {
+            self.withdrawn(&id);
+        }
+    }
+
+    pub(in crate::link) fn list_changed(&self, list: List) {
+        self.tells(LinkEvent::ListChanged(list));
+    }
+
+    /// The server has heard of one of the kernel's listens.
+    pub(in crate::link) fn acknowledged(&self, params: Option<&str>) {
+        self.listening.acknowledged(&self.ids, params);
+    }
+
+    pub(in crate::link) fn task_status(&self, params: Option<&str>) {
+        let (era, params) = (Era::Legacy, params.unwrap_or("{}").to_owned());
+        self.tells(LinkEvent::TaskChanged { era, params });
+    }
+
+    pub(in crate::link) fn audit_reported(&self, params: Option<&str>) {
+        self.tells(LinkEvent::AuditReported(params.map(str::to_owned)));
     }
 
     /// The server takes back a question, or ends a listen.
@@ -71,7 +78,7 @@ impl Link {
 
     /// Progress goes to the call whose token it names, under the client's own token (CMCP-061); when
     /// that call is over it goes nowhere (CMCP-062).
-    fn progressed(&self, params: Option<&str>) {
+    pub(in crate::link) fn progressed(&self, params: Option<&str>) {
         let Some(params) = params else { return };
         let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
             return;
@@ -98,7 +105,7 @@ impl Link {
 
     /// A log record goes to the call that caused it where that is known, else to every client that
     /// may see this server.
-    fn logged(&self, params: Option<&str>, via: Option<u64>) {
+    pub(in crate::link) fn logged(self: &Arc<Self>, params: Option<&str>, via: Option<u64>) {
         let Some(params) = params else { return };
         let Ok(message) = mcp::read::<mcp::Message<'_>>(Some(params)) else {
             return;
@@ -119,7 +126,7 @@ impl Link {
         }
     }
 
-    fn updated(&self, params: Option<&str>) {
+    pub(in crate::link) fn updated(&self, params: Option<&str>) {
         if let Some(params) = params
             && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
         {
@@ -135,18 +142,18 @@ impl Link {
         }
     }
 
-    /// Its own word on its state counts from a server that negotiated it.
-    fn stepped(&self, params: Option<&str>) {
+    /// Its own word on its state.
+    pub(in crate::link) fn lifecycle_reported(&self, params: Option<&str>) {
         match params {
-            Some(params) if self.mgp().features().contains(Features::LIFECYCLE) => {
+            Some(params) => {
                 let (link, params) = (self.number, params.to_owned());
                 self.tells(LinkEvent::LifecycleReported { link, params });
             }
-            Some(_) | None => self.dropped(),
+            None => self.dropped(),
         }
     }
 
-    fn task_changed(&self, params: Option<&str>) {
+    pub(in crate::link) fn task_changed(&self, params: Option<&str>) {
         if let Some(params) = params
             && !(matches!(self.wire, Wire::Child(_))
                 && self.listening.is_superseded(&self.ids, params))
@@ -159,7 +166,7 @@ impl Link {
         }
     }
 
-    fn elicitation_complete(&self, params: Option<&str>) {
+    pub(in crate::link) fn elicitation_complete(&self, params: Option<&str>) {
         if let Ok(complete) = mcp::read::<mcp::elicitation::Complete<'_>>(params)
             && let Some(agent) = self.elicited.complete(&complete.elicitation_id)
         {

@@ -7,12 +7,12 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{
     self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Malformed, RequestId,
 };
-use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcp;
 use mgp_protocol::mgp::audit::Replay;
-use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::permission;
 use mgp_protocol::refusal::Refusal;
 
+use crate::link::from_servers::{ClientQuestion, FromServer, from_servers};
 use crate::link::question::{self, MAX_QUESTIONS};
 use crate::link::{Link, LinkEvent, Wire};
 use mgp_callers::agent::ClientAnswer;
@@ -38,20 +38,32 @@ impl Link {
             }
             return;
         }
-        if method == "ping" {
-            return self.reply(&id, &Ok(bytes::Bytes::from_static(b"{}")));
+        match from_servers(method).filter(|(needs, _)| self.has_agreed(*needs)) {
+            Some((_, FromServer::Request(take))) => take(self, id, params),
+            Some((_, FromServer::Question(asked))) => {
+                self.client_asked(id, asked, method, params, via);
+            }
+            // To a server that did not agree to it, the kernel knows no such method.
+            Some((_, FromServer::Notification(_))) | None => {
+                let words = format!("Method not found: {method}");
+                self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+            }
         }
-        if self.asks_permission(method) {
-            return self.permission_asked(id, params);
-        }
-        // To a server that did not agree to it, the kernel knows no such method.
-        if method == Replay::METHOD && self.mgp().features().contains(Features::AUDIT) {
-            return self.replay_asked(id, params);
-        }
-        if !question::is_known(method) {
-            let words = format!("Method not found: {method}");
-            return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
-        }
+    }
+
+    pub(in crate::link) fn pinged(self: &Arc<Self>, id: &RequestId) {
+        self.reply(id, &Ok(bytes::Bytes::from_static(b"{}")));
+    }
+
+    /// Puts a question to the client whose call caused it.
+    fn client_asked(
+        self: &Arc<Self>,
+        id: RequestId,
+        asked: ClientQuestion,
+        method: &str,
+        params: Option<&str>,
+        via: Option<u64>,
+    ) {
         if self.peer_in(Era::Legacy).is_none() {
             let words = "only ping may be asked before `notifications/initialized`";
             return self.reply(&id, &question::refused(INVALID_REQUEST, words));
@@ -60,24 +72,19 @@ impl Link {
             let words = format!("{method} is switched off for this server");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
         }
-        let source = match self.source(method, params, via) {
+        let source = match self.source(asked, params, via) {
             Ok(source) => source,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
         let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
         self.answer_later(id, async move {
-            link.consult(&method, params.as_deref(), &source).await
+            link.consult(asked, &method, params.as_deref(), &source)
+                .await
         });
     }
 
-    /// True for a request for permissions of a server that negotiated that.
-    fn asks_permission(&self, method: &str) -> bool {
-        [permission::Request::METHOD, permission::Await::METHOD].contains(&method)
-            && self.mgp().features().contains(Features::PERMISSIONS)
-    }
-
     /// Answered once it is decided, however long a person thinks.
-    fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
+    pub(in crate::link) fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
         let ask = match mcp::read::<permission::Request>(params) {
             Ok(permission::Request(ask)) => ask,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
@@ -93,7 +100,7 @@ impl Link {
     }
 
     /// Events that an audit server missed.
-    fn replay_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
+    pub(in crate::link) fn replay_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
         let asked = match mcp::read::<Replay>(params) {
             Ok(asked) => asked,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),

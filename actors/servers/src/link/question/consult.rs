@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::attribution::Origin;
 use super::{ATTRIBUTION, PARKED, ambiguous, no_roots, orphaned, over, progress, put, unnamed};
 use crate::link::call_queue::party;
-use crate::link::{InFlight, Link, LinkEvent};
+use crate::link::{ClientQuestion, InFlight, Link, LinkEvent};
 use mgp_callers::agent::ClientAnswer;
 use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
@@ -56,7 +56,7 @@ impl Link {
     /// It names its call, and cannot be understood.
     pub(in crate::link) fn source(
         &self,
-        method: &str,
+        asked: ClientQuestion,
         params: Option<&str>,
         via: Option<u64>,
     ) -> Result<Source, Refusal> {
@@ -67,7 +67,7 @@ impl Link {
         if said.call.is_some() || self.named(&said).is_some() {
             return Ok(Source::Named(said));
         }
-        let roots = method == "roots/list";
+        let roots = asked == ClientQuestion::Roots;
         let by_call = self.ways.asking == QuestionAttribution::ByCall;
         if roots && (by_call || self.roots_told.swap(false, Ordering::Relaxed)) {
             return Ok(Source::Outside);
@@ -121,6 +121,7 @@ impl Link {
     /// Finds the client that is meant and asks it.
     pub(in crate::link) async fn consult(
         self: &Arc<Self>,
+        asked: ClientQuestion,
         method: &str,
         params: Option<&str>,
         source: &Source,
@@ -133,13 +134,13 @@ impl Link {
             match self.asker(source) {
                 Origin::Call(caller, exchange) => {
                     if let Some(agent) = caller.standing()
-                        && method == "elicitation/create"
+                        && asked == ClientQuestion::Elicitation
                     {
                         self.elicited.asked(params, &agent);
                     }
                     return self.put(&caller, &exchange, method, params).await;
                 }
-                Origin::Nobody => return self.orphaned(source, method, params).await,
+                Origin::Nobody => return self.orphaned(source, asked, method, params).await,
                 // Those who have had their time to answer make room for one who asks now.
                 Origin::Likely(_, _, others) if left(&others) == Some(Duration::ZERO) => {
                     others.iter().for_each(|other| other.cancel());
@@ -184,6 +185,7 @@ impl Link {
     async fn orphaned(
         self: &Arc<Self>,
         source: &Source,
+        asked: ClientQuestion,
         method: &str,
         params: Option<&str>,
     ) -> ClientAnswer {
@@ -192,7 +194,7 @@ impl Link {
             Source::Unnamed => return unnamed(),
             Source::Stream(_) | Source::Outside | Source::Unsaid => {}
         }
-        if method != "roots/list" {
+        if asked != ClientQuestion::Roots {
             return orphaned();
         }
         self.asks_roots.store(true, Ordering::Relaxed);
