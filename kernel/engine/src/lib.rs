@@ -47,6 +47,7 @@ pub mod servers {
     pub mod sandbox;
     pub mod spec;
     pub mod starts;
+    pub mod supervision;
 }
 
 /// What is allowed, and what must be checked or asked before it is done.

@@ -12,7 +12,7 @@ use mgp_store::audit::{by_kernel, event};
 
 impl ServerActor {
     /// It takes calls from now on.
-    pub(super) fn tell_connected(&self, link: &Link) {
+    pub(super) fn audit_connected(&self, link: &Link) {
         let mut details = Map::new();
         let peers = [Era::Legacy, Era::Modern].map(|era| link.peer_in(era));
         let versions = peers

@@ -7,7 +7,7 @@ mod gate;
 mod handshake;
 mod health;
 mod remote;
-pub(super) mod shutdown;
+mod shutdown;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -17,6 +17,7 @@ use std::time::Duration;
 use mgp_engine::policy::requirements::RequirementTerms;
 use mgp_engine::policy::risk;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::supervision::StopOrder;
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::mgp::permission::PermissionType;
 use mgp_transports::child::{self, ChildSpec, How};
@@ -28,7 +29,6 @@ use self::confinement::Walls;
 use self::early_exit::Fragile;
 use self::end::End;
 use self::handshake::Trouble;
-use self::shutdown::StopOrder;
 use super::lists::{Fresh, Lists, Watch};
 use super::spoken::Spoken;
 use super::starts::Start;
@@ -57,7 +57,6 @@ const QUEUE: QueueLimits = QueueLimits {
 /// The supervisor's hold on one life of its server. Dropping it ends that life.
 #[derive(Debug)]
 pub(super) struct Incarnation {
-    pub(super) attempt: u64,
     pub(super) link: Option<Arc<Link>>,
     pub(super) start: Start,
     orders: Arc<Orders>,
@@ -104,7 +103,6 @@ impl Incarnation {
         };
         tokio::spawn(life.live());
         Self {
-            attempt,
             link: None,
             start,
             orders,
@@ -112,9 +110,9 @@ impl Incarnation {
     }
 
     /// Ends it: calls under way may finish first.
-    pub(super) fn stop(&self, order: impl Into<StopOrder>) {
+    pub(super) fn stop(&self, order: StopOrder) {
         // The first order is under way already when a second one comes.
-        let _ = self.orders.how_to_stop.set(order.into());
+        let _ = self.orders.how_to_stop.set(order);
         self.orders.stop.raise();
     }
 

@@ -2,6 +2,7 @@
 
 mod fetching;
 pub(super) mod missing;
+mod offering;
 
 use std::sync::Arc;
 use std::time::Duration;

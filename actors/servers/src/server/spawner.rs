@@ -5,16 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::lifecycle::{LifecycleEvent, LifecycleState};
-use mgp_engine::servers::restart::{RestartTurns, RestartVerdict};
+use mgp_engine::servers::restart::RestartTurns;
 use mgp_transports::child::{self, Child, ChildSpec};
 use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio_util::task::AbortOnDropHandle;
-
-use super::{ServerActor, ServerMsg, ServerState};
-use mgp_runtime::time::moment;
 
 /// Processes that are being made at once; a program on a disk that does not answer holds up one of them.
 const THREADS: usize = 4;
@@ -25,27 +20,6 @@ pub struct Starts {
     /// One start for each server waits at most. The threads end with it.
     desk: OnceLock<mpsc::Sender<Start>>,
     turns: Mutex<RestartTurns>,
-}
-
-/// Whether the next start of a server waits for its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It does not keep failing.
-    Free,
-    /// It does, and is started in turn with the others that do.
-    Wanted,
-    /// It knows when its turn is.
-    Given,
-}
-
-impl Turn {
-    /// What the end of a life makes of it.
-    pub(super) fn after(verdict: &RestartVerdict) -> Self {
-        match verdict.keeps_failing() {
-            true => Self::Wanted,
-            false => Self::Free,
-        }
-    }
 }
 
 struct Start {
@@ -116,37 +90,5 @@ fn work(waiting: &Mutex<mpsc::Receiver<Start>>) {
             // Nobody waits any more: it ends as it is dropped.
             drop(done.send(started.map_err(|error| error.to_string())));
         }
-    }
-}
-
-impl ServerActor {
-    pub(super) fn try_later(&self, state: &mut ServerState, at: MonotonicTime) {
-        let mut status = self.handle.status();
-        status.next_try = Some(at);
-        self.handle.publish(status);
-        let (me, attempt) = (state.me.clone(), state.attempts);
-        let clock = tokio::spawn(async move {
-            tokio::time::sleep(at.since(moment())).await;
-            let _ = me.tell(ServerMsg::TryAgain(attempt));
-        });
-        state.next_try = Some(AbortOnDropHandle::new(clock));
-    }
-
-    pub(super) fn try_again(&self, state: &mut ServerState, attempt: u64) {
-        if state.attempts != attempt || state.current.is_some() || state.asked_to_stop {
-            return;
-        }
-        let now = moment();
-        if state.turn == Turn::Wanted {
-            state.turn = Turn::Given;
-            let turn = self.connector.starts.turn(now);
-            if turn > now {
-                return self.try_later(state, turn);
-            }
-        }
-        if state.lifecycle.state() == LifecycleState::Error {
-            self.step(state, LifecycleEvent::TryAgain, None);
-        }
-        self.attempt(state);
     }
 }

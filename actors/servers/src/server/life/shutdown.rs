@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mgp_engine::servers::health::DEADLINE;
 use mgp_engine::servers::lifecycle::TransitionReason;
+use mgp_engine::servers::supervision::StopOrder;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
@@ -12,36 +13,6 @@ use mgp_protocol::mgp::negotiation::Features;
 use super::Life;
 use crate::link::Link;
 use mgp_runtime::time::moment;
-
-/// Two of them and the time for its last calls are less than the two seconds that the end of the kernel
-/// takes.
-const HURRIED: Duration = Duration::from_millis(300);
-
-/// That a life is to end.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::server) struct StopOrder {
-    /// Why.
-    pub(in crate::server) why: TransitionReason,
-    /// How long what is under way may take, where somebody said so.
-    pub(in crate::server) within: Option<Duration>,
-}
-
-impl StopOrder {
-    /// How long each step of the end of its process may take: no longer than `HURRIED` for one that
-    /// does not answer its calls while the whole kernel ends.
-    pub(in crate::server) fn grace(self, configured: Duration, drained: bool) -> Duration {
-        match self.why == TransitionReason::KernelShutdown && !drained {
-            true => configured.min(HURRIED),
-            false => configured,
-        }
-    }
-}
-
-impl From<TransitionReason> for StopOrder {
-    fn from(why: TransitionReason) -> Self {
-        Self { why, within: None }
-    }
-}
 
 impl Life {
     /// Lets what is under way come to its end within the time there is. A server that negotiated

@@ -12,7 +12,7 @@ impl ServerActor {
         if self.handle.agent().is_some() {
             return self.handle.refresh_all(list);
         }
-        let Some(link) = state.current.as_ref().and_then(|c| c.link.clone()) else {
+        let Some(link) = state.link() else {
             if !state.changed.contains(&list) {
                 state.changed.push(list);
             }
@@ -39,14 +39,14 @@ impl ServerActor {
         number: u64,
         lists: Fresh,
     ) {
-        let link = state.current.as_ref().and_then(|c| c.link.clone());
+        let link = state.link();
         let Some(link) = link.filter(|l| l.number == number) else {
             return;
         };
         let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
         state.fetching.retain(|(l, _)| *l != list);
         drop(self.offer(state, lists, &link));
-        self.publish(state, None);
+        self.publish(state);
         if again {
             self.fetch(state, list);
         }
