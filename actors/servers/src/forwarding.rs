@@ -10,6 +10,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use crate::link::Link;
+use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, Batch};
 
 /// Tells a server every event from where it was told last, for as long as its connection stands.
@@ -19,7 +20,7 @@ pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
         return;
     }
     let (audit, link) = (audit.clone(), link.clone());
-    tokio::spawn(async move {
+    task::detached("audit events for a server", async move {
         let told = tokio::select! {
             told = forwarded(&audit, &link) => told,
             () = link.over() => return,

@@ -1,5 +1,6 @@
 //! What a link tells of its server, to whoever supervises that.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
@@ -11,6 +12,7 @@ use mgp_protocol::refusal::Refusal;
 use super::{Link, List};
 use mgp_callers::agent::Agent;
 use mgp_runtime::mailbox::Reply;
+use mgp_runtime::task::{self, Task};
 
 /// What a server says unasked, what it asks of the kernel, and what becomes of the connection. `params`
 /// are as sent.
@@ -71,10 +73,38 @@ impl Link {
         self.tells(LinkEvent::Broken(self.number, why));
     }
 
+    /// Starts what the connection cannot do without: a panic there breaks it.
+    pub(crate) fn tends(
+        self: &Arc<Self>,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Task<()> {
+        let link = self.clone();
+        task::supervised(name, async move {
+            if let Err(broken) = task::caught(name, work).await {
+                link.breaks(broken.to_string());
+            }
+        })
+    }
+
     /// Asks whoever supervises the server; `None` when the answer is lost.
     pub(super) async fn asks<T>(&self, event: impl FnOnce(Reply<T>) -> LinkEvent) -> Option<T> {
         let (reply, answer) = Reply::new();
         self.tells(event(reply));
         answer.await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::link::scripted::Scripted;
+
+    #[tokio::test]
+    async fn a_panic_in_what_a_connection_needs_breaks_it() {
+        let it = Scripted::legacy("{}");
+        let tended = it.link.tends("stream", async { panic!("no way") });
+        assert!(tended.await.is_ok());
+        let heard = it.heard.0.lock().unwrap();
+        assert_eq!(*heard, ["stream panicked: no way"]);
     }
 }

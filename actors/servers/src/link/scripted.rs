@@ -43,6 +43,7 @@ impl Heard {
             LinkEvent::ListChanged(what) => format!("{what:?}"),
             LinkEvent::ResourceUpdated { uri, params } => format!("{uri} {params}"),
             LinkEvent::LifecycleReported { params, .. } => params,
+            LinkEvent::Broken(_, why) => why,
             LinkEvent::RootsAsked(reply) => return reply.send(None),
             LinkEvent::PermissionAsked(ask, reply) => {
                 return reply.send(Decision {
@@ -59,8 +60,7 @@ impl Heard {
             LinkEvent::AuditReported(_)
             | LinkEvent::TaskChanged { .. }
             | LinkEvent::Logged(_)
-            | LinkEvent::Unusable(_)
-            | LinkEvent::Broken(..) => return,
+            | LinkEvent::Unusable(_) => return,
         };
         self.0.lock().unwrap().push(said);
     }

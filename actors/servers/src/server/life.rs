@@ -11,7 +11,7 @@ mod shutdown;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use mgp_engine::policy::requirements::RequirementTerms;
@@ -23,7 +23,6 @@ use mgp_protocol::mgp::permission::PermissionType;
 use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
-use tokio::task::JoinHandle;
 
 use self::confinement::Walls;
 use self::early_exit::Fragile;
@@ -39,6 +38,7 @@ use mgp_callers::exchange::Flag;
 use mgp_policy::permissions::{Keeper, PermissionsHandle};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task::{self, Broken, Task};
 
 /// A write to a child that makes no progress for this long ends it: its pipe is full and it does
 /// not read. Calls have timed out long before.
@@ -100,8 +100,9 @@ impl Incarnation {
             watch,
             keeper: OnceLock::new(),
             walls: Mutex::default(),
+            link: Mutex::default(),
         };
-        tokio::spawn(life.live());
+        task::detached("life of a server", life.live());
         Self {
             link: None,
             start,
@@ -157,13 +158,34 @@ pub(super) struct Life {
     keeper: OnceLock<Keeper>,
     /// What its process was started with.
     walls: Mutex<Walls>,
+    /// Its connection.
+    link: Mutex<Weak<Link>>,
 }
 
 impl Life {
     async fn live(self) {
-        let (exit, how) = self.alone().await.exit();
+        let end = match task::caught("life of a server", self.alone()).await {
+            Ok(end) => end,
+            Err(broken) => self.broken(&broken),
+        };
+        let (exit, how) = end.exit();
         self.log.note(&format!("ended: {how}"));
         let _ = self.me.tell(ServerMsg::Ended(self.attempt, exit, how));
+    }
+
+    /// The supervision of this life panicked: nobody waits at its connection, and its process, which ended
+    /// with that, is not watched any more.
+    fn broken(&self, broken: &Broken) -> End {
+        let end = End::Failed(broken.to_string());
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = link.upgrade() {
+            self.lose(&link, &end);
+        }
+        let pid = self.orders.pid.load(Ordering::Relaxed);
+        if pid != 0 {
+            self.guard.unwatch(pid);
+        }
+        end
     }
 
     /// Begins when the life before has ended, which a supervisor that failed did not wait for.
@@ -227,13 +249,13 @@ impl Life {
             .expect("both are piped");
         let fragile = Fragile::behind(&sink, &stdin);
         let link = self.link(Wire::Child(sink));
-        let mut writing = tokio::spawn(writer.run(stdin, STALL));
+        let mut writing = task::supervised("stdin of a server", writer.run(stdin, STALL));
         let reader = link.clone();
         let max_frame = self.spec.limits.max_frame;
         let reading = lines::read(stdout, max_frame, move |frame| {
             reader.receive_frame(frame);
         });
-        let mut reading = tokio::spawn(reading);
+        let mut reading = task::supervised("stdout of a server", reading);
         let version = &self.connector.version;
         let shake = Box::pin(handshake::with_child(&link, version, known, &fragile));
         let why = tokio::select! {
@@ -280,8 +302,8 @@ impl Life {
     async fn fallen(
         &self,
         child: &mut child::Child,
-        reading: &mut JoinHandle<ReadEnd>,
-        writing: &mut JoinHandle<WriteEnd>,
+        reading: &mut Task<ReadEnd>,
+        writing: &mut Task<WriteEnd>,
     ) -> End {
         let grace = self.spec.limits.stop_grace;
         let read = tokio::select! {
@@ -296,7 +318,8 @@ impl Life {
             Ok(()) => End::ByItself,
             Err(_) => End::Failed(match read {
                 Some(Ok(ReadEnd::Runaway)) => "it wrote without end and without a newline".into(),
-                Some(_) => "it closed its stdout".into(),
+                Some(Err(broken)) => broken.to_string(),
+                Some(Ok(_)) => "it closed its stdout".into(),
                 None => "it does not read its stdin".into(),
             }),
         }
@@ -353,7 +376,7 @@ impl Life {
     }
 
     pub(super) fn link(&self, wire: Wire) -> Arc<Link> {
-        Link::new(
+        let link = Link::new(
             self.spec.id.clone(),
             self.spec.limits.clone(),
             wire,
@@ -364,7 +387,10 @@ impl Life {
                 offers_mgp: self.offers_mgp(),
                 asking: self.spec.asking,
             },
-        )
+        );
+        let mut known = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::downgrade(&link);
+        link
     }
 
     /// to every server, but for one whose entry says `mgp = false`.

@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::link::{Link, Mirror};
 use mgp_callers::exchange::Flag;
+use mgp_runtime::task;
 
 pub use self::open::{OpenError, Opened, Place};
 pub use self::sse_wire::SseWire;
@@ -177,7 +178,7 @@ impl HttpWire {
             return;
         };
         let (wire, link) = (self.clone(), link.clone());
-        tokio::spawn(async move {
+        task::detached("message to a server", async move {
             let _charge = charge;
             let told = tokio::select! {
                 told = wire.post(frame) => told,

@@ -22,6 +22,7 @@ use super::Life;
 use super::end::End;
 use crate::link::Link;
 use crate::sandbox::{changed, pinned};
+use mgp_runtime::task;
 
 /// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
 pub(in crate::server) type Walls = Option<BTreeSet<Standard>>;
@@ -60,7 +61,9 @@ impl Life {
             return Ok(());
         }
         let spec = self.child_spec();
-        let looking = tokio::task::spawn_blocking(move || changed(&before, &pinned(&spec)));
+        let looking = task::blocking("hashes of programs", move || {
+            changed(&before, &pinned(&spec))
+        });
         match looking.await.map_err(|e| End::Failed(e.to_string()))? {
             None => Ok(()),
             Some(path) => Err(End::Rejected(format!(
@@ -82,7 +85,7 @@ impl Life {
         let words = options.map(|option| (*option).to_owned()).chain([file]);
         let at = program.at.min(spec.args.len());
         spec.args.splice(at..at, words);
-        let written = tokio::task::spawn_blocking(move || write_anew(&folder, &program));
+        let written = task::blocking("program of a server", move || write_anew(&folder, &program));
         let written = written.await.map_err(|e| End::Failed(e.to_string()))?;
         written.map_err(|e| End::Failed(format!("its program cannot be written: {e}")))?;
         Ok(spec)

@@ -199,7 +199,8 @@ impl Life {
         let shake = async {
             if let Some(result) = hello {
                 handshake::complete(&link, &result).await?;
-                tokio::spawn(wire.clone().listen(link.clone()));
+                let stream = wire.clone().listen(link.clone());
+                drop(link.tends("stream of a server", stream).detach());
             }
             spoken(&link).ok_or_else(|| Trouble::Failed("it speaks no MCP".into()))
         };
@@ -211,7 +212,8 @@ impl Life {
 
     async fn old_style(&self, wire: Arc<SseWire>, stream: Box<Events>) -> End {
         let link = self.link(Wire::Sse(wire.clone()));
-        let listening = tokio::spawn(wire.listen(link.clone(), stream));
+        let listening = wire.listen(link.clone(), stream);
+        let listening = link.tends("stream of a server", listening);
         let shake = async { Ok(handshake::legacy(&link, &self.connector.version).await?) };
         let end = self.serve(&link, shake).await;
         self.lose(&link, &end);

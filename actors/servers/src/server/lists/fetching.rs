@@ -5,6 +5,7 @@ use mgp_engine::servers::spec::ServerSpec;
 use super::{Fresh, Lists, Watch};
 use crate::link::List;
 use crate::server::{ServerActor, ServerMsg, ServerState};
+use mgp_runtime::task;
 
 impl ServerActor {
     pub(in crate::server) fn fetch(&self, state: &mut ServerState, list: List) {
@@ -26,9 +27,12 @@ impl ServerActor {
         state.fetching.push((list, false));
         let (me, before) = (state.me.clone(), state.offer.clone());
         let watch = self.watch(&state.spec);
-        tokio::spawn(async move {
-            let lists = Lists::fetch_one(&link, list, before, &watch).await;
-            let _ = me.tell(ServerMsg::Fetched(list, link.number, Box::new(lists)));
+        task::detached("lists of a server", async move {
+            let fetching = Lists::fetch_one(&link, list, before, &watch);
+            let _ = me.tell(match task::caught("lists of a server", fetching).await {
+                Ok(lists) => ServerMsg::Fetched(list, link.number, Box::new(lists)),
+                Err(broken) => ServerMsg::Broken(link.number, broken.to_string()),
+            });
         });
     }
 

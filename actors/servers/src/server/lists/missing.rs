@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use mgp_engine::tools::catalog::ListKind;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::link::List;
 use crate::server::{ServerMsg, ServerState};
+use mgp_runtime::task::{self, Task};
 
 /// How long after its first failure a list is asked for again; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ struct Missing {
     why: String,
     failures: u32,
     /// The clock of the next try; it ends with the life of the server.
-    _again: AbortOnDropHandle<()>,
+    _again: Task<()>,
 }
 
 impl Gaps {
@@ -63,7 +63,7 @@ impl ServerState {
             let Some(why) = why else { continue };
             let failures = before.map_or(0, |before| before.failures) + 1;
             let me = self.me.clone();
-            let again = tokio::spawn(async move {
+            let again = task::supervised("missing list of a server", async move {
                 tokio::time::sleep(delay(failures)).await;
                 let _ = me.tell(ServerMsg::ListChanged(list(kind)));
             });
@@ -71,7 +71,7 @@ impl ServerState {
                 kind,
                 why,
                 failures,
-                _again: AbortOnDropHandle::new(again),
+                _again: again,
             });
         }
     }

@@ -347,7 +347,7 @@ fn act(effect: &SupervisionEffect) -> Option<Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// MGP-122..130, MGP-146..153: whatever happens, in whatever order and however late, the supervision
     /// starts, stops and answers as its plain model does, and stands where that stands.

@@ -12,6 +12,7 @@ use mgp_transports::http::client::{Client, Events, EventsError};
 use super::{MAX_TELLS, parted, without_words};
 use crate::link::Link;
 use mgp_callers::exchange::Flag;
+use mgp_runtime::task;
 
 /// A server of the first HTTP transport.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl SseWire {
             return;
         };
         let (wire, link) = (self.clone(), link.clone());
-        tokio::spawn(async move {
+        task::detached("message to a server", async move {
             let _charge = charge;
             let told = tokio::select! {
                 told = wire.post(&link, frame) => told,
