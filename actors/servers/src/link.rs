@@ -45,16 +45,16 @@ use mgp_callers::request::Caller;
 use mgp_callers::wire_ids;
 use mgp_runtime::event_sink::EventSink;
 
-pub use self::calls::{Call, Leave, Mirror};
+pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::event::LinkEvent;
 pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer};
-pub use self::late_messages::Aside;
+pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
-pub use self::wire::http::{HttpWire, OpenError, Opened, Place, SseWire};
+pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 
-use self::call_queue::TurnQueue;
+use self::call_queue::CallQueue;
 use self::question::{Elicited, Permits, Questions};
 
 /// A list of a server.
@@ -128,7 +128,7 @@ pub struct Link {
     /// The `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
     events: EventSink<LinkEvent>,
-    turns: TurnQueue,
+    turns: CallQueue,
     questions: Questions,
     listening: listening::Listening,
     elicited: Elicited,
@@ -189,7 +189,7 @@ impl Link {
             ids: wire_ids::of_a_connection(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
-            turns: TurnQueue::default(),
+            turns: CallQueue::default(),
             questions: Questions::default(),
             listening: listening::Listening::default(),
             elicited: Elicited::default(),

@@ -31,9 +31,9 @@ use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use self::instances::Instances;
-use self::life::Incarnation;
+use self::life::LifeHandle;
 use self::lists::Fresh;
-use self::lists::missing::Gaps;
+use self::lists::missing::MissingLists;
 use crate::guard::GuardHandle;
 use crate::link::{Link, List};
 use mgp_callers::directory::Directory;
@@ -122,14 +122,14 @@ pub struct ServerState {
     spec: ServerSpec,
     me: Mailbox<ServerMsg>,
     supervision: Supervision,
-    current: Option<Incarnation>,
+    life: Option<LifeHandle>,
     offer: ServerOffer,
     fetching: Vec<(List, bool)>,
     fetched: Fetched,
     /// Lists that changed while they were fetched for the first time.
     changed: Vec<List>,
     notes: Vec<String>,
-    gaps: Gaps,
+    missing: MissingLists,
     instances: Instances,
     stopping: Vec<Reply<()>>,
     /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
@@ -155,13 +155,13 @@ impl Actor for ServerActor {
         let state = ServerState {
             me,
             supervision: Supervision::new(SupervisionRules::from(&spec), moment()),
-            current: None,
+            life: None,
             offer: ServerOffer::new(self.handle.id.clone()),
             fetching: Vec::new(),
             fetched: [moment(); 4],
             changed: Vec::new(),
             notes: Vec::new(),
-            gaps: Gaps::default(),
+            missing: MissingLists::default(),
             instances: Instances::default(),
             stopping: Vec::new(),
             next_try: None,
@@ -241,7 +241,7 @@ impl Actor for ServerActor {
 impl ServerState {
     /// The connection of the life that is under way.
     fn link(&self) -> Option<Arc<Link>> {
-        self.current.as_ref().and_then(|life| life.link.clone())
+        self.life.as_ref().and_then(|life| life.link.clone())
     }
 }
 
@@ -284,7 +284,7 @@ impl ServerActor {
     }
 
     fn broken(state: &mut ServerState, link: u64, why: String) {
-        if let Some(current) = &state.current
+        if let Some(current) = &state.life
             && current.link.as_ref().is_some_and(|l| l.number == link)
         {
             current.fail(why);
@@ -303,7 +303,7 @@ impl ServerActor {
             since: standing.since,
             next_try: None,
             restarts: standing.restarts,
-            pid: state.current.as_ref().map(Incarnation::process),
+            pid: state.life.as_ref().map(LifeHandle::process),
             rejected: state.notes.clone(),
             left_out: state.left_out(),
             trust: state.spec.mgp.trust_level,
@@ -313,7 +313,7 @@ impl ServerActor {
             due: standing.due,
             places: state.spec.limits.max_in_flight,
             unreachable: standing.unreachable,
-            start: state.current.as_ref().map(|life| life.start.clone()),
+            start: state.life.as_ref().map(|life| life.start.clone()),
             last_words: state.last_words.clone().filter(|_| !standing.asked_to_stop),
         }
     }

@@ -13,7 +13,7 @@ use mgp_callers::request::Caller;
 
 /// The queue of clients at one server; passed by while the server has never asked.
 #[derive(Debug, Default)]
-pub(super) struct TurnQueue {
+pub(super) struct CallQueue {
     asks: AtomicBool,
     state: Mutex<State>,
 }
@@ -27,7 +27,7 @@ struct State {
 /// A place inside; leaving lets the next client in.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
-    queue: &'a TurnQueue,
+    queue: &'a CallQueue,
     who: Party,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn party(caller: &Caller) -> Party {
     }
 }
 
-impl TurnQueue {
+impl CallQueue {
     /// From now on calls of different clients are told apart. True the first time.
     pub(super) fn serialise(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl TurnQueue {
                 }
             }
         };
-        let mut place = Place {
+        let mut place = WaitingCall {
             queue: self,
             who,
             ticket: Some(ticket),
@@ -123,13 +123,13 @@ impl Drop for Turn<'_> {
 }
 
 /// A place in the queue, given up when the one who waits is gone.
-struct Place<'a> {
-    queue: &'a TurnQueue,
+struct WaitingCall<'a> {
+    queue: &'a CallQueue,
     who: Party,
     ticket: Option<Ticket>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let mut state = self

@@ -18,7 +18,7 @@ const LATE: Duration = Duration::from_millis(50);
 
 /// Keeps a call in sight of the standing stream after its answer, until dropped.
 #[derive(Debug)]
-pub struct Aside<'a> {
+pub struct LateMessages<'a> {
     link: &'a Link,
     id: u64,
 }
@@ -26,7 +26,11 @@ pub struct Aside<'a> {
 impl Link {
     /// To be held from before a call that wants to hear of log messages; `None` where what belongs
     /// to calls comes in one order. When the table of calls is full, the call does without.
-    pub fn beside(&self, caller: &Arc<Caller>, exchange: &Arc<Exchange>) -> Option<Aside<'_>> {
+    pub fn beside(
+        &self,
+        caller: &Arc<Caller>,
+        exchange: &Arc<Exchange>,
+    ) -> Option<LateMessages<'_>> {
         match &self.wire {
             Wire::Http(http) if http.is_standing() => {}
             Wire::Http(_) | Wire::Child(_) | Wire::Sse(_) => return None,
@@ -42,18 +46,18 @@ impl Link {
             touched: AtomicU64::new(0),
         };
         let id = self.insert(in_flight).ok()?;
-        Some(Aside { link: self, id })
+        Some(LateMessages { link: self, id })
     }
 }
 
-impl Aside<'_> {
+impl LateMessages<'_> {
     /// The call has its answer: resolves when nothing more is expected.
     pub async fn late(self) {
         tokio::time::sleep(LATE).await;
     }
 }
 
-impl Drop for Aside<'_> {
+impl Drop for LateMessages<'_> {
     fn drop(&mut self) {
         drop(self.link.pending.take(self.id));
         self.link.questions.reconsider();

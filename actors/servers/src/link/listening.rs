@@ -17,7 +17,7 @@ use mgp_protocol::splice::member;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::calls::Forget;
-use super::{InFlight, Link, LinkEvent, List, Mirror, envelope};
+use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, envelope};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, Task};
@@ -290,7 +290,7 @@ impl Standing {
         let task = task::supervised("request of a listen", async move {
             let _place = place;
             let _forget = Forget { link: &link, id };
-            let mirror = Mirror {
+            let mirror = MirroredHeaders {
                 method: Listen::METHOD,
                 name: None,
                 params: &[],

@@ -21,7 +21,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Call, Link, LinkEvent, Mirror, Peer, Ways, Wire};
+use super::{Call, Link, LinkEvent, MirroredHeaders, Peer, Ways, Wire};
 use mgp_callers::attempts::{Attempt, Attempts, Outlet};
 use mgp_callers::exchange::{Exchange, Way};
 use mgp_callers::request::{Back, Caller, Outcome};
@@ -195,7 +195,7 @@ impl Scripted {
                 token: None,
                 era: Era::Legacy,
                 leave: None,
-                mirror: Mirror {
+                mirror: MirroredHeaders {
                     method: "tools/call",
                     name: None,
                     params: &[],

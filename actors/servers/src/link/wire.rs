@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
 use self::http::{HttpWire, SseWire};
-use super::{Link, LinkEvent, Mirror};
+use super::{Link, LinkEvent, MirroredHeaders};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Wire {
         id: u64,
         frame: Bytes,
         era: Era,
-        mirror: Mirror<'_>,
+        mirror: MirroredHeaders<'_>,
     ) -> Infallible {
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),

@@ -25,9 +25,9 @@ use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
-use self::instances::{Lives, Own};
+use self::instances::{OfAgent, ShownInstances};
 use super::ServerMsg;
-use super::spoken::Spoken;
+use super::spoken::SpokenEras;
 use super::starts::Start;
 use crate::link::{Link, List};
 use mgp_runtime::mailbox::{AskError, Mailbox};
@@ -58,10 +58,10 @@ pub struct ServerHandle {
     waiters: AtomicUsize,
     life: Arc<tokio::sync::Mutex<()>>,
     /// What makes it an agent's instance; `None` for the server itself.
-    own: Option<Own>,
-    lives: Lives,
+    own: Option<OfAgent>,
+    lives: ShownInstances,
     /// The eras it spoke the last time it was met.
-    spoken: Mutex<Option<Spoken>>,
+    spoken: Mutex<Option<SpokenEras>>,
     /// It ended at a question about its era and was started again for nothing, since it was met.
     excused: AtomicBool,
     /// It said that it is trusted less than its entry says.
@@ -143,7 +143,7 @@ impl ServerHandle {
     fn made(
         id: ServerId,
         log: ServerLog,
-        own: Option<Own>,
+        own: Option<OfAgent>,
         life: Arc<tokio::sync::Mutex<()>>,
     ) -> Self {
         let status = Status {
@@ -178,7 +178,7 @@ impl ServerHandle {
             waiters: AtomicUsize::new(0),
             life,
             own,
-            lives: Lives::none(),
+            lives: ShownInstances::none(),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
             lowered: AtomicBool::new(false),
@@ -462,25 +462,25 @@ impl ServerHandle {
 
     /// What it spoke the last time. A start that fails leaves it forgotten, so that the next one asks
     /// anew.
-    pub(super) fn take_spoken(&self) -> Option<Spoken> {
+    pub(super) fn take_spoken(&self) -> Option<SpokenEras> {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         spoken.take()
     }
 
     /// It was met, and speaks this.
-    pub(super) fn met(&self, eras: Spoken) {
+    pub(super) fn met(&self, eras: SpokenEras) {
         self.excused.store(false, Ordering::Relaxed);
         self.speaks(eras);
     }
 
     /// It ended at a question about its era, and is to be spoken to like this the next time. True
     /// when that is at once; a server that ends at whatever it is asked has no more of it.
-    pub(super) fn ended_at_question(&self, eras: Spoken) -> bool {
+    pub(super) fn ended_at_question(&self, eras: SpokenEras) -> bool {
         self.speaks(eras);
         !self.excused.swap(true, Ordering::Relaxed)
     }
 
-    fn speaks(&self, eras: Spoken) {
+    fn speaks(&self, eras: SpokenEras) {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         *spoken = Some(eras);
     }

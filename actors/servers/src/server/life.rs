@@ -24,12 +24,12 @@ use mgp_transports::child::{self, ChildSpec, How};
 use mgp_transports::lines::{self, QueueLimits, ReadEnd, WriteEnd};
 use mgp_transports::log::ServerLog;
 
-use self::confinement::Walls;
-use self::early_exit::Fragile;
+use self::confinement::SandboxGrants;
+use self::early_exit::EarlyExit;
 use self::end::End;
 use self::handshake::Trouble;
 use super::lists::{Fresh, Lists, Watch};
-use super::spoken::Spoken;
+use super::spoken::SpokenEras;
 use super::starts::Start;
 use super::{Connector, ServerActor, ServerHandle, ServerMsg};
 use crate::guard::GuardHandle;
@@ -56,7 +56,7 @@ const QUEUE: QueueLimits = QueueLimits {
 
 /// The supervisor's hold on one life of its server. Dropping it ends that life.
 #[derive(Debug)]
-pub(super) struct Incarnation {
+pub(super) struct LifeHandle {
     pub(super) link: Option<Arc<Link>>,
     pub(super) start: Start,
     orders: Arc<Orders>,
@@ -73,7 +73,7 @@ struct Orders {
     pid: Arc<AtomicI32>,
 }
 
-impl Incarnation {
+impl LifeHandle {
     /// Starts a life; it reports as [`ServerMsg::Connected`] and [`ServerMsg::Ended`].
     pub(super) fn begin(
         actor: &ServerActor,
@@ -85,7 +85,7 @@ impl Incarnation {
         let orders = Arc::new(Orders::default());
         let watch = actor.watch(&spec);
         let start = Start::of(&spec, actor.log());
-        let life = Life {
+        let life = ServerLife {
             attempt,
             spec,
             before,
@@ -99,7 +99,7 @@ impl Incarnation {
             permissions: actor.permissions.clone(),
             watch,
             keeper: OnceLock::new(),
-            walls: Mutex::default(),
+            grants: Mutex::default(),
             link: Mutex::default(),
         };
         task::detached("life of a server", life.live());
@@ -133,14 +133,14 @@ impl Incarnation {
     }
 }
 
-impl Drop for Incarnation {
+impl Drop for LifeHandle {
     fn drop(&mut self) {
         self.orders.kill.raise();
     }
 }
 
 /// Everything one life needs.
-pub(super) struct Life {
+pub(super) struct ServerLife {
     attempt: u64,
     pub(super) spec: ServerSpec,
     /// What the server offered in its last life.
@@ -157,12 +157,12 @@ pub(super) struct Life {
     /// Its hold on its gate; lets go of it with this life.
     keeper: OnceLock<Keeper>,
     /// What its process was started with.
-    walls: Mutex<Walls>,
+    grants: Mutex<SandboxGrants>,
     /// Its connection.
     link: Mutex<Weak<Link>>,
 }
 
-impl Life {
+impl ServerLife {
     async fn live(self) {
         let end = match task::caught("life of a server", self.alone()).await {
             Ok(end) => end,
@@ -230,7 +230,7 @@ impl Life {
         }
     }
 
-    async fn process(&self, known: Option<Spoken>) -> End {
+    async fn process(&self, known: Option<SpokenEras>) -> End {
         let spec = match self.confined().await {
             Ok(spec) => spec,
             Err(end) => return end,
@@ -247,7 +247,7 @@ impl Life {
             .take_stdin()
             .zip(child.take_stdout())
             .expect("both are piped");
-        let fragile = Fragile::behind(&sink, &stdin);
+        let early_exit = EarlyExit::behind(&sink, &stdin);
         let link = self.link(Wire::Child(sink));
         let mut writing = task::supervised("stdin of a server", writer.run(stdin, STALL));
         let reader = link.clone();
@@ -257,12 +257,12 @@ impl Life {
         });
         let mut reading = task::supervised("stdout of a server", reading);
         let version = &self.connector.version;
-        let shake = Box::pin(handshake::with_child(&link, version, known, &fragile));
+        let shake = Box::pin(handshake::with_child(&link, version, known, &early_exit));
         let why = tokio::select! {
             why = self.serve(&link, shake) => why,
             why = self.fallen(&mut child, &mut reading, &mut writing) => why,
         };
-        let ended_at_question = fragile.ended();
+        let ended_at_question = early_exit.ended();
         self.lose(&link, &why);
         let exit = child.stop(self.grace()).await;
         self.guard.unwatch(pid);
@@ -343,13 +343,13 @@ impl Life {
         }
     }
 
-    pub(super) fn stands_in(&self, walls: Walls) {
-        *self.walls.lock().unwrap_or_else(PoisonError::into_inner) = walls;
+    pub(super) fn set_sandbox_grants(&self, grants: SandboxGrants) {
+        *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = grants;
     }
 
-    pub(super) fn stood_in(&self) -> Walls {
-        let walls = self.walls.lock().unwrap_or_else(PoisonError::into_inner);
-        walls.clone()
+    pub(super) fn last_sandbox_grants(&self) -> SandboxGrants {
+        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        grants.clone()
     }
 
     pub(super) fn child_spec(&self) -> ChildSpec {
@@ -402,7 +402,7 @@ impl Life {
     pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
-        shake: impl Future<Output = Result<Spoken, Trouble>>,
+        shake: impl Future<Output = Result<SpokenEras, Trouble>>,
     ) -> End {
         let patience = self.spec.limits.start_timeout;
         let start = async {
@@ -412,7 +412,7 @@ impl Life {
                 // First, so that no change is missed after the lists were fetched.
                 link.listen();
                 link.listens().await;
-                Ok::<Spoken, Trouble>(spoken)
+                Ok::<SpokenEras, Trouble>(spoken)
             });
             let spoken = met.await.map_err(|_| Trouble::Failed(self.too_slow()))??;
             // A person takes their time, and that is not the server's.
@@ -452,7 +452,7 @@ impl Life {
         };
         if let (End::Stopped, Some(order)) = (&end, self.orders.how_to_stop.get()) {
             tokio::select! {
-                drained = self.farewell(link, *order) => {
+                drained = self.shut_down(link, *order) => {
                     let grace = order.grace(self.spec.limits.stop_grace, drained);
                     let _ = self.orders.grace.set(grace);
                 }
@@ -468,7 +468,7 @@ impl Life {
         let Some(keeper) = self.keeper.get() else {
             return Ok(());
         };
-        keeper.meets(gate::Told::over(link));
+        keeper.meets(gate::LinkGateListener::over(link));
         keeper.needs(&self.declared(link));
         let waits = |names: &[String]| {
             let waits = ServerMsg::Waits(self.attempt, names.to_vec());

@@ -2,7 +2,7 @@
 
 /// The eras a server speaks with us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::server) enum Spoken {
+pub(in crate::server) enum SpokenEras {
     /// `initialize` only.
     Legacy,
     /// 2026-07-28 only, or nothing else any more once `initialize` was said.

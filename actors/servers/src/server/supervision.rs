@@ -6,7 +6,7 @@ use mgp_engine::servers::supervision::{SupervisionEffect, SupervisionInput};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp;
 
-use super::life::Incarnation;
+use super::life::LifeHandle;
 use super::{ServerActor, ServerEvent, ServerMsg, ServerState};
 use crate::levels;
 use mgp_runtime::task;
@@ -23,10 +23,8 @@ impl ServerActor {
     fn perform(&self, state: &mut ServerState, effect: SupervisionEffect) {
         match effect {
             SupervisionEffect::StartLife(life) => self.start_life(state, life),
-            SupervisionEffect::StopLife(order) => state.current.iter().for_each(|c| c.stop(order)),
-            SupervisionEffect::FailLife(why) => {
-                state.current.iter().for_each(|c| c.fail(why.clone()))
-            }
+            SupervisionEffect::StopLife(order) => state.life.iter().for_each(|c| c.stop(order)),
+            SupervisionEffect::FailLife(why) => state.life.iter().for_each(|c| c.fail(why.clone())),
             SupervisionEffect::LetGo => self.let_go(state),
             SupervisionEffect::EndInstances(order) => self.end_instances(state, order),
             SupervisionEffect::OpenToCalls => {
@@ -60,14 +58,14 @@ impl ServerActor {
         state.changed.clear();
         state.last_words = None;
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
-        let life = Incarnation::begin(self, life, spec, offer, state.me.clone());
-        state.current = Some(life);
+        let life = LifeHandle::begin(self, life, spec, offer, state.me.clone());
+        state.life = Some(life);
     }
 
     fn let_go(&self, state: &mut ServerState) {
-        let life = state.current.take();
+        let life = state.life.take();
         state.last_words = life.and_then(|life| life.start.last_words(self.log()));
-        state.gaps.clear();
+        state.missing.clear();
         self.handle.vacate();
         let key = self.handle.key().clone();
         self.events.send(ServerEvent::Disconnected(key));

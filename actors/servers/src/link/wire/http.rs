@@ -21,11 +21,11 @@ use mgp_transports::http::client::{Client, ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
 
-use crate::link::{Link, Mirror};
+use crate::link::{Link, MirroredHeaders};
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
 
-pub use self::open::{OpenError, Opened, Place};
+pub use self::open::{HttpEndpoint, OpenError, Opened};
 pub use self::sse_wire::SseWire;
 
 /// Notifications and answers under way to one server; more are dropped, as on a broken wire.
@@ -125,7 +125,7 @@ impl HttpWire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        mirror: Mirror<'_>,
+        mirror: MirroredHeaders<'_>,
     ) -> Result<(), Refusal> {
         let headers = mirrored::headers(&self.alone, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;

@@ -25,21 +25,21 @@ const NAME: usize = 32;
 pub(in crate::server) type Table = BTreeMap<AgentId, Arc<ServerHandle>>;
 
 /// Held by one life after the other.
-type Turn = tokio::sync::Mutex<()>;
+type LifeLock = tokio::sync::Mutex<()>;
 
 /// What a server's handle knows of its instances.
 #[derive(Debug)]
-pub(super) struct Lives {
+pub(super) struct ShownInstances {
     /// Each agent has one.
     apart: AtomicBool,
     shown: Snapshot<Table>,
     /// An instance begins when the one before of the same agent has ended, also when its supervisor fell.
-    turns: Mutex<HashMap<AgentId, Weak<Turn>>>,
+    turns: Mutex<HashMap<AgentId, Weak<LifeLock>>>,
 }
 
 /// What the handle of an instance knows of it.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OfAgent {
     agent: AgentId,
     key: ServerId,
     /// Milliseconds of the kernel's clock when it was last wanted.
@@ -47,7 +47,7 @@ pub(super) struct Own {
     of: Weak<ServerHandle>,
 }
 
-impl Lives {
+impl ShownInstances {
     pub(super) fn none() -> Self {
         Self {
             apart: AtomicBool::new(false),
@@ -56,12 +56,12 @@ impl Lives {
         }
     }
 
-    fn turn(&self, agent: &AgentId) -> Arc<Turn> {
+    fn turn(&self, agent: &AgentId) -> Arc<LifeLock> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| turn.strong_count() > 0);
         let known = turns.get(agent).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let turn = Arc::new(Turn::default());
+            let turn = Arc::new(LifeLock::default());
             turns.insert(agent.clone(), Arc::downgrade(&turn));
             turn
         })
@@ -71,7 +71,7 @@ impl Lives {
 impl ServerHandle {
     /// The face of an agent's instance of this server, which is started at once.
     pub(in crate::server) fn of_agent(self: &Arc<Self>, agent: &AgentId) -> Arc<Self> {
-        let own = Own {
+        let own = OfAgent {
             agent: agent.clone(),
             key: self.key_for(agent),
             used: AtomicU64::new(0),

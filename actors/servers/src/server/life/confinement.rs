@@ -18,22 +18,22 @@ use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;
 
-use super::Life;
+use super::ServerLife;
 use super::end::End;
 use crate::link::Link;
 use crate::sandbox::{changed, pinned};
 use mgp_runtime::task;
 
 /// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
-pub(in crate::server) type Walls = Option<BTreeSet<Standard>>;
+pub(in crate::server) type SandboxGrants = Option<BTreeSet<Standard>>;
 
-impl Life {
+impl ServerLife {
     /// The process to start, in its sandbox where it belongs into one.
     pub(in crate::server) async fn confined(&self) -> Result<ChildSpec, End> {
         self.as_looked_at().await?;
-        let (spec, walls) = (self.with_program().await?, self.walls());
-        self.stands_in(walls.clone());
-        let Some(granted) = walls else {
+        let (spec, grants) = (self.with_program().await?, self.sandbox_grants());
+        self.set_sandbox_grants(grants.clone());
+        let Some(granted) = grants else {
             self.handle.set_sandbox(None);
             return Ok(spec);
         };
@@ -98,12 +98,12 @@ impl Life {
         if risk::trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {
             self.handle.lower();
         }
-        let walls = self.walls();
+        let grants = self.sandbox_grants();
         if let Reach::Http { .. } = self.spec.reach {
-            self.handle.set_sandbox(walls.map(|_| elsewhere()));
+            self.handle.set_sandbox(grants.map(|_| elsewhere()));
             return false;
         }
-        let outgrown = walls != self.stood_in();
+        let outgrown = grants != self.last_sandbox_grants();
         if outgrown {
             let why = "it is started again, in the sandbox of what it is and what it was permitted";
             self.log().note(why);
@@ -111,7 +111,7 @@ impl Life {
         outgrown
     }
 
-    fn walls(&self) -> Walls {
+    fn sandbox_grants(&self) -> SandboxGrants {
         let low = self.spec.mgp.trust_level == TrustLevel::Sandboxed || self.handle.is_lowered();
         let needs = &self.spec.mgp.permissions_required;
         low.then(|| widening(&self.has(needs)))

@@ -8,39 +8,39 @@ use mgp_transports::child::unread;
 use mgp_transports::lines::LineSink;
 use tokio::process::ChildStdin;
 
-use crate::server::spoken::Spoken;
+use crate::server::spoken::SpokenEras;
 
 /// What a server is known to speak should it die while it is asked, and whether it has read what it was
 /// asked.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Fragile {
-    spoken: Mutex<Option<Spoken>>,
-    way: Mutex<Option<Way>>,
+pub(in crate::server) struct EarlyExit {
+    spoken: Mutex<Option<SpokenEras>>,
+    path: Mutex<Option<QuestionPath>>,
 }
 
-/// The way of a question to its server. While it is held, the server's stdin stays open.
+/// The path of a question to its server. While it is held, the server's stdin stays open.
 #[derive(Debug)]
-struct Way {
+struct QuestionPath {
     sink: LineSink,
     pipe: OwnedFd,
 }
 
-impl Fragile {
+impl EarlyExit {
     /// For a server that is written to through `sink` and then `stdin`.
     pub(in crate::server) fn behind(sink: &LineSink, stdin: &ChildStdin) -> Self {
         let pipe = stdin.as_fd().try_clone_to_owned();
-        let way = pipe.ok().map(|pipe| Way {
+        let path = pipe.ok().map(|pipe| QuestionPath {
             sink: sink.clone(),
             pipe,
         });
         Self {
             spoken: Mutex::default(),
-            way: Mutex::new(way),
+            path: Mutex::new(path),
         }
     }
 
     /// It is about to be asked, and speaks this should it end at that; `None` once it was met.
-    pub(in crate::server) fn set(&self, spoken: Option<Spoken>) {
+    pub(in crate::server) fn set(&self, spoken: Option<SpokenEras>) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
         if spoken.is_none() {
             self.let_go();
@@ -48,19 +48,19 @@ impl Fragile {
     }
 
     /// It has ended or is to end: what it speaks, where it ended at what it was asked.
-    pub(in crate::server) fn ended(&self) -> Option<Spoken> {
-        let heard = self.let_go().is_none_or(|way| way.has_passed());
+    pub(in crate::server) fn ended(&self) -> Option<SpokenEras> {
+        let heard = self.let_go().is_none_or(|path| path.has_passed());
         let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         spoken.filter(|_| heard)
     }
 
-    fn let_go(&self) -> Option<Way> {
-        let mut way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        way.take()
+    fn let_go(&self) -> Option<QuestionPath> {
+        let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        path.take()
     }
 }
 
-impl Way {
+impl QuestionPath {
     /// Whether all that was sent was read.
     fn has_passed(&self) -> bool {
         self.sink.waiting() == 0 && unread(&self.pipe) == 0

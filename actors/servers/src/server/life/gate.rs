@@ -17,15 +17,15 @@ const HEARING: Duration = Duration::from_secs(5);
 
 /// A server, as its gate knows it.
 #[derive(Debug)]
-pub(in crate::server) struct Told(Weak<Link>);
+pub(in crate::server) struct LinkGateListener(Weak<Link>);
 
-impl Told {
+impl LinkGateListener {
     pub(in crate::server) fn over(link: &Arc<Link>) -> Arc<Self> {
         Arc::new(Self(Arc::downgrade(link)))
     }
 }
 
-impl GateListener for Told {
+impl GateListener for LinkGateListener {
     fn hears(&self, news: GateNews) -> Answering<()> {
         let link = self.0.upgrade();
         let link = link.filter(|link| link.mgp().features().contains(Features::PERMISSIONS));

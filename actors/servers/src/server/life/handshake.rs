@@ -16,9 +16,9 @@ use mgp_protocol::splice::quoted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::early_exit::Fragile;
+use super::early_exit::EarlyExit;
 use crate::link::{Link, Peer, Wire};
-use crate::server::spoken::Spoken;
+use crate::server::spoken::SpokenEras;
 use mgp_callers::negotiation::{self, OFFERED};
 use mgp_callers::request::Outcome;
 
@@ -43,7 +43,7 @@ pub(in crate::server) enum Trouble {
     /// It may not run; in words, why.
     Rejected(String),
     /// The server must be started anew and be spoken to like this.
-    Again(Spoken),
+    Again(SpokenEras),
 }
 
 impl From<String> for Trouble {
@@ -87,26 +87,30 @@ pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Conse
 pub(in crate::server) async fn with_child(
     link: &Arc<Link>,
     version: &str,
-    known: Option<Spoken>,
-    fragile: &Fragile,
-) -> Result<Spoken, Trouble> {
+    known: Option<SpokenEras>,
+    early_exit: &EarlyExit,
+) -> Result<SpokenEras, Trouble> {
     let spoken = match known {
-        None => probe(link, version, fragile).await?,
-        Some(Spoken::Legacy) => legacy(link, version).await?,
-        Some(Spoken::Modern) => modern(link).await?,
-        Some(Spoken::Dual) => {
+        None => probe(link, version, early_exit).await?,
+        Some(SpokenEras::Legacy) => legacy(link, version).await?,
+        Some(SpokenEras::Modern) => modern(link).await?,
+        Some(SpokenEras::Dual) => {
             modern(link).await?;
             legacy(link, version).await?;
-            still_modern(link, Spoken::Dual).await?
+            still_modern(link, SpokenEras::Dual).await?
         }
     };
-    fragile.set(None);
+    early_exit.set(None);
     Ok(spoken)
 }
 
 /// Asks in the modern way first, then in the old one.
-async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spoken, Trouble> {
-    fragile.set(Some(Spoken::Legacy));
+async fn probe(
+    link: &Arc<Link>,
+    version: &str,
+    early_exit: &EarlyExit,
+) -> Result<SpokenEras, Trouble> {
+    early_exit.set(Some(SpokenEras::Legacy));
     let params = params(version, link.offers_mgp(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
     // Sent when it is first waited for.
@@ -120,12 +124,12 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
                 Ok(result) => {
                     drop(discover);
                     complete(link, &result).await?;
-                    return Ok(Spoken::Legacy);
+                    return Ok(SpokenEras::Legacy);
                 }
                 Err(refused) => match discover.await? {
                     Found::Modern(peer) | Found::OnlyModern(peer) => {
                         link.set_peer(*peer);
-                        return Ok(Spoken::Modern);
+                        return Ok(SpokenEras::Modern);
                     }
                     Found::Other(why) => return Err(unspoken(why, &refused).into()),
                 },
@@ -136,22 +140,22 @@ async fn probe(link: &Arc<Link>, version: &str, fragile: &Fragile) -> Result<Spo
         Found::Other(why) => {
             let result = hello.await.map_err(|e| unspoken(why, &e))?;
             complete(link, &result).await?;
-            Ok(Spoken::Legacy)
+            Ok(SpokenEras::Legacy)
         }
         Found::OnlyModern(peer) => {
             link.set_peer(*peer);
-            Ok(Spoken::Modern)
+            Ok(SpokenEras::Modern)
         }
         Found::Modern(peer) => {
             link.set_peer(*peer);
-            fragile.set(Some(Spoken::Modern));
+            early_exit.set(Some(SpokenEras::Modern));
             match tokio::time::timeout(PROBE, hello).await {
-                Ok(Err(_)) => Ok(Spoken::Modern),
+                Ok(Err(_)) => Ok(SpokenEras::Modern),
                 Ok(Ok(result)) => {
                     let both = complete(link, &result).await;
-                    still_modern(link, both.map_or(Spoken::Modern, |()| Spoken::Dual)).await
+                    still_modern(link, both.map_or(SpokenEras::Modern, |()| SpokenEras::Dual)).await
                 }
-                Err(_silent) => still_modern(link, Spoken::Modern).await,
+                Err(_silent) => still_modern(link, SpokenEras::Modern).await,
             }
         }
     }
@@ -177,20 +181,20 @@ fn heard(answer: Outcome) -> Result<Found, Trouble> {
 
 /// For some servers `initialize` is the end of the modern era: such a one is started anew, and
 /// never asked that again.
-async fn still_modern(link: &Arc<Link>, spoken: Spoken) -> Result<Spoken, Trouble> {
+async fn still_modern(link: &Arc<Link>, spoken: SpokenEras) -> Result<SpokenEras, Trouble> {
     match judge(link.ask_in(Era::Modern, DISCOVER, None).await) {
         Found::Modern(_) | Found::OnlyModern(_) => Ok(spoken),
-        Found::Other(_) => Err(Trouble::Again(Spoken::Modern)),
+        Found::Other(_) => Err(Trouble::Again(SpokenEras::Modern)),
     }
 }
 
-async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
+async fn modern(link: &Arc<Link>) -> Result<SpokenEras, String> {
     let answer = link.ask_in(Era::Modern, DISCOVER, None).await;
     let words = answer.as_ref().err().map(ToString::to_string);
     match judge(answer) {
         Found::Modern(peer) | Found::OnlyModern(peer) => {
             link.set_peer(*peer);
-            Ok(Spoken::Modern)
+            Ok(SpokenEras::Modern)
         }
         Found::Other(why) => {
             let why = why.or(words).unwrap_or_else(|| "no such answer".into());
@@ -203,14 +207,17 @@ async fn modern(link: &Arc<Link>) -> Result<Spoken, String> {
 ///
 /// # Errors
 /// In words, what went wrong.
-pub(in crate::server) async fn legacy(link: &Arc<Link>, version: &str) -> Result<Spoken, String> {
+pub(in crate::server) async fn legacy(
+    link: &Arc<Link>,
+    version: &str,
+) -> Result<SpokenEras, String> {
     let params = params(version, link.offers_mgp(), link.limits.consents);
     let answer = link
         .ask_in(Era::Legacy, "initialize", Some(&params))
         .await
         .map_err(|e| format!("initialize: {e}"))?;
     complete(link, &answer).await?;
-    Ok(Spoken::Legacy)
+    Ok(SpokenEras::Legacy)
 }
 
 /// Takes the result of `initialize` and says that we are ready.
@@ -394,10 +401,11 @@ mod tests {
 
     /// A server that answers each request in turn like this; what it was asked, and what was made of
     /// it.
-    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<Spoken, Trouble>) {
+    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<SpokenEras, Trouble>) {
         let mut it = Scripted::new();
-        let (link, fragile) = (it.link.clone(), Fragile::default());
-        let meeting = tokio::spawn(async move { with_child(&link, "1.0", None, &fragile).await });
+        let (link, early_exit) = (it.link.clone(), EarlyExit::default());
+        let meeting =
+            tokio::spawn(async move { with_child(&link, "1.0", None, &early_exit).await });
         let mut asked = Vec::new();
         for (outcome, value) in script {
             let mut request = it.next().await;
@@ -417,21 +425,21 @@ mod tests {
         let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
         let (asked, spoken) = meet(&[no, hello]).await;
         assert_eq!(asked, ["server/discover", "initialize"]);
-        assert!(matches!(spoken, Ok(Spoken::Legacy)));
+        assert!(matches!(spoken, Ok(SpokenEras::Legacy)));
         let (_, spoken) = meet(&[discovered, no]).await;
-        assert!(matches!(spoken, Ok(Spoken::Modern)));
+        assert!(matches!(spoken, Ok(SpokenEras::Modern)));
         let (asked, spoken) = meet(&[discovered, hello, discovered]).await;
         assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
-        assert!(matches!(spoken, Ok(Spoken::Dual)));
+        assert!(matches!(spoken, Ok(SpokenEras::Dual)));
         let (_, spoken) = meet(&[discovered, hello, no]).await;
-        assert!(matches!(spoken, Err(Trouble::Again(Spoken::Modern))));
+        assert!(matches!(spoken, Err(Trouble::Again(SpokenEras::Modern))));
         let ours = ("error", OFFERED);
         let (asked, spoken) = meet(&[ours, discovered]).await;
         assert_eq!(asked, ["server/discover", "server/discover"]);
-        assert!(matches!(spoken, Ok(Spoken::Modern)));
+        assert!(matches!(spoken, Ok(SpokenEras::Modern)));
         let (asked, spoken) = meet(&[ours, ours, hello]).await;
         assert_eq!(asked, ["server/discover", "server/discover", "initialize"]);
-        assert!(matches!(spoken, Ok(Spoken::Legacy)));
+        assert!(matches!(spoken, Ok(SpokenEras::Legacy)));
         let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
         let (_, spoken) = meet(&[later, no]).await;
         let Err(Trouble::Failed(why)) = spoken else {

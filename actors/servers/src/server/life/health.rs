@@ -11,7 +11,7 @@ use mgp_protocol::mgp::health::{Health, Ping, Pong};
 use mgp_protocol::mgp::negotiation::{Features, means_unsupported};
 use mgp_protocol::refusal::Refusal;
 
-use super::Life;
+use super::ServerLife;
 use super::end::End;
 use crate::link::{Link, code};
 use mgp_runtime::time::unix_ms;
@@ -25,7 +25,7 @@ enum Question {
     Mcp,
 }
 
-impl Life {
+impl ServerLife {
     /// Resolves when the server has failed to say for too long how it is.
     pub(in crate::server) async fn tended(&self, link: &Arc<Link>) -> End {
         let rules = self.connector.health;

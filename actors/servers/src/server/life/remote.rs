@@ -10,27 +10,27 @@ use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::client::Events;
 
-use super::Life;
+use super::ServerLife;
 use super::end::End;
 use super::handshake::{self, DISCOVER, Found, PROBE, Trouble, unspoken};
-use crate::link::{HttpWire, Link, Opened, Peer, Place, SseWire, Wire};
-use crate::server::spoken::Spoken;
+use crate::link::{HttpEndpoint, HttpWire, Link, Opened, Peer, SseWire, Wire};
+use crate::server::spoken::SpokenEras;
 use mgp_callers::request::Outcome;
 
 /// A server that was found at a URL.
 struct Met {
     /// What it said of itself in the modern era.
     modern: Option<Box<Peer>>,
-    wire: Way,
+    wire: MetWire,
 }
 
-enum Way {
+enum MetWire {
     /// Streamable HTTP; with the result of `initialize` where the server speaks the legacy era.
     Streamable(Arc<HttpWire>, Option<Bytes>),
     Sse(Arc<SseWire>, Box<Events>),
 }
 
-impl Life {
+impl ServerLife {
     /// A life of the server at `url`.
     pub(in crate::server) async fn remote(
         &self,
@@ -41,7 +41,7 @@ impl Life {
             Ok(headers) => headers,
             Err(why) => return End::Failed(why),
         };
-        let place = Place {
+        let place = HttpEndpoint {
             client: &self.connector.client,
             url,
             headers: &headers,
@@ -57,17 +57,21 @@ impl Life {
             Err(_) => End::Failed(self.too_slow()),
             Ok(Err(why)) => End::Failed(why),
             Ok(Ok(Met { modern, wire })) => match wire {
-                Way::Streamable(wire, hello) => self.streamable(wire, modern, hello).await,
-                Way::Sse(wire, stream) => self.old_style(wire, stream).await,
+                MetWire::Streamable(wire, hello) => self.streamable(wire, modern, hello).await,
+                MetWire::Sse(wire, stream) => self.old_style(wire, stream).await,
             },
         }
     }
 
     /// Finds out what speaks there. `known` is what it spoke the last time.
-    async fn meet(&self, place: Place<'_>, known: Option<Spoken>) -> Result<Met, String> {
+    async fn meet(
+        &self,
+        place: HttpEndpoint<'_>,
+        known: Option<SpokenEras>,
+    ) -> Result<Met, String> {
         match known {
-            Some(Spoken::Legacy) => self.hello(place, None).await,
-            Some(Spoken::Modern) => match self.discover(place).await? {
+            Some(SpokenEras::Legacy) => self.hello(place, None).await,
+            Some(SpokenEras::Modern) => match self.discover(place).await? {
                 Found::Modern(peer) | Found::OnlyModern(peer) => {
                     self.modern(place, peer, false).await
                 }
@@ -76,11 +80,11 @@ impl Life {
                     why.unwrap_or_else(|| "no such answer any more".into())
                 )),
             },
-            Some(Spoken::Dual) | None => self.probe(place).await,
+            Some(SpokenEras::Dual) | None => self.probe(place).await,
         }
     }
 
-    async fn probe(&self, place: Place<'_>) -> Result<Met, String> {
+    async fn probe(&self, place: HttpEndpoint<'_>) -> Result<Met, String> {
         let mut discover = Box::pin(self.discover(place));
         let found = match tokio::time::timeout(PROBE, &mut discover).await {
             Ok(found) => found?,
@@ -110,7 +114,7 @@ impl Life {
     }
 
     /// Asks in the modern way, once more where our version was offered.
-    async fn discover(&self, place: Place<'_>) -> Result<Found, String> {
+    async fn discover(&self, place: HttpEndpoint<'_>) -> Result<Found, String> {
         let Some(answer) = self.ask_alone(place).await? else {
             return Ok(Found::Other(None));
         };
@@ -123,7 +127,7 @@ impl Life {
 
     /// A server that closes the connection at a question it does not know is one that does not
     /// speak it.
-    async fn ask_alone(&self, place: Place<'_>) -> Result<Option<Outcome>, String> {
+    async fn ask_alone(&self, place: HttpEndpoint<'_>) -> Result<Option<Outcome>, String> {
         let meta = crate::link::wrapped(None, &self.connector.version, self.offers_mgp());
         let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
         match place.ask_alone(DISCOVER, frame.into()).await {
@@ -134,7 +138,12 @@ impl Life {
     }
 
     /// A modern server; `both` asks whether it speaks the legacy era as well.
-    async fn modern(&self, place: Place<'_>, peer: Box<Peer>, both: bool) -> Result<Met, String> {
+    async fn modern(
+        &self,
+        place: HttpEndpoint<'_>,
+        peer: Box<Peer>,
+        both: bool,
+    ) -> Result<Met, String> {
         let mut way = None;
         if both
             && let Ok(Ok((wire, answer))) =
@@ -142,11 +151,11 @@ impl Life {
             && let Ok(result) = outcome(&answer)
             && handshake::read(&result).is_ok()
         {
-            way = Some(Way::Streamable(wire, Some(result)));
+            way = Some(MetWire::Streamable(wire, Some(result)));
         }
         let wire = match way {
             Some(way) => way,
-            None => Way::Streamable(place.wire(None).map_err(|e| e.to_string())?, None),
+            None => MetWire::Streamable(place.wire(None).map_err(|e| e.to_string())?, None),
         };
         Ok(Met {
             modern: Some(peer),
@@ -155,7 +164,7 @@ impl Life {
     }
 
     /// Asks in the old way, over either transport. `modern` is why the modern one is closed.
-    async fn hello(&self, place: Place<'_>, modern: Option<String>) -> Result<Met, String> {
+    async fn hello(&self, place: HttpEndpoint<'_>, modern: Option<String>) -> Result<Met, String> {
         let opened = place.open(self.initialize()).await;
         let wire = match opened {
             Ok(Opened::Streamable { wire, answer }) => {
@@ -167,9 +176,9 @@ impl Life {
                     };
                     unspoken(modern.clone(), &words)
                 })?;
-                Way::Streamable(wire, Some(result))
+                MetWire::Streamable(wire, Some(result))
             }
-            Ok(Opened::Sse { wire, stream }) => Way::Sse(wire, stream),
+            Ok(Opened::Sse { wire, stream }) => MetWire::Sse(wire, stream),
             Err(error) => {
                 return Err(match modern {
                     Some(_) => unspoken(modern, &error),
@@ -222,12 +231,12 @@ impl Life {
     }
 }
 
-fn spoken(link: &Link) -> Option<Spoken> {
+fn spoken(link: &Link) -> Option<SpokenEras> {
     let speaks = |era| link.peer_in(era).is_some();
     match (speaks(Era::Legacy), speaks(Era::Modern)) {
-        (true, true) => Some(Spoken::Dual),
-        (true, false) => Some(Spoken::Legacy),
-        (false, true) => Some(Spoken::Modern),
+        (true, true) => Some(SpokenEras::Dual),
+        (true, false) => Some(SpokenEras::Legacy),
+        (false, true) => Some(SpokenEras::Modern),
         (false, false) => None,
     }
 }

@@ -10,15 +10,15 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 
-use super::Life;
+use super::ServerLife;
 use crate::link::Link;
 use mgp_runtime::time::moment;
 
-impl Life {
+impl ServerLife {
     /// Lets what is under way come to its end within the time there is. A server that negotiated
     /// `lifecycle` is told, and is given as long as it says it needs. False when something is still under
     /// way at the end.
-    pub(in crate::server) async fn farewell(&self, link: &Arc<Link>, order: StopOrder) -> bool {
+    pub(in crate::server) async fn shut_down(&self, link: &Arc<Link>, order: StopOrder) -> bool {
         let begun = moment();
         let time = order.within.unwrap_or_else(|| self.connector.drain());
         // It is asked before the gate closes, and the gate waits for its answer.

@@ -15,11 +15,11 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// What could not be had of one server: at most its four lists.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Gaps(Vec<Missing>);
+pub(in crate::server) struct MissingLists(Vec<MissingList>);
 
 /// A list that could not be had to its end.
 #[derive(Debug)]
-struct Missing {
+struct MissingList {
     kind: ListKind,
     why: String,
     failures: u32,
@@ -27,7 +27,7 @@ struct Missing {
     _again: Task<()>,
 }
 
-impl Gaps {
+impl MissingLists {
     /// Each in words.
     pub(in crate::server) fn words(&self) -> Vec<String> {
         let said = self.0.iter().map(|missing| {
@@ -46,7 +46,7 @@ impl Gaps {
 impl ServerState {
     /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
     pub(in crate::server) fn left_out(&self) -> Vec<String> {
-        let mut left_out = self.gaps.words();
+        let mut left_out = self.missing.words();
         let (rejected, more) = self.offer.rejected();
         left_out.extend(rejected.iter().map(ToString::to_string));
         if more > 0 {
@@ -56,10 +56,14 @@ impl ServerState {
     }
 
     /// Lists were asked for: what of them is missing is asked for again.
-    pub(in crate::server) fn learn_gaps(&mut self, asked: Vec<(ListKind, Option<String>)>) {
+    pub(in crate::server) fn learn_missing(&mut self, asked: Vec<(ListKind, Option<String>)>) {
         for (kind, why) in asked {
-            let place = self.gaps.0.iter().position(|missing| missing.kind == kind);
-            let before = place.map(|place| self.gaps.0.swap_remove(place));
+            let place = self
+                .missing
+                .0
+                .iter()
+                .position(|missing| missing.kind == kind);
+            let before = place.map(|place| self.missing.0.swap_remove(place));
             let Some(why) = why else { continue };
             let failures = before.map_or(0, |before| before.failures) + 1;
             let me = self.me.clone();
@@ -67,7 +71,7 @@ impl ServerState {
                 tokio::time::sleep(delay(failures)).await;
                 let _ = me.tell(ServerMsg::ListChanged(list(kind)));
             });
-            self.gaps.0.push(Missing {
+            self.missing.0.push(MissingList {
                 kind,
                 why,
                 failures,

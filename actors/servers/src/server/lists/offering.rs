@@ -27,7 +27,7 @@ impl ServerActor {
         if !state.supervision.counts(life) {
             return;
         }
-        if let Some(current) = &mut state.current {
+        if let Some(current) = &mut state.life {
             current.link = Some(link.clone());
         }
         state.fetching.clear();
@@ -48,7 +48,7 @@ impl ServerActor {
         link: &Link,
     ) -> oneshot::Receiver<()> {
         let mut notes = std::mem::take(&mut lists.notes);
-        state.learn_gaps(std::mem::take(&mut lists.asked));
+        state.learn_missing(std::mem::take(&mut lists.asked));
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
         self.handle.offers(&state.offer);

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_protocol::mirror::Mirrored;
 
-use crate::link::Mirror;
+use crate::link::MirroredHeaders;
 
 /// The headers of a request on top of those of every request.
 ///
 /// # Errors
 /// The name of a header that cannot be one, or whose value cannot.
-pub(super) fn headers(every: &HeaderMap, mirror: Mirror<'_>) -> Result<HeaderMap, String> {
+pub(super) fn headers(every: &HeaderMap, mirror: MirroredHeaders<'_>) -> Result<HeaderMap, String> {
     let mut headers = every.clone();
     let said = Mirrored {
         method: mirror.method,
@@ -43,7 +43,7 @@ mod tests {
         let mut every = HeaderMap::new();
         every.insert("authorization", HeaderValue::from_static("Bearer x"));
         let params = [("Mcp-Param-Region".to_owned(), "eu".to_owned())];
-        let mirror = Mirror {
+        let mirror = MirroredHeaders {
             method: "tools/call",
             name: Some("gr\u{fc}n"),
             params: &params,
@@ -57,7 +57,7 @@ mod tests {
         assert!(
             headers(
                 &every,
-                Mirror {
+                MirroredHeaders {
                     params: &bad,
                     ..mirror
                 }

@@ -16,7 +16,7 @@ use mgp_transports::http::client::{
 };
 
 use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
-use crate::link::Mirror;
+use crate::link::MirroredHeaders;
 
 /// How long a server may take to name its endpoint on an SSE stream.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ impl OpenError {
 
 /// Where a server may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct HttpEndpoint<'a> {
     /// How it is reached.
     pub client: &'a Client,
     /// Where.
@@ -97,7 +97,7 @@ pub struct Place<'a> {
     pub limit: usize,
 }
 
-impl Place<'_> {
+impl HttpEndpoint<'_> {
     /// POSTs `initialize`; where that is not understood, asks for an SSE stream.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Place<'_> {
     /// # Errors
     /// [`OpenError`] when nothing at all can be had from there.
     pub async fn ask_alone(self, method: &str, frame: Bytes) -> Result<Option<Bytes>, OpenError> {
-        let mirror = Mirror {
+        let mirror = MirroredHeaders {
             method,
             name: None,
             params: &[],
