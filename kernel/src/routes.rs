@@ -51,7 +51,7 @@ impl Table {
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
-        request.caller.presence.asks(&request.method);
+        request.caller.activity.asks(&request.method);
         if request.method.starts_with(PREFIX) {
             return self.answer_of_mgp(request);
         }

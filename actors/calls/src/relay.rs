@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::naming::Naming;
 use crate::validation::Validation;
-use mgp_callers::agents::Agents;
+use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_callers::tasks::Tasks;

@@ -18,8 +18,8 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use super::{Relay, finding, text};
-use mgp_callers::holding::Names;
 use mgp_callers::request::Caller;
+use mgp_callers::tool_cache::Names;
 use mgp_policy::access::AccessHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::FinalCheck;

@@ -10,8 +10,8 @@ use mgp_protocol::era::{self, Modern};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mention::may_mention;
-use mgp_protocol::mirror::{self, ParamHeader};
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
@@ -265,7 +265,7 @@ impl<'a> Outgoing<'a> {
     fn headers(&self, era: Era) -> Vec<(String, String)> {
         match (era, self.mirrored.arguments) {
             (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {
-                let said = mirror::param_headers(headers, Some(arguments)).into_iter();
+                let said = request_headers::param_headers(headers, Some(arguments)).into_iter();
                 said.map(|(name, value)| (name.to_owned(), value)).collect()
             }
             _ => Vec::new(),

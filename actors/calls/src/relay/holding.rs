@@ -11,8 +11,8 @@ use mgp_protocol::refusal::Refusal;
 
 use super::Relay;
 use mgp_callers::agent::Agent;
-use mgp_callers::holding::{Holding, HoldingHandle, Names, Outside, priced};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::tool_cache::{CallableTools, Holding, HoldingHandle, Names, priced};
 use mgp_runtime::time::unix_ms;
 
 /// What a caller without a session reads.
@@ -52,7 +52,7 @@ impl Relay {
     }
 
     /// How things stand for this caller.
-    pub(super) fn outside(&self, caller: &Caller) -> Outside {
+    pub(super) fn outside(&self, caller: &Caller) -> CallableTools {
         let (shown, table, who) = (self.shown.load(), self.access.table(), caller.identity());
         let pinned = self
             .exposing
@@ -73,7 +73,7 @@ impl Relay {
             };
             tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
         };
-        Outside {
+        CallableTools {
             pinned,
             there: Box::new(there),
         }

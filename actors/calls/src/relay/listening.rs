@@ -16,7 +16,7 @@ use super::tasks::knows_tasks;
 use super::{Relay, required};
 use crate::listener;
 use mgp_callers::agent::Agent;
-use mgp_callers::exchange::Class;
+use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::Link;
 
@@ -43,8 +43,8 @@ impl Relay {
         if !notifications.task_ids.is_empty() {
             knows_tasks(request)?;
         }
-        let attempts = request.exchange.attempts();
-        let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
+        let rounds = request.exchange.rounds();
+        let id = rounds.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
         let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
         let (mut wanted, resources) = self.agreed(request, notifications).await;
         let tasks = self.named(request, &mut wanted);
@@ -56,7 +56,7 @@ impl Relay {
         let _followed = followed.agreed().await;
         request
             .exchange
-            .send(acknowledged(&wanted, &tag), Class::Kept);
+            .send(acknowledged(&wanted, &tag), Delivery::Reliable);
         agent.set_ready();
         tokio::select! {
             () = request.exchange.cancelled() => Err(Refusal::Cancelled),

@@ -18,8 +18,8 @@ use super::Relay;
 use super::audited::Seen;
 use super::finding::told;
 use super::holding::ALONE;
-use mgp_callers::holding::Loaded;
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::tool_cache::Loaded;
 use mgp_tools::finder::{Hit, Status, Wanted};
 
 /// What was found, by `server:tool`.
@@ -94,7 +94,7 @@ impl Relay {
             count: outside.pinned.len(),
             added: tools
                 .iter()
-                .map(|tool| mgp_callers::holding::priced(tool).tokens)
+                .map(|tool| mgp_callers::tool_cache::priced(tool).tokens)
                 .sum(),
         };
         Ok((loaded, Some(ALONE)))

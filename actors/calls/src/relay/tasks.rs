@@ -194,12 +194,12 @@ impl Relay {
     /// A tool call may become a task of the kernel where its client knows tasks and its server makes
     /// none.
     pub(super) fn may_take_long(&self, request: &Request, link: &Link, tool: Option<&CatalogTool>) {
-        let (Some(attempts), Some(tool)) = (request.exchange.attempts(), tool) else {
+        let (Some(rounds), Some(tool)) = (request.exchange.rounds(), tool) else {
             return;
         };
         let limits = &link.limits;
-        if attempts.capabilities().tasks && !limits.task_after.is_zero() && !makes_tasks(link) {
-            attempts.may_take_long(LongCall {
+        if rounds.capabilities().tasks && !limits.task_after.is_zero() && !makes_tasks(link) {
+            rounds.may_take_long(LongCall {
                 server: link.server.clone(),
                 tool: (*tool.own_name).into(),
                 after: limits.task_after,

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::calls::Forget;
 use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, envelope};
-use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, Task};
 
@@ -270,7 +270,7 @@ impl Standing {
         let (answer, settled) = oneshot::channel();
         let in_flight = InFlight {
             answer,
-            exchange: Exchange::new(Way::Nowhere),
+            exchange: Exchange::new(ReplyPath::Nowhere),
             caller: None,
             token: None,
             era: Era::Modern,

@@ -24,9 +24,9 @@ use serde_json::value::RawValue;
 
 use super::{Link, from_servers};
 use mgp_callers::agent::{ClientAnswer, Unanswered};
-use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
-use mgp_callers::request::{Back, Caller};
+use mgp_callers::exchange::rounds::CallRounds;
+use mgp_callers::request::{Caller, CallerSession};
 use mgp_runtime::event_sink::EventSink;
 
 pub(super) use self::input_requests::Permits;
@@ -114,8 +114,8 @@ pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refu
 /// What the client of a call can be asked.
 fn declared(caller: &Caller, exchange: &Exchange) -> ClientCapabilities {
     exchange
-        .attempts()
-        .map_or(caller.capabilities, Attempts::capabilities)
+        .rounds()
+        .map_or(caller.capabilities, CallRounds::capabilities)
 }
 
 /// Puts the question to the client, if it said that it can be asked.
@@ -139,8 +139,8 @@ pub async fn put(
     let params = dressed(&link.server, caller, method, params);
     let task = exchange.task();
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
-    let asked = match (&caller.back, exchange.attempts()) {
-        (Back::Standing(_), _) => match caller.standing() {
+    let asked = match (&caller.session, exchange.rounds()) {
+        (CallerSession::Open(_), _) => match caller.standing() {
             Some(agent) => {
                 let params = params.as_deref();
                 agent
@@ -149,12 +149,12 @@ pub async fn put(
             }
             None => Err(Unanswered::Gone),
         },
-        (Back::Alone, Some(attempts)) => {
+        (CallerSession::Stateless, Some(attempts)) => {
             let params = params.as_deref().map(era::to_modern_question);
             let answer = attempts.ask(exchange, method, params.as_deref()).await;
             answer.map(|answer| said(link, method, answer))
         }
-        (Back::Alone, None) => Err(Unanswered::Gone),
+        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
     };
     match asked {
         Ok(Ok(result)) if let Some((own, _)) = task => {
@@ -182,16 +182,16 @@ pub async fn put_own(
     method: &str,
     params: &str,
 ) -> Result<ClientAnswer, Unanswered> {
-    match (&caller.back, exchange.attempts()) {
-        (Back::Standing(_), _) => match caller.standing() {
+    match (&caller.session, exchange.rounds()) {
+        (CallerSession::Open(_), _) => match caller.standing() {
             Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
             None => Err(Unanswered::Gone),
         },
-        (Back::Alone, Some(attempts)) => {
+        (CallerSession::Stateless, Some(attempts)) => {
             let params = era::to_modern_question(params);
             attempts.ask(exchange, method, Some(&params)).await
         }
-        (Back::Alone, None) => Err(Unanswered::Gone),
+        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
     }
 }
 

@@ -20,7 +20,7 @@ use super::super::Relay;
 use super::super::forward::{Mirrored, Outgoing, of_peer, send};
 use super::super::rounds::ask;
 use super::{MAX_ID, named, own_id};
-use mgp_callers::input_required::Needs;
+use mgp_callers::request::input_required::Needs;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::{FinalCheck, Link};
 

@@ -131,7 +131,7 @@ impl Relay {
                         task: serde_json::from_str(own).unwrap_or_default(),
                     },
                 };
-                if let Some((named, id)) = self.directory.given.name(&task_ref, &principal)
+                if let Some((named, id)) = self.directory.issued_tasks.name(&task_ref, &principal)
                     && self.about(caller, &named, Refusal::Cancelled).is_ok()
                 {
                     let mut splice = Splice::new(task.get());
@@ -184,7 +184,9 @@ impl Relay {
         let id = self.tasks.name(caller, &task);
         let mut splice = Splice::new(result);
         splice.replace(own, quoted(&id));
-        self.directory.given.note(task, caller.principal(), id);
+        self.directory
+            .issued_tasks
+            .note(task, caller.principal(), id);
         Some(splice.finish().into_owned())
     }
 
@@ -245,8 +247,8 @@ pub(in crate::relay) async fn through_task(
     else {
         return shown(request, link, outgoing.method, created);
     };
-    if let Some((attempts, tool)) = request.exchange.attempts().zip(outgoing.tool) {
-        attempts.may_take_long(LongCall {
+    if let Some((rounds, tool)) = request.exchange.rounds().zip(outgoing.tool) {
+        rounds.may_take_long(LongCall {
             server: link.server.clone(),
             tool: (*tool.own_name).into(),
             after: Duration::ZERO,

@@ -14,7 +14,7 @@ use mgp_protocol::splice::Splice;
 use crate::link::from_servers::{FromServer, from_servers, is_like_a_question};
 use crate::link::question::attribution::Origin;
 use crate::link::{Link, LinkEvent, List, Wire, envelope};
-use mgp_callers::exchange::Class;
+use mgp_callers::exchange::Delivery;
 
 impl Link {
     /// Takes a notification of the server.
@@ -99,7 +99,7 @@ impl Link {
             let mut splice = Splice::new(params);
             splice.replace(progress.progress_token.get(), &*token);
             let frame = jsonrpc::notification("notifications/progress", Some(&splice.finish()));
-            exchange.send(frame.into(), Class::Lossy);
+            exchange.send(frame.into(), Delivery::Lossy);
         }
     }
 
@@ -119,7 +119,7 @@ impl Link {
                 {
                     let frame =
                         mgp_callers::directory::log_frame(&self.server, &caller.view, params);
-                    exchange.send(frame, Class::Lossy);
+                    exchange.send(frame, Delivery::Lossy);
                 }
             }
             Origin::Nobody | Origin::Several => self.tells(LinkEvent::Logged(params.to_owned())),
@@ -171,7 +171,7 @@ impl Link {
             && let Some(agent) = self.elicited.complete(&complete.elicitation_id)
         {
             let frame = jsonrpc::notification("notifications/elicitation/complete", params);
-            agent.tell(frame.into(), Class::Kept);
+            agent.tell(frame.into(), Delivery::Reliable);
         }
     }
 
@@ -180,7 +180,10 @@ impl Link {
     fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
         match self.origin(via) {
             Origin::Call(caller, exchange) if caller.hears() => {
-                exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
+                exchange.send(
+                    jsonrpc::notification(method, params).into(),
+                    Delivery::Lossy,
+                );
             }
             Origin::Call(..) | Origin::Likely(..) | Origin::Nobody | Origin::Several => {
                 self.dropped();

@@ -204,7 +204,7 @@ mod tests {
         let (first, parked) = it.call(1);
         it.next().await;
         it.ask("one");
-        let attempts = first.attempts().unwrap();
+        let attempts = first.rounds().unwrap();
         attempts.asked().await;
         attempts.leave();
         // Another call of the same client comes and goes.
@@ -216,7 +216,7 @@ mod tests {
         let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
         let request = soon.await.expect("its client rests, so others may go in");
         it.ask("two");
-        let seconds = second.attempts().unwrap();
+        let seconds = second.rounds().unwrap();
         let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
         assert!(soon.await.is_err(), "it could be the parked call that asks");
         assert!(!parked.is_finished());
@@ -241,7 +241,7 @@ mod tests {
         let mut it = Scripted::met(Version::V2025_06_18, "{}");
         let (exchange, _calling) = it.call(1);
         it.next().await;
-        let attempts = exchange.attempts().unwrap();
+        let attempts = exchange.rounds().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
             "elicitationId": "e1", "_meta": {"progressToken": 7}});
         it.say(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));

@@ -8,7 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::http::client::Events;
+use mgp_transports::http::client::SseEvents;
 
 use super::ServerLife;
 use super::end::End;
@@ -27,7 +27,7 @@ struct Met {
 enum MetWire {
     /// Streamable HTTP; with the result of `initialize` where the server speaks the legacy era.
     Streamable(Arc<HttpWire>, Option<Bytes>),
-    Sse(Arc<SseWire>, Box<Events>),
+    Sse(Arc<SseWire>, Box<SseEvents>),
 }
 
 impl ServerLife {
@@ -219,7 +219,7 @@ impl ServerLife {
         end
     }
 
-    async fn old_style(&self, wire: Arc<SseWire>, stream: Box<Events>) -> End {
+    async fn old_style(&self, wire: Arc<SseWire>, stream: Box<SseEvents>) -> End {
         let link = self.link(Wire::Sse(wire.clone()));
         let listening = wire.listen(link.clone(), stream);
         let listening = link.tends("stream of a server", listening);
