@@ -190,6 +190,11 @@ impl<T> Reply<T> {
     pub fn send(self, answer: T) {
         let _ = self.0.send(answer);
     }
+
+    /// Resolves when nobody waits for the answer any more.
+    pub async fn closed(&mut self) {
+        self.0.closed().await;
+    }
 }
 
 /// How many actors of a kind are alive (PRJ-001): held by each actor's state.

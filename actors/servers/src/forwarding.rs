@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mcp::Method;
+use mgp_protocol::mcp::{Method, Ping};
 use mgp_protocol::mgp::Audit;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use crate::link::Link;
+use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, Batch};
 
 /// Tells a server every event from where it was told last, for as long as its connection stands.
@@ -19,7 +20,7 @@ pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
         return;
     }
     let (audit, link) = (audit.clone(), link.clone());
-    tokio::spawn(async move {
+    task::detached("audit events for a server", async move {
         let told = tokio::select! {
             told = forwarded(&audit, &link) => told,
             () = link.over() => return,
@@ -59,7 +60,7 @@ fn tell(link: &Arc<Link>, batch: &Batch) {
 /// What it was told last, it has read when it answers a request that came after.
 async fn has_read(link: &Arc<Link>) -> bool {
     let answer = match link.peer_in(Era::Legacy) {
-        Some(_) => link.ask_in(Era::Legacy, "ping", None).await,
+        Some(_) => link.ask_in(Era::Legacy, Ping::METHOD, None).await,
         None => {
             link.ask_in(Era::Modern, "server/discover", Some("{}"))
                 .await

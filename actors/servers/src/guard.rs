@@ -12,6 +12,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use mgp_runtime::mailbox::{Letter, Mailbox};
+use mgp_runtime::task;
 
 /// Guards that are started at once, one after the other: until the next one runs, nobody ends the
 /// children of a kernel that is killed.
@@ -218,7 +219,7 @@ impl GuardActor {
             return self.start(state);
         }
         let me = state.me.clone();
-        tokio::spawn(async move {
+        task::detached("next guard", async move {
             tokio::time::sleep(wait).await;
             let _ = me.remind(GuardMsg::Again);
         });
@@ -230,7 +231,13 @@ impl GuardActor {
             Ok(guard) => {
                 let (orders, taken) = mpsc::channel(ORDERS);
                 state.orders = Some(orders);
-                tokio::spawn(keep(guard, taken, state.me.clone()));
+                let me = state.me.clone();
+                task::detached("guard", async move {
+                    let keeping = keep(guard, taken, me.clone());
+                    if task::caught("guard", keeping).await.is_err() {
+                        let _ = me.remind(GuardMsg::Died);
+                    }
+                });
                 for group in &state.groups {
                     state.order(Order::Watch(*group));
                 }

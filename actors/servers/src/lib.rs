@@ -4,6 +4,5 @@ pub mod forwarding;
 pub mod guard;
 pub mod levels;
 pub mod link;
-pub mod question;
 pub mod sandbox;
 pub mod server;

@@ -3,22 +3,19 @@
 //! The data plane of the kernel. A call registers in the pending table, is written, and waits; the
 //! reader of the connection settles it. Nothing here waits for a mailbox.
 
-mod aside;
-mod asked;
+mod call_queue;
 mod calls;
-mod consent;
-mod consulting;
-mod elicited;
 #[cfg(test)]
 mod endings;
 mod envelope;
-mod http;
+mod event;
+mod from_servers;
 mod inbound;
+mod late_messages;
 mod listening;
-mod questions;
+pub mod question;
 #[cfg(test)]
 pub(crate) mod scripted;
-mod turns;
 mod wire;
 
 use std::collections::HashSet;
@@ -28,16 +25,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::RequestIds;
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
-use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
-use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, GatePass};
@@ -45,50 +39,23 @@ use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
 use tokio::sync::oneshot;
 
-use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::negotiation;
-use mgp_callers::request::{Answering, Caller};
+use mgp_callers::request::Caller;
+use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
 
-pub use self::aside::Aside;
-pub use self::calls::{Call, Leave, Mirror};
+pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
-pub use self::http::{HttpWire, OpenError, Opened, Place, SseWire};
-use self::turns::TurnQueue;
+pub use self::event::LinkEvent;
+pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer};
+pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
+pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 
-/// What a server says unasked, and what it asks: the link hands it on.
-pub trait Upward: Send + Sync + std::fmt::Debug + 'static {
-    /// One of its lists changed: `tools`, `prompts` or `resources`.
-    fn list_changed(&self, server: &ServerId, what: List);
-    /// It says what it did; `params` as sent.
-    fn reported(&self, server: &ServerId, params: Option<&str>);
-    /// A resource changed; `params` as sent.
-    fn updated(&self, server: &ServerId, uri: &str, params: &str);
-    /// A task of the server changed: `params` of its `notifications/tasks`, without the listen's name,
-    /// or in the legacy era of its `notifications/tasks/status`.
-    fn task_changed(&self, server: &ServerId, era: Era, params: &str);
-    /// The server says that it went from one state to another; `params` of its
-    /// `notifications/mgp.lifecycle`.
-    fn stepped(&self, link: u64, params: &str);
-    /// A log record that belongs to no single call; `params` as sent.
-    fn logged(&self, server: &ServerId, params: &str);
-    /// The only agent whose folders the server may be shown outside any call.
-    fn only_rooted(&self, server: &ServerId) -> Option<Arc<Agent>>;
-    /// The server asks for permissions while it runs; resolves when that is decided.
-    fn permission_asked(&self, server: &ServerId, ask: Ask) -> Answering<Decision>;
-    /// The server wants to ask something that the operator wants to see first; resolves with the answer,
-    /// and with none when its time is over.
-    fn consented(&self, question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>>;
-    /// The server asks for events of the audit log that it missed.
-    fn replayed(&self, asked: Replay) -> Answering<Result<Replayed, Refusal>>;
-    /// No new call is to go over the connection.
-    fn unusable(&self, link: u64);
-    /// The connection is of no use any more.
-    fn broken(&self, server: &ServerId, link: u64, why: String);
-}
+use self::call_queue::CallQueue;
+use self::question::{Elicited, Permits, Questions};
 
 /// A list of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,13 +127,13 @@ pub struct Link {
     ways: Ways,
     /// The `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
-    upward: Arc<dyn Upward>,
-    turns: TurnQueue,
-    questions: inbound::Questions,
+    events: EventSink<LinkEvent>,
+    turns: CallQueue,
+    questions: Questions,
     listening: listening::Listening,
-    elicited: elicited::Elicited,
+    elicited: Elicited,
     /// Which questions of tasks may be answered.
-    permits: asked::Permits,
+    permits: Permits,
     asks_roots: AtomicBool,
     /// It was told that roots changed, and has not asked for them since.
     roots_told: AtomicBool,
@@ -211,7 +178,7 @@ impl Link {
         limits: ServerLimits,
         wire: Wire,
         log: ServerLog,
-        upward: Arc<dyn Upward>,
+        events: EventSink<LinkEvent>,
         version: &str,
         ways: Ways,
     ) -> Arc<Self> {
@@ -222,11 +189,11 @@ impl Link {
             ids: request_ids(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
-            turns: TurnQueue::default(),
-            questions: inbound::Questions::default(),
+            turns: CallQueue::default(),
+            questions: Questions::default(),
             listening: listening::Listening::default(),
-            elicited: elicited::Elicited::default(),
-            permits: asked::Permits::default(),
+            elicited: Elicited::default(),
+            permits: Permits::default(),
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
@@ -239,7 +206,7 @@ impl Link {
             limits,
             log,
             wire,
-            upward,
+            events,
         })
     }
 

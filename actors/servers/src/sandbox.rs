@@ -16,6 +16,7 @@ mod plain;
 mod probe;
 mod rights;
 mod roads;
+mod step;
 mod users;
 mod view;
 
@@ -33,6 +34,7 @@ use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::{self, ChildSpec, Launcher};
 use tokio::sync::OnceCell;
 
+use mgp_runtime::task;
 use mgp_store::removal;
 use roads::{For, Roads, stays};
 
@@ -128,7 +130,7 @@ impl Sandboxes {
             written.extend(rules.write.iter().cloned());
             written.clone()
         };
-        let looking = tokio::task::spawn_blocking(move || {
+        let looking = task::blocking("sandbox of a server", move || {
             let (roads, mut notes) = look(&looked, &mut place, &mut rules, &written, &owns)?;
             furnish(&place.own).map_err(|e| format!("{}: {e}", place.own.display()))?;
             let user = match machine.root {

@@ -1,64 +1,55 @@
 //! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
 //! Asked by: the operator's requests, the kernel's tree. Tells: the catalog, subscriptions.
 
-mod audited;
-mod connect;
+mod audit;
+mod connector;
 mod event;
-mod farewell;
-mod fetches;
-mod fragile;
-mod gaps;
-mod gate;
 mod handle;
-mod handshake;
-mod health;
-mod incarnation;
 mod instances;
+mod life;
+mod link_events;
 mod lists;
-mod remote;
+mod spawner;
+mod spoken;
 mod starts;
-mod steps;
-mod upward;
-mod walls;
-mod words;
+mod supervision;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::servers::lifecycle::{Lifecycle, LifecycleEvent, LifecycleState, TransitionReason};
-use mgp_engine::servers::restart::{RestartVerdict, Restarts, ServerExit};
-use mgp_engine::servers::spec::{Reach, ServerInstances as Apart, ServerSpec};
+use mgp_engine::servers::lifecycle::TransitionReason;
+use mgp_engine::servers::restart::ServerExit;
+use mgp_engine::servers::spec::{ServerInstances as Apart, ServerSpec};
+use mgp_engine::servers::supervision::{
+    StopOrder, Supervision, SupervisionInput, SupervisionRules, SupervisionStatus,
+};
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::log::ServerLog;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::sync::oneshot;
-use tokio_util::task::AbortOnDropHandle;
 
-use self::farewell::StopOrder;
-use self::gaps::Gaps;
-use self::incarnation::Incarnation;
 use self::instances::Instances;
+use self::life::LifeHandle;
 use self::lists::Fresh;
-use self::starts::Turn;
+use self::lists::missing::MissingLists;
 use crate::guard::GuardHandle;
-use crate::levels;
 use crate::link::{Link, List};
 use mgp_callers::directory::Directory;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
+use mgp_runtime::task::Task;
 use mgp_runtime::time::moment;
 use mgp_store::audit::AuditHandle;
 
-pub use self::connect::Connector;
+pub use self::connector::Connector;
 pub use self::event::{Fetched, ServerEvent};
 pub use self::handle::{ServerHandle, ServerTable, Status};
-pub use self::starts::Starts;
-pub use self::words::Start;
+pub use self::spawner::Starts;
+pub use self::starts::Start;
 
 /// What a server's supervisor is told and asked.
 #[derive(Debug)]
@@ -104,9 +95,6 @@ pub enum ServerMsg {
     Panic,
 }
 
-/// What is odd about tools, as far as it is told: enough to see what a server gets wrong.
-const ODD_MAX: usize = 20;
-
 /// What never changes.
 #[derive(Debug, Clone)]
 pub struct ServerActor {
@@ -133,28 +121,19 @@ pub struct ServerActor {
 pub struct ServerState {
     spec: ServerSpec,
     me: Mailbox<ServerMsg>,
-    lifecycle: Lifecycle,
-    restarts: Restarts,
-    attempts: u64,
-    current: Option<Incarnation>,
+    supervision: Supervision,
+    life: Option<LifeHandle>,
     offer: ServerOffer,
     fetching: Vec<(List, bool)>,
     fetched: Fetched,
     /// Lists that changed while they were fetched for the first time.
     changed: Vec<List>,
     notes: Vec<String>,
-    gaps: Gaps,
+    missing: MissingLists,
     instances: Instances,
     stopping: Vec<Reply<()>>,
-    why: Option<TransitionReason>,
-    asked_to_stop: bool,
-    start_again: bool,
-    /// Whether its next start waits for its turn.
-    turn: Turn,
     /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
-    next_try: Option<AbortOnDropHandle<()>>,
-    /// It is elsewhere, and its last life ended because it was not reached or went away.
-    unreachable: bool,
+    next_try: Option<Task<()>>,
     /// Of the last life, where nobody asked for its end.
     last_words: Option<Arc<str>>,
     _alive: Alive,
@@ -175,29 +154,22 @@ impl Actor for ServerActor {
         self.parts(&spec);
         let state = ServerState {
             me,
-            lifecycle: Lifecycle::new(moment()),
-            restarts: Restarts::new(spec.restart),
-            attempts: 0,
-            current: None,
+            supervision: Supervision::new(SupervisionRules::from(&spec), moment()),
+            life: None,
             offer: ServerOffer::new(self.handle.id.clone()),
             fetching: Vec::new(),
             fetched: [moment(); 4],
             changed: Vec::new(),
             notes: Vec::new(),
-            gaps: Gaps::default(),
+            missing: MissingLists::default(),
             instances: Instances::default(),
             stopping: Vec::new(),
-            why: None,
-            asked_to_stop: false,
-            start_again: false,
-            turn: Turn::Free,
             next_try: None,
-            unreachable: false,
             last_words: None,
             _alive: Alive::new(Kind::Server),
             spec,
         };
-        self.publish(&state, None);
+        self.publish(&state);
         Ok(state)
     }
 
@@ -208,26 +180,30 @@ impl Actor for ServerActor {
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            ServerMsg::Start { by_operator } => self.start(state, by_operator),
-            ServerMsg::Stop(why, reply) => self.stop(state, why.into(), Some(reply)),
+            ServerMsg::Start { by_operator } => {
+                self.decide(state, SupervisionInput::Start { by_operator })
+            }
+            ServerMsg::Stop(why, reply) => self.stop(state, why.into(), reply),
             ServerMsg::StopWithin(why, time, reply) => {
                 let within = Some(time);
-                self.stop(state, StopOrder { why, within }, Some(reply));
+                self.stop(state, StopOrder { why, within }, reply);
             }
-            ServerMsg::Restart => self.restart(state),
+            ServerMsg::Restart => self.decide(state, SupervisionInput::Restart),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
                 self.connected(state, attempt, &link, *lists);
             }
-            ServerMsg::Shown(attempt) => self.shown(state, attempt),
-            ServerMsg::Ended(attempt, exit, how) => self.ended(state, attempt, &exit, how),
+            ServerMsg::Shown(life) => self.decide(state, SupervisionInput::Connected(life)),
+            ServerMsg::Ended(life, exit, how) => {
+                self.decide(state, SupervisionInput::Ended(life, exit, how))
+            }
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
             ServerMsg::Waits(attempt, names) => self.waits(state, attempt, &names),
             ServerMsg::Pinned => self.pinned(state),
             ServerMsg::Broken(link, why) => Self::broken(state, link, why),
-            ServerMsg::Said(link, step) => self.said(state, link, &step),
-            ServerMsg::TryAgain(attempt) => self.try_again(state, attempt),
+            ServerMsg::Said(link, step) => self.said(state, link, step),
+            ServerMsg::TryAgain(life) => self.decide(state, SupervisionInput::RetryDue(life)),
             ServerMsg::Instance(agent, reply) => {
                 reply.send(self.instance(myself.get_cell(), state, agent).await);
             }
@@ -263,340 +239,82 @@ impl Actor for ServerActor {
 }
 
 impl ServerState {
-    /// It is to be started without anybody's doing.
-    fn is_due(&self) -> bool {
-        let first = self.lifecycle.state() == LifecycleState::Registered && self.spec.autostart;
-        self.start_again || first && !self.asked_to_stop
+    /// The connection of the life that is under way.
+    fn link(&self) -> Option<Arc<Link>> {
+        self.life.as_ref().and_then(|life| life.link.clone())
     }
 }
 
 impl ServerActor {
-    fn start(&self, state: &mut ServerState, by_operator: bool) {
-        if by_operator {
-            state.restarts.clear();
-        }
-        match state.lifecycle.state() {
-            LifecycleState::Registered | LifecycleState::Disconnected | LifecycleState::Error => {
-                self.step(state, LifecycleEvent::Start, None);
-            }
-            LifecycleState::Draining => {
-                state.start_again = true;
-                return self.publish(state, None);
-            }
-            LifecycleState::Restarting if state.current.is_none() => {}
-            LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => {
-                return;
-            }
-        }
-        state.asked_to_stop = false;
-        self.attempt(state);
-    }
-
-    fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
-        state.start_again = false;
-        self.end(state, order, reply);
-    }
-
-    /// Stops it; whether it is started again is decided before, for calls that wait are told as soon
-    /// as it is not.
-    fn end(&self, state: &mut ServerState, order: StopOrder, reply: Option<Reply<()>>) {
-        let why = order.why;
-        state.asked_to_stop = true;
-        state.unreachable = false;
-        let reply = self.end_instances(state, order, reply);
-        state.stopping.extend(reply);
-        state.why = Some(why);
-        self.handle.vacate();
-        let stepped = self.advance(state, LifecycleEvent::StopRequested(why));
-        if stepped || self.handle.status().due != state.is_due() {
-            self.publish(state, None);
-        }
-        match &state.current {
-            Some(current) => current.stop(order),
-            None => self.stopped(state),
-        }
-    }
-
-    fn restart(&self, state: &mut ServerState) {
-        if state.current.is_none() {
-            drop(self.end_instances(state, TransitionReason::OperatorRequest.into(), None));
-            return self.start(state, true);
-        }
-        state.start_again = true;
-        self.end(state, TransitionReason::OperatorRequest.into(), None);
+    fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Reply<()>) {
+        state.stopping.push(reply);
+        self.decide(state, SupervisionInput::Stop(order));
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
-        state.restarts = Restarts::new(spec.restart);
         // It may be another server by now.
         self.handle.take_spoken();
         self.handle.unlower();
         self.handle.offered_nothing();
-        drop(self.end_instances(state, TransitionReason::ConfigurationChange.into(), None));
         self.parts(&spec);
-        let wanted = spec.autostart || state.lifecycle.state() == LifecycleState::Error;
+        let rules = SupervisionRules::from(&spec);
         state.spec = spec;
-        if state.current.is_some() {
-            state.start_again = true;
-            self.end(state, TransitionReason::ConfigurationChange.into(), None);
-        } else if wanted {
-            self.start(state, true);
+        self.decide(state, SupervisionInput::Reconfigured(rules));
+    }
+
+    fn said(&self, state: &mut ServerState, link: u64, step: mgp::Lifecycle) {
+        if state.link().is_some_and(|l| l.number == link) {
+            let reported = SupervisionInput::Reported {
+                from: step.previous_state,
+                to: step.new_state,
+                reason: step.reason,
+            };
+            self.decide(state, reported);
         }
     }
 
-    /// Starts one attempt; it reports back as `Connected` and `Ended`.
-    fn attempt(&self, state: &mut ServerState) {
-        state.attempts += 1;
-        state.next_try = None;
-        state.changed.clear();
-        state.last_words = None;
-        let (spec, offer) = (state.spec.clone(), state.offer.clone());
-        let life = Incarnation::begin(self, state.attempts, spec, offer, state.me.clone());
-        state.current = Some(life);
-        self.publish(state, None);
-    }
-
-    fn connected(&self, state: &mut ServerState, attempt: u64, link: &Arc<Link>, lists: Fresh) {
-        let Some(current) = state.current.as_mut().filter(|c| c.attempt == attempt) else {
-            return;
-        };
-        if state.asked_to_stop {
-            return;
+    fn waits(&self, state: &ServerState, life: u64, names: &[String]) {
+        if state.supervision.counts(life) {
+            let reason = Some(starts::waiting(names));
+            let standing = state.supervision.status(reason, moment());
+            let mut status = Self::status(state, standing);
+            status.waiting = true;
+            self.handle.publish(status);
         }
-        current.link = Some(link.clone());
-        state.fetching.clear();
-        if self.handle.agent().is_some() {
-            return self.shown(state, attempt);
-        }
-        let (shown, me) = (self.offer(state, lists, link), state.me.clone());
-        tokio::spawn(async move {
-            let _ = shown.await;
-            let _ = me.tell(ServerMsg::Shown(attempt));
-        });
-    }
-
-    /// Only now is it connected: who is told so finds its tools.
-    fn shown(&self, state: &mut ServerState, attempt: u64) {
-        let current = state.current.as_ref().filter(|c| c.attempt == attempt);
-        let Some(link) = current.and_then(|c| c.link.clone()) else {
-            return;
-        };
-        if state.asked_to_stop {
-            return;
-        }
-        self.handle.fill(link.clone());
-        state.unreachable = false;
-        self.step(state, LifecycleEvent::HandshakeDone, None);
-        if self.handle.agent().is_none() && self.handle.may_audit() {
-            crate::forwarding::forward(&self.audit, &link);
-        }
-        self.tell_connected(&link);
-        self.events
-            .send(ServerEvent::Connected(self.handle.key().clone()));
-        for list in std::mem::take(&mut state.changed) {
-            self.fetch(state, list);
-        }
-        let directory = self.directory.clone();
-        tokio::spawn(async move { levels::tell(&directory, &link).await });
-    }
-
-    fn offer(
-        &self,
-        state: &mut ServerState,
-        mut lists: Fresh,
-        link: &Link,
-    ) -> oneshot::Receiver<()> {
-        let mut notes = std::mem::take(&mut lists.notes);
-        state.learn_gaps(std::mem::take(&mut lists.asked));
-        let offer = lists.over(state.offer.clone());
-        state.offer = offer.making_tasks(link.bridges_tasks());
-        self.handle.offers(&state.offer);
-        for kind in lists.kinds() {
-            state.fetched[*kind as usize] = moment();
-        }
-        notes.extend(state.left_out());
-        notes.extend(state.offer.odd().take(ODD_MAX));
-        let new = notes.iter().filter(|note| !state.notes.contains(note));
-        new.for_each(|note| self.log().note(note));
-        state.notes = notes;
-        self.permissions
-            .tools_need(&self.handle.id, &state.offer.permissions());
-        self.show(state, link)
-    }
-
-    /// What agents may see of it: not the tools that changed and wait for the operator.
-    fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
-        let blocked = self.pins.blocked(&self.handle.id);
-        let shown = state.offer.clone().without(&blocked);
-        let (reply, seen) = Reply::new();
-        if let Some(peer) = link.peer() {
-            self.events.send(ServerEvent::Offered {
-                offer: Box::new(shown),
-                peer: Box::new(peer.clone()),
-                fetched: state.fetched,
-                seen: reply,
-            });
-        }
-        seen
-    }
-
-    fn pinned(&self, state: &mut ServerState) {
-        let current = state.current.as_ref();
-        if let Some(link) = current.and_then(|current| current.link.clone()) {
-            drop(self.show(state, &link));
-        }
-    }
-
-    fn waits(&self, state: &ServerState, attempt: u64, names: &[String]) {
-        let current = state.current.as_ref();
-        if current.is_none_or(|current| current.attempt != attempt) || state.asked_to_stop {
-            return;
-        }
-        let mut status = self.status(state, Some(words::waiting(names)));
-        status.waiting = true;
-        self.handle.publish(status);
     }
 
     fn broken(state: &mut ServerState, link: u64, why: String) {
-        if let Some(current) = &state.current
+        if let Some(current) = &state.life
             && current.link.as_ref().is_some_and(|l| l.number == link)
         {
             current.fail(why);
         }
     }
 
-    fn ended(&self, state: &mut ServerState, attempt: u64, exit: &ServerExit, how: String) {
-        if state.current.as_ref().is_none_or(|c| c.attempt != attempt) {
-            return;
-        }
-        let life = state.current.take();
-        state.last_words = life.and_then(|life| life.start.last_words(self.log()));
-        state.gaps.clear();
-        self.handle.vacate();
-        self.events
-            .send(ServerEvent::Disconnected(self.handle.key().clone()));
-        let remote = matches!(state.spec.reach, Reach::Http { .. });
-        state.unreachable = remote && matches!(exit, ServerExit::Failed(_)) && !state.asked_to_stop;
-        let verdict = state.restarts.exited(exit, state.asked_to_stop, moment());
-        let was_there = matches!(
-            state.lifecycle.state(),
-            LifecycleState::Connected | LifecycleState::Draining
-        );
-        state.turn = Turn::after(&verdict);
-        if state.asked_to_stop {
-            if was_there {
-                let why = state.why.map_or("stopped", TransitionReason::as_str);
-                self.tell_disconnected(&ServerExit::Clean, why, None);
-            }
-            let why = state.why.unwrap_or(TransitionReason::OperatorRequest);
-            if state.start_again {
-                // Published with the attempt that follows at once.
-                self.advance(state, LifecycleEvent::RestartRequested(why));
-            } else {
-                self.step(
-                    state,
-                    LifecycleEvent::Drained,
-                    Some(format!("stopped ({why})")),
-                );
-            }
-            return self.stopped(state);
-        }
-        if was_there || matches!(verdict, RestartVerdict::Park { .. }) {
-            self.tell_disconnected(exit, &how, Some(&verdict));
-        }
-        match exit {
-            ServerExit::Clean => {
-                self.advance(
-                    state,
-                    LifecycleEvent::StopRequested(TransitionReason::ServerRequest),
-                );
-                self.advance(state, LifecycleEvent::Drained);
-            }
-            ServerExit::Failed(_) | ServerExit::Rejected(_) => {
-                self.advance(state, LifecycleEvent::Failed(how.clone()));
-            }
-        }
-        match verdict {
-            RestartVerdict::Restart { after, .. } => {
-                self.advance(state, LifecycleEvent::TryAgain);
-                self.publish(state, Some(how));
-                self.try_later(state, moment() + after);
-            }
-            RestartVerdict::Stay => {
-                self.publish(state, Some(how));
-                self.withdraw();
-            }
-            RestartVerdict::Park { reason, next_try } => {
-                self.publish(state, Some(reason));
-                self.withdraw();
-                if let Some(at) = next_try {
-                    self.try_later(state, at);
-                }
-            }
-        }
+    fn publish(&self, state: &ServerState) {
+        let standing = state.supervision.status(None, moment());
+        self.handle.publish(Self::status(state, standing));
     }
 
-    /// The server has stopped because somebody asked.
-    fn stopped(&self, state: &mut ServerState) {
-        for reply in state.stopping.drain(..) {
-            reply.send(());
-        }
-        if state.start_again {
-            state.start_again = false;
-            self.start(state, true);
-        } else {
-            self.withdraw();
-        }
-    }
-
-    /// One step of the state machine, published. An event that has no meaning in this state changes
-    /// nothing: it crossed another one on its way.
-    fn step(&self, state: &mut ServerState, event: LifecycleEvent, reason: Option<String>) {
-        if self.advance(state, event) {
-            self.publish(state, reason);
-        }
-    }
-
-    /// One step on the way to another: who waits for the server does not see it. True when it was
-    /// made.
-    fn advance(&self, state: &mut ServerState, event: LifecycleEvent) -> bool {
-        match state.lifecycle.apply(event, moment()) {
-            Ok(step) => {
-                tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
-                    reason = %step.reason, "lifecycle");
-                self.tell_agents(&step);
-                true
-            }
-            Err(illegal) => {
-                tracing::debug!(server = %self.handle.id, %illegal, "lifecycle");
-                false
-            }
-        }
-    }
-
-    fn publish(&self, state: &ServerState, reason: Option<String>) {
-        self.handle.publish(self.status(state, reason));
-    }
-
-    fn status(&self, state: &ServerState, reason: Option<String>) -> Status {
+    fn status(state: &ServerState, standing: SupervisionStatus) -> Status {
         Status {
-            state: state.lifecycle.state(),
-            reason: reason.unwrap_or_else(|| state.lifecycle.reason().to_owned()),
-            since: state.lifecycle.since(),
+            state: standing.state,
+            reason: standing.reason,
+            since: standing.since,
             next_try: None,
-            restarts: state.restarts.within_window(moment()),
-            pid: state.current.as_ref().map(Incarnation::process),
+            restarts: standing.restarts,
+            pid: state.life.as_ref().map(LifeHandle::process),
             rejected: state.notes.clone(),
             left_out: state.left_out(),
             trust: state.spec.mgp.trust_level,
             runs: state.spec.reach.words().into(),
             declared: Arc::new(state.spec.mgp.clone()),
             waiting: false,
-            due: state.is_due(),
+            due: standing.due,
             places: state.spec.limits.max_in_flight,
-            unreachable: state.unreachable,
-            start: state.current.as_ref().map(|life| life.start.clone()),
-            last_words: state.last_words.clone().filter(|_| !state.asked_to_stop),
+            unreachable: standing.unreachable,
+            start: state.life.as_ref().map(|life| life.start.clone()),
+            last_words: state.last_words.clone().filter(|_| !standing.asked_to_stop),
         }
     }
 

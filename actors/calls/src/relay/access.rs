@@ -22,7 +22,7 @@ use mgp_callers::request::Caller;
 use mgp_callers::tool_cache::Names;
 use mgp_policy::access::AccessHandle;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::link::Leave;
+use mgp_servers::link::FinalCheck;
 use mgp_tools::catalog::Shown;
 
 /// Lists kept for those who do not see everything.
@@ -30,7 +30,7 @@ const LISTS_MAX: usize = 1024;
 /// Bytes of them together; at either bound the oldest goes and is made again when it is asked for.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Leave to ask something of a server, for one request.
+/// FinalCheck to ask something of a server, for one request.
 #[derive(Debug)]
 pub(super) struct Admitted<'a> {
     access: &'a AccessHandle,
@@ -43,7 +43,7 @@ pub(super) struct Admitted<'a> {
     unknown: Refusal,
 }
 
-impl Leave for Admitted<'_> {
+impl FinalCheck for Admitted<'_> {
     fn still(&self) -> Result<(), Refusal> {
         let (table, now) = (self.access.table(), unix_ms());
         if table.honours(self.pass, now) {
@@ -58,7 +58,7 @@ impl Leave for Admitted<'_> {
 }
 
 impl Relay {
-    /// Leave for this caller to ask something of a server: to call a tool, by the server's own name
+    /// FinalCheck for this caller to ask something of a server: to call a tool, by the server's own name
     /// for it, or anything that is not about a tool.
     ///
     /// # Errors

@@ -21,14 +21,14 @@ use super::tracing::traced;
 use mgp_callers::negotiation;
 use mgp_callers::request::{Outcome, Request};
 use mgp_servers::levels;
-use mgp_servers::link::{Call, Leave, Link, Mirror};
+use mgp_servers::link::{Call, FinalCheck, Link, MirroredHeaders};
 
 /// A request on its way to a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) server: &'a ServerId,
-    /// Leave of its caller, asked again right before it goes.
-    pub(super) leave: Option<&'a dyn Leave>,
+    /// FinalCheck of its caller, asked again right before it goes.
+    pub(super) leave: Option<&'a dyn FinalCheck>,
     /// The tool that is called, when one is.
     pub(super) tool: Option<&'a CatalogTool>,
     pub(super) method: &'a str,
@@ -272,11 +272,11 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    fn mirror<'m>(&self, params: &'m [(String, String)]) -> Mirror<'m>
+    fn mirror<'m>(&self, params: &'m [(String, String)]) -> MirroredHeaders<'m>
     where
         'a: 'm,
     {
-        Mirror {
+        MirroredHeaders {
             method: self.method,
             name: self.mirrored.name,
             params,

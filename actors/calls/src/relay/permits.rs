@@ -7,9 +7,9 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use super::Relay;
 use super::access::Admitted;
 use mgp_callers::request::Caller;
-use mgp_servers::link::Leave;
+use mgp_servers::link::FinalCheck;
 
-/// Leave to call a tool, whose server has what it needs for that.
+/// FinalCheck to call a tool, whose server has what it needs for that.
 #[derive(Debug)]
 pub(super) struct Permitted<'a> {
     admitted: Admitted<'a>,
@@ -38,7 +38,7 @@ impl Permitted<'_> {
     }
 }
 
-impl Leave for Permitted<'_> {
+impl FinalCheck for Permitted<'_> {
     fn still(&self) -> Result<(), Refusal> {
         self.admitted.still()?;
         self.may()

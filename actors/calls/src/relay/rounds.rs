@@ -23,7 +23,7 @@ use mgp_callers::request::input_required::{Input, MAX_ROUNDS, Needs, needs, next
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::ids::new_id;
 use mgp_servers::link::Link;
-use mgp_servers::question;
+use mgp_servers::link::question;
 
 /// Questions of one round; a person answers one at a time.
 const MAX_QUESTIONS: usize = 64;

@@ -14,8 +14,8 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::NotAdmitted;
 use tokio::sync::oneshot;
 
-use super::turns::{Turn, party};
-use super::{InFlight, Link, List, envelope};
+use super::call_queue::{Turn, party};
+use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
@@ -32,14 +32,14 @@ pub struct Call<'a> {
     /// The era it is written in; one the server speaks ([`Link::era`]).
     pub era: Era,
     /// Whether it may leave still; the kernel's own always may.
-    pub leave: Option<&'a dyn Leave>,
+    pub leave: Option<&'a dyn FinalCheck>,
     /// What HTTP headers repeat of it in the modern era.
-    pub mirror: Mirror<'a>,
+    pub mirror: MirroredHeaders<'a>,
 }
 
 /// Asked when a call has waited its turn, right before its frame is written: what was taken back
 /// meanwhile is not done.
-pub trait Leave: std::fmt::Debug + Sync {
+pub trait FinalCheck: std::fmt::Debug + Sync {
     /// Whether the call may leave.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ pub trait Leave: std::fmt::Debug + Sync {
 
 /// What HTTP headers repeat of a modern request.
 #[derive(Debug, Clone, Copy)]
-pub struct Mirror<'a> {
+pub struct MirroredHeaders<'a> {
     /// Its method.
     pub method: &'a str,
     /// What it is about, not encoded: the server's own name, URI or task id.
@@ -189,7 +189,7 @@ impl Link {
             token: None,
             era,
             leave: None,
-            mirror: Mirror {
+            mirror: MirroredHeaders {
                 method,
                 name: None,
                 params: &[],
@@ -211,7 +211,7 @@ impl Link {
         }
         // The schema that says which headers it wants is another one by now.
         if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
-            self.upward.list_changed(&self.server, List::Tools);
+            self.tells(LinkEvent::ListChanged(List::Tools));
         }
     }
 

@@ -48,7 +48,7 @@ async fn a_server_that_never_answers_holds_no_link() {
         ServerLimits::default(),
         Wire::Http(wire),
         ServerLog::new(),
-        Arc::new(Heard::default()),
+        Arc::new(Heard::default()).sink(),
         "1.0",
         Ways {
             offers_mgp: false,

@@ -1,120 +1,24 @@
 //! What a server sends: answers, notifications, questions.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+mod notifications;
+mod requests;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use mgp_engine::servers::attribution::{Party, Whom, whom};
-use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::framing::Frame;
 use mgp_protocol::framing::KEPT;
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
-use mgp_protocol::mcp;
-use mgp_protocol::mgp::is_of_extension;
-use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
 
-use super::turns::party;
-use super::{InFlight, Link, List, Wire, envelope};
-use crate::question;
-use mgp_callers::exchange::{Delivery, Exchange, Flag};
-use mgp_callers::request::Caller;
-
-/// Questions of one server that may be open at once; a person answers one at a time.
-pub(super) const MAX_QUESTIONS: usize = 64;
+use super::Link;
 
 /// Lines that are no messages are written to the log up to this many, then only counted.
 const NOISE_SHOWN: u64 = 20;
-
-/// The questions a server has open.
-#[derive(Debug, Default)]
-pub(super) struct Questions {
-    open: Mutex<HashMap<RequestId, Arc<Flag>>>,
-    count: AtomicUsize,
-    /// Those of them that a client was asked.
-    placed: AtomicUsize,
-    changed: Notify,
-}
-
-impl Questions {
-    pub(super) fn any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-    }
-
-    /// True while it is not known of some in which call they are asked.
-    pub(super) fn is_unplaced(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > self.placed.load(Ordering::Relaxed)
-    }
-
-    /// A client is asked, until what is given is dropped.
-    pub(super) fn place(&self) -> Placed<'_> {
-        self.placed.fetch_add(1, Ordering::Relaxed);
-        Placed(self)
-    }
-
-    /// A call ended: what could not be attributed may be clear now.
-    pub(super) fn reconsider(&self) {
-        if self.any() {
-            self.changed.notify_waiters();
-        }
-    }
-
-    pub(super) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
-        self.changed.notified()
-    }
-
-    /// Notes a question; `None` when there are too many, or one with this id.
-    pub(super) fn open(&self, id: &RequestId) -> Option<Arc<Flag>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= MAX_QUESTIONS || open.contains_key(id) {
-            return None;
-        }
-        let withdrawn = Arc::new(Flag::default());
-        open.insert(id.clone(), withdrawn.clone());
-        self.count.store(open.len(), Ordering::Relaxed);
-        Some(withdrawn)
-    }
-
-    /// Takes a question out; true when it was still open.
-    pub(super) fn close(&self, id: &RequestId) -> bool {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_open = open.remove(id).is_some();
-        self.count.store(open.len(), Ordering::Relaxed);
-        was_open
-    }
-
-    fn withdraw(&self, id: &RequestId) {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(withdrawn) = open.get(id) {
-            withdrawn.raise();
-        }
-    }
-
-    pub(super) fn drop_all(&self) {
-        let open = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            self.count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *open)
-        };
-        open.into_values().for_each(|withdrawn| withdrawn.raise());
-        self.changed.notify_waiters();
-    }
-}
-
-/// A question that a client was asked.
-pub(super) struct Placed<'a>(&'a Questions);
-
-impl Drop for Placed<'_> {
-    fn drop(&mut self) {
-        self.0.placed.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 impl Link {
     /// Takes what the child wrote to stdout.
@@ -227,6 +131,7 @@ impl Link {
         self.pending.for_each(|id, _| ids.push(id));
         (ids.len() == 1).then(|| ids[0])
     }
+<<<<<<< HEAD
 
     fn notified(self: &Arc<Self>, method: &str, params: Option<&str>, via: Option<u64>) {
         match method {
@@ -443,6 +348,8 @@ impl Link {
         });
         rests
     }
+=======
+>>>>>>> servers
 }
 
 /// The id of the request that a line was to answer which cannot be read as a message.
@@ -458,54 +365,6 @@ fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
             seen.id().or_else(ends)
         }
     }
-}
-
-type Calls = Vec<(u64, Arc<Caller>, Arc<Exchange>)>;
-
-/// Each client by itself.
-fn client(caller: &Caller) -> Party {
-    Party::Client(caller.connection)
-}
-
-/// A call that waits for its client's answer is most likely not the one that speaks now.
-fn attribute(mut calls: Calls, party: fn(&Caller) -> Party) -> Origin {
-    let clients = |calls: &Calls| whom(calls.iter().map(|(_, caller, _)| party(caller)));
-    let latest = |calls: Calls| calls.into_iter().max_by_key(|(id, ..)| *id);
-    let all = clients(&calls);
-    let (waiting, active): (Calls, Calls) = calls
-        .drain(..)
-        .partition(|(_, _, exchange)| exchange.is_asked());
-    match (all, clients(&active)) {
-        (Whom::Nobody, _) => Origin::Nobody,
-        (Whom::One(_), _) => {
-            let latest = latest(active).or_else(|| latest(waiting));
-            latest.map_or(Origin::Nobody, |(_, caller, exchange)| {
-                Origin::Call(caller, exchange)
-            })
-        }
-        (Whom::Several, Whom::One(asked)) => {
-            let others = waiting.into_iter();
-            let others = others.filter(|(_, caller, _)| party(caller) != asked);
-            let others = others.map(|(_, _, exchange)| exchange).collect();
-            match latest(active) {
-                Some((_, caller, exchange)) => Origin::Likely(caller, exchange, others),
-                None => Origin::Several,
-            }
-        }
-        (Whom::Several, Whom::Nobody | Whom::Several) => Origin::Several,
-    }
-}
-
-/// Whose call caused a message of a server.
-pub(super) enum Origin {
-    /// The only client with calls under way.
-    Call(Arc<Caller>, Arc<Exchange>),
-    /// The only client with calls that do not wait for their clients; these calls of others do.
-    Likely(Arc<Caller>, Arc<Exchange>, Vec<Arc<Exchange>>),
-    /// No call is under way.
-    Nobody,
-    /// Calls of several clients are.
-    Several,
 }
 
 #[cfg(test)]

@@ -15,12 +15,12 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::task::JoinHandle;
 
 use super::calls::Forget;
-use super::{InFlight, Link, List, Mirror, envelope};
+use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
+use mgp_runtime::task::{self, Task};
 
 /// Listens that may stand at once: the one in force, the one that takes its place, and those that
 /// are just being let go of. A further wish waits until one of these is gone.
@@ -130,7 +130,10 @@ impl Link {
     /// the start is the news of its lists.
     pub(crate) fn listen(self: &Arc<Self>) {
         if self.peer_in(Era::Modern).is_some() {
-            tokio::spawn(keep(self.clone()));
+            drop(
+                self.tends("listen at a server", keep(self.clone()))
+                    .detach(),
+            );
         }
     }
 
@@ -252,7 +255,7 @@ fn listen_of(ids: &RequestIds, meta: &str) -> Option<u64> {
 #[derive(Debug)]
 struct Standing {
     id: u64,
-    task: JoinHandle<Outcome>,
+    task: Task<Outcome>,
 }
 
 impl Drop for Standing {
@@ -284,10 +287,10 @@ impl Standing {
             Some(&params),
         );
         let link = link.clone();
-        let task = tokio::spawn(async move {
+        let task = task::supervised("request of a listen", async move {
             let _place = place;
             let _forget = Forget { link: &link, id };
-            let mirror = Mirror {
+            let mirror = MirroredHeaders {
                 method: Listen::METHOD,
                 name: None,
                 params: &[],
@@ -328,7 +331,7 @@ impl Standing {
 
     /// Another one has taken its place.
     fn retire(self) {
-        tokio::spawn(async move {
+        task::detached("former listen", async move {
             tokio::time::sleep(LINGER).await;
             drop(self);
         });
@@ -433,7 +436,7 @@ fn changed_meanwhile(link: &Link, agreed: &Filter) {
         (agreed.resources_list_changed, List::Resources),
     ] {
         if may {
-            link.upward.list_changed(&link.server, list);
+            link.tells(LinkEvent::ListChanged(list));
         }
     }
 }

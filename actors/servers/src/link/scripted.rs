@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::WireId;
-use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
-use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::negotiation::PLAIN;
-use mgp_protocol::mgp::permission::{Ask, Decision};
+use mgp_protocol::mgp::permission::Decision;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{self, QueueLimits};
 use mgp_transports::log::ServerLog;
@@ -23,48 +21,49 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Call, Link, List, Mirror, Peer, Upward, Ways, Wire};
-use mgp_callers::agent::Agent;
+use super::{Call, Link, LinkEvent, MirroredHeaders, Peer, Ways, Wire};
 use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
 use mgp_callers::exchange::{Exchange, ReplyPath};
-use mgp_callers::request::{Answering, Caller, CallerSession, Outcome};
+use mgp_callers::request::{Caller, CallerSession, Outcome};
+use mgp_runtime::event_sink::EventSink;
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]
 pub(crate) struct Heard(pub(crate) Mutex<Vec<String>>);
 
-impl Upward for Heard {
-    fn list_changed(&self, _server: &ServerId, what: List) {
-        self.0.lock().unwrap().push(format!("{what:?}"));
+impl Heard {
+    /// Where a link tells it what the server says.
+    pub(crate) fn sink(self: &Arc<Self>) -> EventSink<LinkEvent> {
+        let heard = self.clone();
+        EventSink::new(move |event| heard.takes(event))
     }
-    fn reported(&self, _server: &ServerId, _params: Option<&str>) {}
-    fn updated(&self, _server: &ServerId, uri: &str, params: &str) {
-        self.0.lock().unwrap().push(format!("{uri} {params}"));
+
+    fn takes(&self, event: LinkEvent) {
+        let said = match event {
+            LinkEvent::ListChanged(what) => format!("{what:?}"),
+            LinkEvent::ResourceUpdated { uri, params } => format!("{uri} {params}"),
+            LinkEvent::LifecycleReported { params, .. } => params,
+            LinkEvent::Broken(_, why) => why,
+            LinkEvent::RootsAsked(reply) => return reply.send(None),
+            LinkEvent::PermissionAsked(ask, reply) => {
+                return reply.send(Decision {
+                    request_id: ask.request_id,
+                    grants: BTreeMap::new(),
+                    approved_by: None,
+                    expires_at: None,
+                });
+            }
+            LinkEvent::ConsentAsked(_, reply) => return reply.send(Ok(None)),
+            LinkEvent::ReplayAsked(_, reply) => {
+                return reply.send(Err(Refusal::BadRequest(String::new())));
+            }
+            LinkEvent::AuditReported(_)
+            | LinkEvent::TaskChanged { .. }
+            | LinkEvent::Logged(_)
+            | LinkEvent::Unusable(_) => return,
+        };
+        self.0.lock().unwrap().push(said);
     }
-    fn task_changed(&self, _server: &ServerId, _era: Era, _params: &str) {}
-    fn stepped(&self, _link: u64, params: &str) {
-        self.0.lock().unwrap().push(params.to_owned());
-    }
-    fn logged(&self, _server: &ServerId, _params: &str) {}
-    fn only_rooted(&self, _server: &ServerId) -> Option<Arc<Agent>> {
-        None
-    }
-    fn permission_asked(&self, _server: &ServerId, ask: Ask) -> Answering<Decision> {
-        Box::pin(std::future::ready(Decision {
-            request_id: ask.request_id,
-            grants: BTreeMap::new(),
-            approved_by: None,
-            expires_at: None,
-        }))
-    }
-    fn consented(&self, _question: ApprovalQuestion) -> Answering<Result<Option<bool>, NotTaken>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-    fn replayed(&self, _asked: Replay) -> Answering<Result<Replayed, Refusal>> {
-        Box::pin(std::future::ready(Err(Refusal::BadRequest(String::new()))))
-    }
-    fn unusable(&self, _link: u64) {}
-    fn broken(&self, _server: &ServerId, _link: u64, _why: String) {}
 }
 
 /// A link over a child's pipes, with the other end of them.
@@ -103,7 +102,7 @@ impl Scripted {
             bounds,
             Wire::Child(sink),
             ServerLog::new(),
-            heard.clone(),
+            heard.sink(),
             "1.0",
             Ways {
                 offers_mgp: true,
@@ -196,7 +195,7 @@ impl Scripted {
                 token: None,
                 era: Era::Legacy,
                 leave: None,
-                mirror: Mirror {
+                mirror: MirroredHeaders {
                     method: "tools/call",
                     name: None,
                     params: &[],

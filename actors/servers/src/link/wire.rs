@@ -1,5 +1,7 @@
 //! How messages reach a server.
 
+pub(super) mod http;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -8,8 +10,8 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
-use super::http::{HttpWire, SseWire};
-use super::{Link, Mirror};
+use self::http::{HttpWire, SseWire};
+use super::{Link, LinkEvent, MirroredHeaders};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl Wire {
         id: u64,
         frame: Bytes,
         era: Era,
-        mirror: Mirror<'_>,
+        mirror: MirroredHeaders<'_>,
     ) -> Infallible {
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
@@ -93,7 +95,7 @@ fn refused(link: &Link, error: SendError) -> Refusal {
             what: format!("the queue to server {}, which does not read,", link.server),
         },
         SendError::Closed => {
-            link.upward.unusable(link.number);
+            link.tells(LinkEvent::Unusable(link.number));
             link.untaken("its stdin is closed")
         }
     }

@@ -19,7 +19,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, access, setsid};
 
-use super::launch::environment;
+use super::step::environment;
 use super::{calls, plain, rights, view};
 
 /// What the system allows each IPC namespace of its own messages; each may hold 16 KiB.

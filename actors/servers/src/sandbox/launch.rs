@@ -11,43 +11,11 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::Command;
 
 use mgp_engine::servers::sandbox::SandboxPolicy;
-use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
 
-use super::{LAUNCH, POLICY, init, inside, leader};
-
-/// Which step this process is.
-const STEP: &str = "MGP_SANDBOX_STEP";
-
-/// One step of the launcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Leader,
-    Init,
-    Inside,
-}
-
-impl Step {
-    const NAMED: [(&str, Self); 2] = [("init", Self::Init), ("inside", Self::Inside)];
-
-    fn of_this_process() -> Self {
-        let name = env::var(STEP).unwrap_or_default();
-        let found = Self::NAMED.iter().find(|(known, _)| *known == name);
-        found.map_or(Self::Leader, |(_, step)| *step)
-    }
-
-    /// This program as another step, for the same server.
-    pub(super) fn command(self, exe: &Path) -> Command {
-        let mut command = Command::new(exe);
-        let name = Self::NAMED.iter().find(|(_, step)| *step == self);
-        command.arg(LAUNCH).env(STEP, name.map_or("", |(n, _)| *n));
-        command
-    }
-}
+use super::step::Step;
+use super::{POLICY, init, inside, leader};
 
 /// Starts the server in its sandbox: the program's path, its name, its arguments; an empty path starts
 /// nothing once all is shut. Answers the code to exit with when the server has ended.
@@ -69,13 +37,4 @@ pub fn launch(command: &[OsString]) -> Result<u8, String> {
         (Step::Leader | Step::Inside, _) => Err("it wants a program and its name".into()),
     });
     done.map_err(|why| format!("the sandbox cannot be closed, so the server is not started: {why}"))
-}
-
-/// The server's variables, under their own names.
-pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
-    env::vars_os().filter_map(|(name, value)| {
-        let own = name.as_bytes().strip_prefix(FOR_SERVER.as_bytes());
-        let kept = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
-        Some((std::ffi::OsStr::from_bytes(kept).to_owned(), value))
-    })
 }

@@ -27,7 +27,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid, getppid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::launch::Step;
+use super::step::Step;
 use super::view::{self, View};
 use super::{PARENT, POLICY, rights};
 

@@ -1,7 +1,7 @@
 //! The public face of one server: what calls and reports read without asking its supervisor.
 
 mod arrival;
-mod lives;
+mod instances;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -25,10 +25,10 @@ use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
-use self::lives::{Lives, Own};
+use self::instances::{OfAgent, ShownInstances};
 use super::ServerMsg;
-use super::handshake::Spoken;
-use super::words::Start;
+use super::spoken::SpokenEras;
+use super::starts::Start;
 use crate::link::{Link, List};
 use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::moment;
@@ -58,10 +58,10 @@ pub struct ServerHandle {
     waiters: AtomicUsize,
     life: Arc<tokio::sync::Mutex<()>>,
     /// What makes it an agent's instance; `None` for the server itself.
-    own: Option<Own>,
-    lives: Lives,
+    own: Option<OfAgent>,
+    lives: ShownInstances,
     /// The eras it spoke the last time it was met.
-    spoken: Mutex<Option<Spoken>>,
+    spoken: Mutex<Option<SpokenEras>>,
     /// It ended at a question about its era and was started again for nothing, since it was met.
     excused: AtomicBool,
     /// It said that it is trusted less than its entry says.
@@ -116,6 +116,21 @@ impl Status {
         let pid = self.pid.as_ref()?.load(Ordering::Relaxed);
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
+
+    /// Why a server is where it is, and which of its own words belong to that.
+    fn told(&self, log: &ServerLog) -> (String, Option<String>) {
+        let starts = matches!(
+            self.state,
+            LifecycleState::Connecting | LifecycleState::Restarting
+        ) && !self.waiting;
+        match self.start.as_ref().filter(|_| starts) {
+            Some(start) => (start.told(), start.newest(log)),
+            None => (
+                self.reason.clone(),
+                self.last_words.as_deref().map(Into::into),
+            ),
+        }
+    }
 }
 
 impl ServerHandle {
@@ -128,7 +143,7 @@ impl ServerHandle {
     fn made(
         id: ServerId,
         log: ServerLog,
-        own: Option<Own>,
+        own: Option<OfAgent>,
         life: Arc<tokio::sync::Mutex<()>>,
     ) -> Self {
         let status = Status {
@@ -163,7 +178,7 @@ impl ServerHandle {
             waiters: AtomicUsize::new(0),
             life,
             own,
-            lives: Lives::none(),
+            lives: ShownInstances::none(),
             spoken: Mutex::new(None),
             excused: AtomicBool::new(false),
             lowered: AtomicBool::new(false),
@@ -447,25 +462,25 @@ impl ServerHandle {
 
     /// What it spoke the last time. A start that fails leaves it forgotten, so that the next one asks
     /// anew.
-    pub(super) fn take_spoken(&self) -> Option<Spoken> {
+    pub(super) fn take_spoken(&self) -> Option<SpokenEras> {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         spoken.take()
     }
 
     /// It was met, and speaks this.
-    pub(super) fn met(&self, eras: Spoken) {
+    pub(super) fn met(&self, eras: SpokenEras) {
         self.excused.store(false, Ordering::Relaxed);
         self.speaks(eras);
     }
 
     /// It ended at a question about its era, and is to be spoken to like this the next time. True
     /// when that is at once; a server that ends at whatever it is asked has no more of it.
-    pub(super) fn ended_at_question(&self, eras: Spoken) -> bool {
+    pub(super) fn ended_at_question(&self, eras: SpokenEras) -> bool {
         self.speaks(eras);
         !self.excused.swap(true, Ordering::Relaxed)
     }
 
-    fn speaks(&self, eras: Spoken) {
+    fn speaks(&self, eras: SpokenEras) {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         *spoken = Some(eras);
     }

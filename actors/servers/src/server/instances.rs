@@ -10,15 +10,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_engine::servers::spec::{PerAgent, ServerInstances as Rule, ServerSpec};
+use mgp_engine::servers::supervision::StopOrder;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorCell, ActorId, SpawnErr};
 use tokio::sync::oneshot;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::farewell::StopOrder;
 use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
 use mgp_runtime::mailbox::Reply;
+use mgp_runtime::task::{self, Task};
 use mgp_runtime::time::moment;
 
 /// Why the supervisor of an instance ends that has ended.
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Instances {
     all: BTreeMap<AgentId, One>,
     /// The clock of the next look; it ends with the supervisor.
-    clock: Option<AbortOnDropHandle<()>>,
+    clock: Option<Task<()>>,
 }
 
 #[derive(Debug)]
@@ -141,35 +141,32 @@ impl ServerActor {
     fn look_later(&self, state: &mut ServerState, after: Duration) {
         if state.instances.clock.is_none() {
             let me = state.me.clone();
-            let clock = tokio::spawn(async move {
+            let clock = task::supervised("idle instances", async move {
                 tokio::time::sleep(after.max(LOOK)).await;
                 let _ = me.remind(ServerMsg::LookForIdle);
             });
-            state.instances.clock = Some(AbortOnDropHandle::new(clock));
+            state.instances.clock = Some(clock);
         }
     }
 
     /// Ends all of them with the server itself; who waits for its end waits for theirs.
-    pub(super) fn end_instances(
-        &self,
-        state: &mut ServerState,
-        order: StopOrder,
-        reply: Option<Reply<()>>,
-    ) -> Option<Reply<()>> {
+    pub(super) fn end_instances(&self, state: &mut ServerState, order: StopOrder) {
         let all = std::mem::take(&mut state.instances).all;
         if all.is_empty() {
-            return reply;
+            return;
         }
         self.show_instances(state);
         let ending: Vec<_> = all.into_values().map(|one| one.end(order)).collect();
+        let waiting = std::mem::take(&mut state.stopping);
+        if waiting.is_empty() {
+            return;
+        }
         let (stopping, stopped) = Reply::new();
-        tokio::spawn(async move {
+        state.stopping.push(stopping);
+        task::detached("end of instances", async move {
             let _ = tokio::join!(stopped, join_all(ending));
-            if let Some(reply) = reply {
-                reply.send(());
-            }
+            waiting.into_iter().for_each(|reply| reply.send(()));
         });
-        Some(stopping)
     }
 
     /// The supervisor of an instance is gone; its agent's next call starts another one.
@@ -198,7 +195,7 @@ impl One {
                 Some(time) => ServerMsg::StopWithin(order.why, time, reply),
                 None => ServerMsg::Stop(order.why, reply),
             });
-            tokio::spawn(async move {
+            task::detached("end of an instance", async move {
                 let _ = stopped.await;
                 supervisor.stop(RETIRED);
                 let _ = gone.send(());

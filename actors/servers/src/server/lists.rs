@@ -1,5 +1,9 @@
 //! What a server offers, fetched page by page (MCP-030). What cannot be had costs the rest nothing.
 
+mod fetching;
+pub(super) mod missing;
+mod offering;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +22,7 @@ use serde_json::value::RawValue;
 use crate::link::{Link, List, code};
 use mgp_callers::exchange::Flag;
 use mgp_policy::pins::PinsHandle;
+use mgp_runtime::task;
 
 /// Pages fetched of one list; a server that always names a next page ends here.
 const MAX_PAGES: usize = 1_000;
@@ -177,7 +182,7 @@ impl Lists {
         }
         let kinds: Vec<ListKind> = lists.iter().map(|list| list.kind).collect();
         let (watch, tools) = (watch.clone(), kinds.contains(&ListKind::Tools));
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = task::blocking("lists of a server", move || {
             let offer = lists.iter().fold(before, |offer, list| {
                 let offer = offer.with(list.kind, &list.definitions);
                 match list.freshness {
@@ -190,8 +195,9 @@ impl Lists {
             }
             Ok(offer)
         });
-        let offer: Result<ServerOffer, String> =
-            reading.await.expect("reading lists does not panic");
+        let offer: Result<ServerOffer, String> = reading
+            .await
+            .unwrap_or_else(|broken| Err(broken.to_string()));
         Ok(Fresh {
             offer: offer?,
             kinds,

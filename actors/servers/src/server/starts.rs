@@ -1,152 +1,118 @@
-//! Where processes are started: on threads of their own, so that no thread that carries calls waits for the
-//! system to make one; and when, where many keep failing.
+//! What the operator is told of a start: what it is busy with, and the last words of one that failed. Agents
+//! read none of it: a server may write anything to its stderr.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::lifecycle::{LifecycleEvent, LifecycleState};
-use mgp_engine::servers::restart::{RestartTurns, RestartVerdict};
-use mgp_transports::child::{self, Child, ChildSpec};
-use mgp_transports::log::ServerLog;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio_util::task::AbortOnDropHandle;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::starts::{busy, shown, telling};
+use mgp_transports::log::{Author, LogLine, ServerLog};
 
-use super::{ServerActor, ServerMsg, ServerState};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::{moment, unix_ms};
 
-/// Processes that are being made at once; a program on a disk that does not answer holds up one of them.
-const THREADS: usize = 4;
+/// Lines looked through for the one that tells why: the end of a stack trace and what led to it.
+const LAST: usize = 50;
+/// What was written longer ago than this says nothing of an end.
+const RECENT: Duration = Duration::from_secs(10);
 
-/// The threads, from the first start on, and whose turn it is.
-#[derive(Debug, Default)]
-pub struct Starts {
-    /// One start for each server waits at most. The threads end with it.
-    desk: OnceLock<mpsc::Sender<Start>>,
-    turns: Mutex<RestartTurns>,
+/// A life from its first moment on.
+#[derive(Debug, Clone)]
+pub struct Start {
+    since: MonotonicTime,
+    /// The number of the last line in the log that is not of this life.
+    after: u64,
+    busy: Arc<str>,
 }
 
-/// Whether the next start of a server waits for its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It does not keep failing.
-    Free,
-    /// It does, and is started in turn with the others that do.
-    Wanted,
-    /// It knows when its turn is.
-    Given,
-}
-
-impl Turn {
-    /// What the end of a life makes of it.
-    pub(super) fn after(verdict: &RestartVerdict) -> Self {
-        match verdict.keeps_failing() {
-            true => Self::Wanted,
-            false => Self::Free,
-        }
-    }
-}
-
-struct Start {
-    spec: ChildSpec,
-    log: ServerLog,
-    runtime: Handle,
-    done: oneshot::Sender<Result<Child, String>>,
-}
-
-impl Starts {
-    /// Starts a process.
-    ///
-    /// # Errors
-    /// In words, why that cannot be.
-    pub(super) async fn spawn(&self, spec: ChildSpec, log: &ServerLog) -> Result<Child, String> {
-        let (done, child) = oneshot::channel();
-        let start = Start {
-            spec,
-            log: log.clone(),
-            runtime: Handle::current(),
-            done,
+impl Start {
+    /// Begins now.
+    pub(super) fn of(spec: &ServerSpec, log: &ServerLog) -> Self {
+        let busy = match &spec.reach {
+            Reach::Stdio { command, .. } => busy(command),
+            // Its address may hold a secret.
+            Reach::Http { .. } => "it has not answered yet".into(),
         };
-        let lost = || "no thread of the kernel starts it".to_owned();
-        let desk = self.desk.get_or_init(open);
-        desk.send(start).map_err(|_| lost())?;
-        child.await.unwrap_or_else(|_| Err(lost()))
-    }
-
-    /// When a server that keeps failing may be started again.
-    pub(super) fn turn(&self, now: MonotonicTime) -> MonotonicTime {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.take(now)
-    }
-}
-
-/// Without a single thread each start is refused.
-fn open() -> mpsc::Sender<Start> {
-    let (desk, waiting) = mpsc::channel();
-    let waiting = Arc::new(Mutex::new(waiting));
-    for _ in 0..THREADS {
-        let waiting = waiting.clone();
-        let thread = std::thread::Builder::new().name("starts".into());
-        if let Err(error) = thread.spawn(move || work(&waiting)) {
-            tracing::error!(%error, "a thread that starts processes");
+        Self {
+            since: moment(),
+            after: *log.follow().borrow(),
+            busy: busy.into(),
         }
     }
-    desk
-}
 
-fn work(waiting: &Mutex<mpsc::Receiver<Start>>) {
-    loop {
-        let next = waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .recv();
-        let Ok(Start {
-            spec,
-            log,
-            runtime,
-            done,
-        }) = next
-        else {
-            return;
-        };
-        let _runtime = runtime.enter();
-        let started = catch_unwind(AssertUnwindSafe(|| child::spawn(&spec, &log)));
-        if let Ok(started) = started {
-            // Nobody waits any more: it ends as it is dropped.
-            drop(done.send(started.map_err(|error| error.to_string())));
-        }
+    /// What it may be busy with, and for how long.
+    pub(super) fn told(&self) -> String {
+        let secs = moment().since(self.since).as_secs();
+        format!("{}, {secs} s", self.busy)
+    }
+
+    /// The number of the last line in the log before it.
+    #[must_use]
+    pub fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// What the server wrote last.
+    pub(super) fn newest(&self, log: &ServerLog) -> Option<String> {
+        let lines = self.lines(log);
+        let newest = lines.iter().rfind(|line| !line.text.trim().is_empty());
+        newest.map(|line| shown(line.text.trim()))
+    }
+
+    /// Of what it wrote just before its end, the line that tells most.
+    pub(super) fn last_words(&self, log: &ServerLog) -> Option<Arc<str>> {
+        let long_ago = unix_ms().saturating_sub(RECENT.as_millis().try_into().unwrap_or(u64::MAX));
+        let lines = self.lines(log);
+        let recent = lines.iter().filter(|line| line.at_ms >= long_ago);
+        let texts: Vec<&str> = recent.map(|line| &*line.text).collect();
+        let last = &texts[texts.len().saturating_sub(LAST)..];
+        telling(last).map(|line| shown(line).into())
+    }
+
+    fn lines(&self, log: &ServerLog) -> Vec<LogLine> {
+        let mut lines = log.after(self.after);
+        lines.retain(|line| line.author == Author::Server);
+        lines
     }
 }
 
-impl ServerActor {
-    pub(super) fn try_later(&self, state: &mut ServerState, at: MonotonicTime) {
-        let mut status = self.handle.status();
-        status.next_try = Some(at);
-        self.handle.publish(status);
-        let (me, attempt) = (state.me.clone(), state.attempts);
-        let clock = tokio::spawn(async move {
-            tokio::time::sleep(at.since(moment())).await;
-            let _ = me.tell(ServerMsg::TryAgain(attempt));
-        });
-        state.next_try = Some(AbortOnDropHandle::new(clock));
+/// Of a server that waits for the operator.
+pub(super) fn waiting(names: &[String]) -> String {
+    match names {
+        [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
+        [name] => format!("waits for approval: mgp approve {name}"),
+        names => format!("waits for approval: mgp approve {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(log: &ServerLog) -> Start {
+        Start {
+            since: moment(),
+            after: *log.follow().borrow(),
+            busy: "npx downloads or starts it".into(),
+        }
     }
 
-    pub(super) fn try_again(&self, state: &mut ServerState, attempt: u64) {
-        if state.attempts != attempt || state.current.is_some() || state.asked_to_stop {
-            return;
-        }
-        let now = moment();
-        if state.turn == Turn::Wanted {
-            state.turn = Turn::Given;
-            let turn = self.connector.starts.turn(now);
-            if turn > now {
-                return self.try_later(state, turn);
-            }
-        }
-        if state.lifecycle.state() == LifecycleState::Error {
-            self.step(state, LifecycleEvent::TryAgain, None);
-        }
-        self.attempt(state);
+    /// What an earlier life wrote, and what the kernel notes, is none of this one's words.
+    #[test]
+    fn a_start_speaks_for_itself() {
+        let log = ServerLog::new();
+        log.push(b"Error: of the life before");
+        let start = of(&log);
+        assert_eq!((start.newest(&log), start.last_words(&log)), (None, None));
+        log.push(b"Error: no such folder");
+        log.push(b"    at main");
+        log.push(b"");
+        log.note("it failed");
+        assert_eq!(start.newest(&log).unwrap(), "at main");
+        assert_eq!(
+            start.last_words(&log).unwrap().as_ref(),
+            "Error: no such folder"
+        );
+        assert_eq!(start.told(), "npx downloads or starts it, 0 s");
     }
 }

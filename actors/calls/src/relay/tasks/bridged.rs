@@ -22,7 +22,7 @@ use super::super::rounds::ask;
 use super::{MAX_ID, named, own_id};
 use mgp_callers::request::input_required::Needs;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::link::{Leave, Link};
+use mgp_servers::link::{FinalCheck, Link};
 
 /// How often a server is asked after a task whose result a client waits for: as it wishes, between
 /// these. Where it says nothing, each second.
@@ -43,7 +43,7 @@ struct Bridged<'a> {
     request: &'a Request,
     link: &'a Arc<Link>,
     /// Asked again before each thing that is said to the server.
-    leave: &'a dyn Leave,
+    leave: &'a dyn FinalCheck,
     own: &'a str,
     id: &'a str,
 }
@@ -54,7 +54,7 @@ impl Relay {
         &self,
         request: &Request,
         link: &Arc<Link>,
-        leave: &dyn Leave,
+        leave: &dyn FinalCheck,
         (own, id): (&str, &str),
     ) -> Outcome {
         let task = Bridged {

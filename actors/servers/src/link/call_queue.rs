@@ -1,0 +1,149 @@
+//! Servers that ask get the calls of one client at a time, so that it is known who is asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use mgp_engine::servers::attribution::{CallTurns, Enter, Party, Ticket};
+use mgp_protocol::refusal::Refusal;
+use std::collections::HashMap;
+use tokio::sync::oneshot;
+
+use mgp_callers::exchange::Exchange;
+use mgp_callers::request::Caller;
+
+/// The queue of clients at one server; passed by while the server has never asked.
+#[derive(Debug, Default)]
+pub(super) struct CallQueue {
+    asks: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    turns: CallTurns,
+    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+}
+
+/// A place inside; leaving lets the next client in.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    queue: &'a CallQueue,
+    who: Party,
+}
+
+/// As whom a caller takes its turns. One that stands alone says with each request what it can be asked.
+pub(super) fn party(caller: &Caller) -> Party {
+    match caller.is_alone() || caller.capabilities.can_be_asked() {
+        true => Party::Client(caller.connection),
+        false => Party::Unaskable,
+    }
+}
+
+impl CallQueue {
+    /// From now on calls of different clients are told apart. True the first time.
+    pub(super) fn serialise(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.turns.set_asks();
+        !self.asks.swap(true, Ordering::AcqRel)
+    }
+
+    /// Calls that wait.
+    pub(super) fn waiting(&self) -> usize {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.turns.waiting()
+    }
+
+    /// Waits for this client's turn at a server that asks.
+    pub(super) async fn enter(&self, who: Party, exchange: &Exchange) -> Result<Turn<'_>, Refusal> {
+        let (ticket, let_in) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            match state.turns.enter(who) {
+                Enter::Now => return Ok(Turn { queue: self, who }),
+                Enter::Refused => {
+                    return Err(Refusal::Overloaded {
+                        what: "the queue at a server that serves one client at a time".into(),
+                    });
+                }
+                Enter::Wait(ticket) => {
+                    let (sender, receiver) = oneshot::channel();
+                    state.waiting.insert(ticket, sender);
+                    (ticket, receiver)
+                }
+            }
+        };
+        let mut place = WaitingCall {
+            queue: self,
+            who,
+            ticket: Some(ticket),
+        };
+        tokio::select! {
+            _ = let_in => {
+                place.ticket = None;
+                Ok(Turn { queue: self, who })
+            }
+            () = exchange.cancelled() => Err(Refusal::Cancelled),
+        }
+    }
+
+    /// True once the server has asked something.
+    pub(super) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Acquire)
+    }
+
+    /// Every call of a client waits for what it says, or not any more.
+    pub(super) fn rest(&self, who: Party, rests: bool) {
+        if self.asks.load(Ordering::Acquire) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = state.turns.rest(who, rests);
+            state.let_in(next);
+        }
+    }
+
+    fn leave(&self, who: Party) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = state.turns.leave(who);
+        state.let_in(next);
+    }
+}
+
+impl State {
+    fn let_in(&mut self, tickets: Vec<Ticket>) {
+        for ticket in tickets {
+            if let Some(waiter) = self.waiting.remove(&ticket) {
+                let _ = waiter.send(());
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.leave(self.who);
+    }
+}
+
+/// A place in the queue, given up when the one who waits is gone.
+struct WaitingCall<'a> {
+    queue: &'a CallQueue,
+    who: Party,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut state = self
+            .queue
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.waiting.remove(&ticket).is_some() {
+            let next = state.turns.cancel(ticket).unwrap_or_default();
+            state.let_in(next);
+        } else {
+            // Let in at the very moment it gave up: the turn is passed on.
+            let next = state.turns.leave(self.who);
+            state.let_in(next);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a link tells of its server, to whoever supervises that.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mgp::audit::{Replay, Replayed};
+use mgp_protocol::mgp::permission::{Ask, Decision};
+use mgp_protocol::refusal::Refusal;
+
+use super::{Link, List};
+use mgp_callers::agent::Agent;
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::task::{self, Task};
+
+/// What a server says unasked, what it asks of the kernel, and what becomes of the connection. `params`
+/// are as sent.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// One of its lists changed.
+    ListChanged(List),
+    /// It says what it did: `params` of its `notifications/mgp.audit`.
+    AuditReported(Option<String>),
+    /// A resource changed.
+    ResourceUpdated {
+        /// By the server's own URI.
+        uri: String,
+        /// As sent, without the name of the kernel's listen.
+        params: String,
+    },
+    /// A task of the server changed: `params` of its `notifications/tasks`, without the name of the
+    /// kernel's listen, or in the legacy era of its `notifications/tasks/status`.
+    TaskChanged {
+        /// In which of the two.
+        era: Era,
+        /// As sent.
+        params: String,
+    },
+    /// The server says that it went from one state to another: `params` of its
+    /// `notifications/mgp.lifecycle`.
+    LifecycleReported {
+        /// The number of the connection.
+        link: u64,
+        /// As sent.
+        params: String,
+    },
+    /// A log record that belongs to no single call.
+    Logged(String),
+    /// The server asks for the roots of its only client outside any call.
+    RootsAsked(Reply<Option<Arc<Agent>>>),
+    /// The server asks for permissions while it runs; answered when that is decided.
+    PermissionAsked(Ask, Reply<Decision>),
+    /// The server wants to ask something that the operator wants to see first; answered with none when its
+    /// time is over.
+    ConsentAsked(Box<ApprovalQuestion>, Reply<Result<Option<bool>, NotTaken>>),
+    /// The server asks for events of the audit log that it missed.
+    ReplayAsked(Replay, Reply<Result<Replayed, Refusal>>),
+    /// No new call is to go over the connection of this number.
+    Unusable(u64),
+    /// The connection of this number is of no use any more.
+    Broken(u64, String),
+}
+
+impl Link {
+    /// Tells whoever supervises the server.
+    pub(super) fn tells(&self, event: LinkEvent) {
+        self.events.send(event);
+    }
+
+    /// Tells that the connection is of no use any more.
+    pub(super) fn breaks(&self, why: String) {
+        self.tells(LinkEvent::Broken(self.number, why));
+    }
+
+    /// Starts what the connection cannot do without: a panic there breaks it.
+    pub(crate) fn tends(
+        self: &Arc<Self>,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Task<()> {
+        let link = self.clone();
+        task::supervised(name, async move {
+            if let Err(broken) = task::caught(name, work).await {
+                link.breaks(broken.to_string());
+            }
+        })
+    }
+
+    /// Asks whoever supervises the server; `None` when the answer is lost.
+    pub(super) async fn asks<T>(&self, event: impl FnOnce(Reply<T>) -> LinkEvent) -> Option<T> {
+        let (reply, answer) = Reply::new();
+        self.tells(event(reply));
+        answer.await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::link::scripted::Scripted;
+
+    #[tokio::test]
+    async fn a_panic_in_what_a_connection_needs_breaks_it() {
+        let it = Scripted::legacy("{}");
+        let tended = it.link.tends("stream", async { panic!("no way") });
+        assert!(tended.await.is_ok());
+        let heard = it.heard.0.lock().unwrap();
+        assert_eq!(*heard, ["stream panicked: no way"]);
+    }
+}

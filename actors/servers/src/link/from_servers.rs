@@ -1,0 +1,121 @@
+//! Every method that a server may send, and who takes it. Nothing else tells them apart by name.
+
+use std::sync::Arc;
+
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::lookalike::are_alike;
+use mgp_protocol::mgp::negotiation::Features;
+
+use super::{Link, List};
+
+use self::FromServer::{Notification, Question, Request};
+
+/// Who takes a message of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum FromServer {
+    /// A notification: its `params`, and the call on whose own stream it came, where a transport tells.
+    Notification(fn(&Arc<Link>, Option<&str>, Option<u64>)),
+    /// A request that the kernel answers: its id and `params`.
+    Request(fn(&Arc<Link>, RequestId, Option<&str>)),
+    /// A request that is put to a client.
+    Question(ClientQuestion),
+}
+
+/// What a server may ask a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientQuestion {
+    /// A message of a model.
+    Sampling,
+    /// Something of the person.
+    Elicitation,
+    /// The folders it may use.
+    Roots,
+}
+
+/// What needs no extension.
+const NONE: Features = Features::NONE;
+
+/// Method, the extension that must have been negotiated, who takes it. Without its extension a
+/// notification goes to nobody, and of a request the kernel knows no method.
+#[rustfmt::skip]
+pub const FROM_SERVERS: [(&str, Features, FromServer); 20] = [
+    ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
+    ("notifications/message", NONE, Notification(Link::logged)),
+    ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),
+    ("notifications/tools/list_changed", NONE, Notification(|link, _, _| link.list_changed(List::Tools))),
+    ("notifications/prompts/list_changed", NONE, Notification(|link, _, _| link.list_changed(List::Prompts))),
+    ("notifications/resources/list_changed", NONE, Notification(|link, _, _| link.list_changed(List::Resources))),
+    ("notifications/resources/updated", NONE, Notification(|link, params, _| link.updated(params))),
+    ("notifications/subscriptions/acknowledged", NONE, Notification(|link, params, _| link.acknowledged(params))),
+    ("notifications/tasks", NONE, Notification(|link, params, _| link.task_changed(params))),
+    ("notifications/tasks/status", NONE, Notification(|link, params, _| link.task_status(params))),
+    ("notifications/elicitation/complete", NONE, Notification(|link, params, _| link.elicitation_complete(params))),
+    ("notifications/mgp.lifecycle", Features::LIFECYCLE, Notification(|link, params, _| link.lifecycle_reported(params))),
+    ("notifications/mgp.audit", Features::AUDIT, Notification(|link, params, _| link.audit_reported(params))),
+    ("ping", NONE, Request(|link, id, _| link.pinged(&id))),
+    ("mgp/permission/request", Features::PERMISSIONS, Request(Link::permission_asked)),
+    ("mgp/permission/await", Features::PERMISSIONS, Request(Link::permission_asked)),
+    ("mgp/audit/replay", Features::AUDIT, Request(Link::replay_asked)),
+    ("sampling/createMessage", NONE, Question(ClientQuestion::Sampling)),
+    ("elicitation/create", NONE, Question(ClientQuestion::Elicitation)),
+    ("roots/list", NONE, Question(ClientQuestion::Roots)),
+];
+
+/// Who takes this method, and with which extension.
+pub(super) fn from_servers(method: &str) -> Option<(Features, FromServer)> {
+    let found = FROM_SERVERS.iter().find(|(known, ..)| *known == method);
+    found.map(|(_, needs, taken)| (*needs, *taken))
+}
+
+/// What this method asks a client, if it does.
+pub(super) fn question(method: &str) -> Option<ClientQuestion> {
+    match from_servers(method)?.1 {
+        Question(asked) => Some(asked),
+        Notification(_) | Request(_) => None,
+    }
+}
+
+/// True for the methods that ask a client, and for what some readers take for them.
+pub(super) fn is_like_a_question(method: &str) -> bool {
+    let mut questions = FROM_SERVERS
+        .iter()
+        .filter(|(.., taken)| matches!(taken, Question(_)));
+    questions.any(|(known, ..)| are_alike(method, known))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use mgp_protocol::mcp::{self, Method};
+    use mgp_protocol::mgp::{self, audit, permission};
+
+    use super::*;
+
+    /// Each method stands once, and those the kernel has a type for stand under its name.
+    #[test]
+    fn each_method_has_one_line() {
+        let all: BTreeSet<&str> = FROM_SERVERS.iter().map(|(method, ..)| *method).collect();
+        assert_eq!(all.len(), FROM_SERVERS.len());
+        for typed in [
+            mcp::Ping::METHOD,
+            mcp::elicitation::Create::METHOD,
+            mgp::Lifecycle::METHOD,
+            mgp::Audit::METHOD,
+            permission::Request::METHOD,
+            permission::Await::METHOD,
+            audit::Replay::METHOD,
+        ] {
+            assert!(from_servers(typed).is_some(), "{typed}");
+        }
+        assert!(from_servers("tools/list").is_none() && from_servers("Ping").is_none());
+    }
+
+    #[test]
+    fn what_is_like_a_question_is_found_in_every_spelling() {
+        assert_eq!(question("roots/list"), Some(ClientQuestion::Roots));
+        assert_eq!(question("Roots/list"), None);
+        assert!(is_like_a_question("Roots/list") && is_like_a_question("roots/list"));
+        assert!(!is_like_a_question("ping"));
+    }
+}

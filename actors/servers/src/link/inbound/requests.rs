@@ -1,0 +1,288 @@
+//! Requests of a server: ping is answered here, questions go to the client whose call caused them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc::{
+    self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Malformed, RequestId,
+};
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::audit::Replay;
+use mgp_protocol::mgp::permission;
+use mgp_protocol::refusal::Refusal;
+
+use crate::link::from_servers::{ClientQuestion, FromServer, from_servers};
+use crate::link::question::{self, MAX_QUESTIONS};
+use crate::link::{Link, LinkEvent, Wire};
+use mgp_callers::agent::ClientAnswer;
+use mgp_runtime::task::{self, Broken};
+
+/// Said of a question whose answer was lost within the kernel.
+const LOST: &str = "the kernel lost the answer to it";
+
+impl Link {
+    /// Takes a request of the server.
+    pub(super) fn questioned(
+        self: &Arc<Self>,
+        id: RequestId,
+        method: &str,
+        params: Option<&str>,
+        via: Option<u64>,
+    ) {
+        if self.asks_nothing(via) {
+            // Over HTTP there is no way to answer: what is sent there can only be a request.
+            if matches!(self.wire(), Wire::Child(_)) {
+                let words = "a server of 2026-07-28 asks with `input_required`";
+                self.reply(&id, &question::refused(METHOD_NOT_FOUND, words));
+            }
+            return;
+        }
+        match from_servers(method).filter(|(needs, _)| self.has_agreed(*needs)) {
+            Some((_, FromServer::Request(take))) => take(self, id, params),
+            Some((_, FromServer::Question(asked))) => {
+                self.client_asked(id, asked, method, params, via);
+            }
+            // To a server that did not agree to it, the kernel knows no such method.
+            Some((_, FromServer::Notification(_))) | None => {
+                let words = format!("Method not found: {method}");
+                self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+            }
+        }
+    }
+
+    pub(in crate::link) fn pinged(self: &Arc<Self>, id: &RequestId) {
+        self.reply(id, &Ok(bytes::Bytes::from_static(b"{}")));
+    }
+
+    /// Puts a question to the client whose call caused it.
+    fn client_asked(
+        self: &Arc<Self>,
+        id: RequestId,
+        asked: ClientQuestion,
+        method: &str,
+        params: Option<&str>,
+        via: Option<u64>,
+    ) {
+        if self.peer_in(Era::Legacy).is_none() {
+            let words = "only ping may be asked before `notifications/initialized`";
+            return self.reply(&id, &question::refused(INVALID_REQUEST, words));
+        }
+        if self.forbids(method) {
+            let words = format!("{method} is switched off for this server");
+            return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
+        }
+        let source = match self.source(asked, params, via) {
+            Ok(source) => source,
+            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+        };
+        let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
+        self.answer_later(id, async move {
+            link.consult(asked, &method, params.as_deref(), &source)
+                .await
+        });
+    }
+
+    /// Answered once it is decided, however long a person thinks.
+    pub(in crate::link) fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
+        let ask = match mcp::read::<permission::Request>(params) {
+            Ok(permission::Request(ask)) => ask,
+            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+        };
+        let link = self.clone();
+        self.answer_later(id, async move {
+            let asked = |reply| LinkEvent::PermissionAsked(ask, reply);
+            match link.asks(asked).await {
+                Some(decision) => Ok(said(&decision)),
+                None => question::refused(INTERNAL_ERROR, LOST),
+            }
+        });
+    }
+
+    /// Events that an audit server missed.
+    pub(in crate::link) fn replay_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
+        let asked = match mcp::read::<Replay>(params) {
+            Ok(asked) => asked,
+            Err(refusal) => return self.reply(&id, &unread(&refusal)),
+        };
+        let link = self.clone();
+        self.answer_later(id, async move {
+            let asked = |reply| LinkEvent::ReplayAsked(asked, reply);
+            match link.asks(asked).await {
+                Some(Ok(replayed)) => Ok(said(&replayed)),
+                Some(Err(refusal)) => question::refused(INTERNAL_ERROR, &refusal.to_string()),
+                None => question::refused(INTERNAL_ERROR, LOST),
+            }
+        });
+    }
+
+    /// Answers a question when its answer is there, unless it is taken back.
+    fn answer_later(
+        self: &Arc<Self>,
+        id: RequestId,
+        answer: impl Future<Output = ClientAnswer> + Send + 'static,
+    ) {
+        let Some(withdrawn) = self.questions.open(&id) else {
+            let words = format!("{MAX_QUESTIONS} questions are open already, or one with this id");
+            return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
+        };
+        let link = self.clone();
+        task::detached("question of a server", async move {
+            let answer = task::caught("answer to a server", answer);
+            tokio::select! {
+                answer = answer => {
+                    let broken = |broken: Broken| question::refused(INTERNAL_ERROR, &broken.to_string());
+                    let answer = answer.unwrap_or_else(broken);
+                    if link.questions.close(&id) {
+                        link.reply(&id, &answer);
+                    }
+                }
+                () = withdrawn.raised() => {
+                    link.questions.close(&id);
+                }
+                // One that came behind the end: nobody withdraws it any more.
+                () = link.over() => {
+                    link.questions.close(&id);
+                }
+            }
+        });
+    }
+
+    /// True where there are no requests of servers: on the stream of a modern call, and on the
+    /// connection of a server that speaks nothing else.
+    fn asks_nothing(&self, via: Option<u64>) -> bool {
+        match via.and_then(|id| self.pending.with(id, |call| call.era)) {
+            Some(era) => era == Era::Modern,
+            None => self.peer_in(Era::Modern).is_some() && self.peer_in(Era::Legacy).is_none(),
+        }
+    }
+
+    /// A request whose params are no object.
+    pub(super) fn misasked(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
+        if self.asks_nothing(via) && !matches!(self.wire(), Wire::Child(_)) {
+            return;
+        }
+        let why = Malformed::BadParams { id: id.clone() };
+        self.reply(id, &question::refused(INVALID_PARAMS, &why.to_string()));
+    }
+
+    fn reply(self: &Arc<Self>, id: &RequestId, answer: &ClientAnswer) {
+        let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let frame = match answer {
+            Ok(result) => jsonrpc::result(id.as_json(), &text(result)),
+            Err(error) => jsonrpc::error(id.as_json(), &text(error)),
+        };
+        self.wire().tell(self, frame.into());
+    }
+}
+
+fn unread(refusal: &Refusal) -> ClientAnswer {
+    question::refused(INVALID_PARAMS, &refusal.to_string())
+}
+
+fn said(answer: &impl serde::Serialize) -> bytes::Bytes {
+    let text = serde_json::to_vec(answer).expect("what the kernel says is always JSON");
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use mgp_protocol::dialect::Version;
+    use serde_json::json;
+
+    use crate::link::scripted::Scripted;
+
+    /// Decisions 2 and 10: who is parked keeps nobody out; a question whose origin is not certain
+    /// waits, and is put when the parked call has had its time.
+    #[tokio::test(start_paused = true)]
+    async fn a_parked_call_makes_room_for_one_that_asks() {
+        let mut it = Scripted::legacy("{}");
+        it.known_to_ask().await;
+        let (first, parked) = it.call(1);
+        it.next().await;
+        it.ask("one");
+        let attempts = first.rounds().unwrap();
+        attempts.asked().await;
+        attempts.leave();
+        // Another call of the same client comes and goes.
+        let (_, quick) = it.call(1);
+        let request = it.next().await;
+        it.answer(&request, "result", &json!({}));
+        quick.await.unwrap().unwrap();
+        let (second, calling) = it.call(2);
+        let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
+        let request = soon.await.expect("its client rests, so others may go in");
+        it.ask("two");
+        let seconds = second.rounds().unwrap();
+        let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
+        assert!(soon.await.is_err(), "it could be the parked call that asks");
+        assert!(!parked.is_finished());
+        seconds.asked().await;
+        assert!(seconds.input_requests().contains("two"));
+        assert!(!attempts.input_requests().contains("two"));
+        parked.await.unwrap().unwrap_err();
+        seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
+        let mut message = it.next().await;
+        while message["id"] != "two" {
+            message = it.next().await;
+        }
+        assert_eq!(message["result"]["action"], "decline");
+        it.answer(&request, "result", &json!({}));
+        calling.await.unwrap().unwrap();
+    }
+
+    /// MCP 2026-07-28: a question has no `elicitationId` and no progress token there; an answer comes
+    /// back in the words of the server's version, or the server hears that it cannot be said.
+    #[tokio::test(start_paused = true)]
+    async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
+        let mut it = Scripted::met(Version::V2025_06_18, "{}");
+        let (exchange, _calling) = it.call(1);
+        it.next().await;
+        let attempts = exchange.rounds().unwrap();
+        let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
+            "elicitationId": "e1", "_meta": {"progressToken": 7}});
+        it.say(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
+        attempts.asked().await;
+        let asked = attempts.input_requests();
+        assert!(asked.contains("https://a.example/"), "{asked}");
+        assert!(!asked.contains("elicitationId"), "{asked}");
+        assert!(!asked.contains("progressToken"), "{asked}");
+        attempts.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
+        assert_eq!(it.next().await["result"]["action"], "accept");
+        let text = json!({"type": "text", "text": "4"});
+        let one = json!([text]);
+        let two = json!([text, text]);
+        for (number, blocks) in [(2, &one), (3, &two)] {
+            let params = json!({"messages": [], "maxTokens": 1});
+            let method = "sampling/createMessage";
+            it.say(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
+            attempts.asked().await;
+            let said = json!({"role": "assistant", "model": "m", "content": blocks});
+            let key = format!("sampling-{number}");
+            attempts.answer(&json!({ key: said }).to_string());
+            let heard = it.next().await;
+            match blocks == &one {
+                true => assert_eq!(heard["result"]["content"], text),
+                false => assert_eq!(heard["error"]["code"], INTERNAL_ERROR, "{heard}"),
+            }
+        }
+    }
+
+    /// MCP 2026-07-28, stdio: a server writes no requests; one that does learns it at once.
+    #[tokio::test]
+    async fn a_modern_server_asks_nothing() {
+        let mut it = Scripted::modern("{}");
+        for method in ["roots/list", "ping", "elicitation/create"] {
+            it.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method}));
+            let answer = it.next().await;
+            assert_eq!(answer["id"], "q");
+            assert_eq!(answer["error"]["code"], -32601, "{method}");
+        }
+        let mut legacy = Scripted::new();
+        legacy.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "ping"}));
+        assert_eq!(legacy.next().await["result"], json!({}));
+    }
+}

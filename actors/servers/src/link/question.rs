@@ -1,0 +1,305 @@
+//! Questions of a server (sampling, elicitation, roots): put to the client whose call caused them.
+
+pub(super) mod attribution;
+mod consent;
+mod consult;
+mod input_requests;
+mod open;
+mod url_elicitations;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::era;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
+use mgp_protocol::mcp::{self, ClientCapabilities, Method as _, elicitation};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use serde_json::value::RawValue;
+
+use super::{Link, from_servers};
+use mgp_callers::agent::{ClientAnswer, Unanswered};
+use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::rounds::CallRounds;
+use mgp_callers::request::{Caller, CallerSession};
+use mgp_runtime::event_sink::EventSink;
+
+pub(super) use self::input_requests::Permits;
+pub(super) use self::open::{MAX_QUESTIONS, Questions};
+pub(super) use self::url_elicitations::Elicited;
+
+/// How long a question may wait until it is clear whose call it belongs to.
+pub const ATTRIBUTION: Duration = Duration::from_secs(30);
+
+/// How long a parked call keeps others from being asked, where it is not certain that it is not the
+/// one that asks: half the time after which many clients give a call up.
+pub const PARKED: Duration = Duration::from_secs(15);
+
+/// An answer without asking anyone.
+pub fn refused(code: i64, message: &str) -> ClientAnswer {
+    let error = ErrorObject::new(code, message);
+    Err(serde_json::to_vec(&error)
+        .expect("an error object is always JSON")
+        .into())
+}
+
+/// What is answered when no client's call caused the question.
+pub fn orphaned() -> ClientAnswer {
+    refused(
+        METHOD_NOT_FOUND,
+        "no client's call is under way, so there is nobody to ask",
+    )
+}
+
+/// The question names a call that has ended, or never was.
+pub fn over() -> ClientAnswer {
+    refused(
+        INVALID_PARAMS,
+        &format!("the call that `_meta` names (`{RELATED_CALL}`) is not under way"),
+    )
+}
+
+/// The question has to name its call, and does not.
+pub fn unnamed() -> ClientAnswer {
+    refused(
+        INVALID_PARAMS,
+        &format!(
+            "the entry of this server says `questions = \"by-call\"`, and the question does not name its \
+             call: `_meta` has no `{RELATED_CALL}` with the id of that request"
+        ),
+    )
+}
+
+/// Nobody's folders.
+pub fn no_roots() -> ClientAnswer {
+    Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
+}
+
+/// Calls of several clients are under way and none ended in time.
+pub fn ambiguous() -> ClientAnswer {
+    refused(
+        INTERNAL_ERROR,
+        &format!(
+            "calls of several clients are under way and the question does not say which one it belongs to: \
+             `_meta` can name it (`{RELATED_CALL}`)"
+        ),
+    )
+}
+
+/// True for the methods a server may ask a client.
+#[must_use]
+pub fn is_known(method: &str) -> bool {
+    from_servers::question(method).is_some()
+}
+
+/// FinalCheck to send a client to a URL.
+///
+/// # Errors
+/// [`Refusal::MissingCapability`] when it did not say that it can be sent there.
+pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refusal> {
+    let (method, params) = (elicitation::Create::METHOD, Some(r#"{"mode":"url"}"#));
+    match able(&declared(caller, exchange), method, params) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Refusal::MissingCapability {
+            required: required(method, params),
+        }),
+    }
+}
+
+/// What the client of a call can be asked.
+fn declared(caller: &Caller, exchange: &Exchange) -> ClientCapabilities {
+    exchange
+        .rounds()
+        .map_or(caller.capabilities, CallRounds::capabilities)
+}
+
+/// Puts the question to the client, if it said that it can be asked.
+pub async fn put(
+    link: &Arc<Link>,
+    caller: &Arc<Caller>,
+    exchange: &Exchange,
+    method: &str,
+    params: Option<&str>,
+) -> ClientAnswer {
+    let can = declared(caller, exchange);
+    if let Err(missing) = able(&can, method, params) {
+        if caller.is_alone() {
+            exchange.lacks(required(method, params));
+        }
+        return missing;
+    }
+    if let Err(no) = link.consented(&caller.agent, method, params).await {
+        return refused(METHOD_NOT_FOUND, &no);
+    }
+    let params = dressed(&link.server, caller, method, params);
+    let task = exchange.task();
+    let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
+    let asked = match (&caller.session, exchange.rounds()) {
+        (CallerSession::Open(_), _) => match caller.standing() {
+            Some(agent) => {
+                let params = params.as_deref();
+                agent
+                    .ask(exchange, Some(progress(link)), method, params)
+                    .await
+            }
+            None => Err(Unanswered::Gone),
+        },
+        (CallerSession::Stateless, Some(attempts)) => {
+            let params = params.as_deref().map(era::to_modern_question);
+<<<<<<< HEAD:actors/servers/src/question.rs
+            let answer = rounds
+                .ask(exchange.cancelled(), method, params.as_deref())
+                .await;
+=======
+            let answer = attempts.ask(exchange, method, params.as_deref()).await;
+>>>>>>> servers:actors/servers/src/link/question.rs
+            answer.map(|answer| said(link, method, answer))
+        }
+        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
+    };
+    match asked {
+        Ok(Ok(result)) if let Some((own, _)) = task => {
+            Ok(related(&String::from_utf8_lossy(&result), own).into())
+        }
+        Ok(answer) => answer,
+        Err(why) => refused(INTERNAL_ERROR, &why.to_string()),
+    }
+}
+
+/// What a server hears of the progress of the client it asks.
+pub(crate) fn progress(link: &Arc<Link>) -> EventSink<String> {
+    let link = Arc::downgrade(link);
+    EventSink::new(move |params: String| {
+        if let Some(link) = link.upgrade() {
+            link.notify("notifications/progress", Some(&params));
+        }
+    })
+}
+
+/// Puts a question of the kernel's own to the client, which said that it can be asked this.
+pub async fn put_own(
+    caller: &Caller,
+    exchange: &Exchange,
+    method: &str,
+    params: &str,
+) -> Result<ClientAnswer, Unanswered> {
+    match (&caller.session, exchange.rounds()) {
+        (CallerSession::Open(_), _) => match caller.standing() {
+            Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
+            None => Err(Unanswered::Gone),
+        },
+        (CallerSession::Stateless, Some(attempts)) => {
+            let params = era::to_modern_question(params);
+<<<<<<< HEAD:actors/servers/src/question.rs
+            rounds
+                .ask(exchange.cancelled(), method, Some(&params))
+                .await
+=======
+            attempts.ask(exchange, method, Some(&params)).await
+>>>>>>> servers:actors/servers/src/link/question.rs
+        }
+        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
+    }
+}
+
+/// Names the task that a message belongs to as its reader does (2025-11-25, related-task).
+fn related(message: &str, name: &str) -> String {
+    let meta = member(message, "_meta").and_then(|meta| member(meta, RELATED_TASK));
+    let mut splice = Splice::new(message);
+    if let Some(task) = meta.and_then(|related| member(related, "taskId")) {
+        splice.replace(task, quoted(name));
+    }
+    splice.finish().into_owned()
+}
+
+/// What a modern client said, in the words of the legacy server that asked.
+fn said(link: &Link, method: &str, answer: ClientAnswer) -> ClientAnswer {
+    let (Ok(result), Some(peer)) = (&answer, link.peer_in(Era::Legacy)) else {
+        return answer;
+    };
+    let text = String::from_utf8_lossy(result);
+    match era::to_legacy_answer(method, &text, peer.version) {
+        Some(Cow::Borrowed(_)) => answer,
+        Some(Cow::Owned(text)) => Ok(text.into()),
+        None => refused(
+            INTERNAL_ERROR,
+            &format!(
+                "the client's answer cannot be said in MCP {}, which this server speaks",
+                peer.version
+            ),
+        ),
+    }
+}
+
+/// CMCP-088, CMCP-090: a client is never asked for what it did not declare.
+fn able(can: &ClientCapabilities, method: &str, params: Option<&str>) -> Result<(), ClientAnswer> {
+    let ok = match method {
+        "sampling/createMessage" => can.sampling && (can.sampling_tools || !has_tools(params)),
+        "roots/list" => can.roots,
+        _ => match mcp::read::<elicitation::Create<'_>>(params) {
+            Ok(create) if create.mode.as_deref() == Some("url") => can.elicitation_url,
+            Ok(_) => can.elicitation_form,
+            Err(e) => return Err(refused(INVALID_PARAMS, &e.to_string())),
+        },
+    };
+    if ok {
+        return Ok(());
+    }
+    Err(refused(
+        METHOD_NOT_FOUND,
+        &format!("the client that called does not support {method}"),
+    ))
+}
+
+fn has_tools(params: Option<&str>) -> bool {
+    params.is_some_and(|params| member(params, "tools").is_some())
+}
+
+/// The capabilities a question takes, as a `ClientCapabilities` object.
+fn required(method: &str, params: Option<&str>) -> Box<RawValue> {
+    let text = match method {
+        "sampling/createMessage" if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
+        "sampling/createMessage" => r#"{"sampling":{}}"#,
+        "roots/list" => r#"{"roots":{}}"#,
+        _ if params.and_then(|p| member(p, "mode")) == Some("\"url\"") => {
+            r#"{"elicitation":{"url":{}}}"#
+        }
+        _ => r#"{"elicitation":{"form":{}}}"#,
+    };
+    RawValue::from_string(text.into()).expect("literals are JSON")
+}
+
+/// Where many servers share one door a person must see which of them asks; a form without a schema
+/// gets the empty one (CMCP-089).
+fn dressed(
+    server: &ServerId,
+    caller: &Caller,
+    method: &str,
+    params: Option<&str>,
+) -> Option<String> {
+    let params = &*era::without_call(params?);
+    if method != "elicitation/create" {
+        return Some(params.to_owned());
+    }
+    let mut splice = Splice::new(params);
+    if caller.view == CatalogView::All
+        && let Some(raw) = member(params, "message")
+        && let Ok(message) = serde_json::from_str::<String>(raw)
+    {
+        splice.replace(raw, quoted(&format!("[{server}] {message}")));
+    }
+    let url = member(params, "mode") == Some("\"url\"");
+    if !url && member(params, "requestedSchema").is_none() {
+        splice.insert_member(
+            params,
+            "requestedSchema",
+            r#"{"type":"object","properties":{}}"#,
+        );
+    }
+    Some(splice.finish().into_owned())
+}

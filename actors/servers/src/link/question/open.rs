@@ -1,0 +1,97 @@
+//! The questions that a server has asked and that are not answered yet.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mgp_protocol::jsonrpc::RequestId;
+use tokio::sync::Notify;
+
+use mgp_callers::exchange::Flag;
+
+/// Questions of one server that may be open at once; a person answers one at a time.
+pub(in crate::link) const MAX_QUESTIONS: usize = 64;
+
+/// The questions a server has open.
+#[derive(Debug, Default)]
+pub(in crate::link) struct Questions {
+    open: Mutex<HashMap<RequestId, Arc<Flag>>>,
+    count: AtomicUsize,
+    /// Those of them that a client was asked.
+    placed: AtomicUsize,
+    changed: Notify,
+}
+
+impl Questions {
+    pub(in crate::link) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// True while it is not known of some in which call they are asked.
+    pub(in crate::link) fn is_unplaced(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > self.placed.load(Ordering::Relaxed)
+    }
+
+    /// A client is asked, until what is given is dropped.
+    pub(in crate::link) fn place(&self) -> Placed<'_> {
+        self.placed.fetch_add(1, Ordering::Relaxed);
+        Placed(self)
+    }
+
+    /// A call ended: what could not be attributed may be clear now.
+    pub(in crate::link) fn reconsider(&self) {
+        if self.any() {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(in crate::link) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Notes a question; `None` when there are too many, or one with this id.
+    pub(in crate::link) fn open(&self, id: &RequestId) -> Option<Arc<Flag>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_QUESTIONS || open.contains_key(id) {
+            return None;
+        }
+        let withdrawn = Arc::new(Flag::default());
+        open.insert(id.clone(), withdrawn.clone());
+        self.count.store(open.len(), Ordering::Relaxed);
+        Some(withdrawn)
+    }
+
+    /// Takes a question out; true when it was still open.
+    pub(in crate::link) fn close(&self, id: &RequestId) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_open = open.remove(id).is_some();
+        self.count.store(open.len(), Ordering::Relaxed);
+        was_open
+    }
+
+    pub(in crate::link) fn withdraw(&self, id: &RequestId) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(withdrawn) = open.get(id) {
+            withdrawn.raise();
+        }
+    }
+
+    pub(in crate::link) fn drop_all(&self) {
+        let open = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            self.count.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *open)
+        };
+        open.into_values().for_each(|withdrawn| withdrawn.raise());
+        self.changed.notify_waiters();
+    }
+}
+
+/// A question that a client was asked.
+pub(in crate::link) struct Placed<'a>(&'a Questions);
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        self.0.placed.fetch_sub(1, Ordering::Relaxed);
+    }
+}

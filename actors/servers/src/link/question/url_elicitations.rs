@@ -1,0 +1,73 @@
+//! URL elicitations under way: whom to tell when one is complete.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use mgp_protocol::lookalike;
+use serde::Deserialize;
+
+use mgp_callers::agent::Agent;
+
+/// URL elicitations remembered for one server; the oldest are forgotten, and their clients find out
+/// by trying again.
+const MAX_ELICITED: usize = 256;
+
+/// Which client was sent to which URL, by `elicitationId`.
+#[derive(Debug, Default)]
+pub(in crate::link) struct Elicited(Mutex<VecDeque<(String, Weak<Agent>)>>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Elicitation {
+    elicitation_id: String,
+}
+
+/// Error -32042 of 2025-11-25: the call needs these elicitations first.
+#[derive(Deserialize)]
+struct Required {
+    code: i64,
+    data: Needs,
+}
+
+#[derive(Deserialize)]
+struct Needs {
+    elicitations: Vec<Elicitation>,
+}
+
+const URL_ELICITATION_REQUIRED: i64 = -32042;
+
+impl Elicited {
+    /// The client is asked this; remembered when it is a URL elicitation.
+    pub(in crate::link) fn asked(&self, params: Option<&str>, agent: &Arc<Agent>) {
+        if let Some(Ok(one)) = params.map(lookalike::from_object::<Elicitation>) {
+            self.remember(one, agent);
+        }
+    }
+
+    /// The client's call was refused with this.
+    pub(in crate::link) fn refused(&self, error: &str, agent: &Arc<Agent>) {
+        let Ok(required) = lookalike::from_object::<Required>(error) else {
+            return;
+        };
+        if required.code == URL_ELICITATION_REQUIRED {
+            for one in required.data.elicitations.into_iter().take(MAX_ELICITED) {
+                self.remember(one, agent);
+            }
+        }
+    }
+
+    /// An elicitation is complete: the client that is to be told.
+    pub(in crate::link) fn complete(&self, id: &str) -> Option<Arc<Agent>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|(known, _)| known == id)?;
+        known.remove(at)?.1.upgrade()
+    }
+
+    fn remember(&self, one: Elicitation, agent: &Arc<Agent>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == MAX_ELICITED {
+            known.pop_front();
+        }
+        known.push_back((one.elicitation_id, Arc::downgrade(agent)));
+    }
+}

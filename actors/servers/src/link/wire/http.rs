@@ -1,0 +1,315 @@
+//! Servers reached over HTTP: Streamable HTTP first, HTTP+SSE of 2024-11-05 as the last fallback.
+
+mod mirrored;
+mod open;
+mod sse_wire;
+mod stream;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode, Uri};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::credit::Credit;
+use mgp_transports::http::body::BodyError;
+use mgp_transports::http::client::{Client, ClientError, Response, read_json};
+use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
+use serde_json::value::RawValue;
+
+use crate::link::{Link, MirroredHeaders};
+use mgp_callers::exchange::Flag;
+use mgp_runtime::task;
+
+pub use self::open::{HttpEndpoint, OpenError, Opened};
+pub use self::sse_wire::SseWire;
+
+/// Notifications and answers under way to one server; more are dropped, as on a broken wire.
+const MAX_TELLS: u64 = 256;
+
+/// How long what was said last may take to leave when the connection is over.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// A Streamable HTTP server: each message of ours is a POST.
+#[derive(Debug)]
+pub struct HttpWire {
+    client: Client,
+    url: Uri,
+    /// With each request of the modern era, which knows no session.
+    alone: HeaderMap,
+    /// With each request of the legacy era.
+    headers: RwLock<Arc<HeaderMap>>,
+    has_session: bool,
+    version: OnceLock<Version>,
+    tells: Arc<Credit>,
+    /// The server has a standing stream open for us.
+    standing: AtomicBool,
+    closed: Flag,
+}
+
+impl HttpWire {
+    /// A wire to `url`; `headers` go with each request, `session` is what the server gave.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        url: Uri,
+        mut headers: HeaderMap,
+        session: Option<HeaderValue>,
+    ) -> Arc<Self> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        let has_session = session.is_some();
+        let mut alone = headers.clone();
+        alone.insert(VERSION, HeaderValue::from_static(Version::MODERN.as_str()));
+        if let Some(session) = session {
+            headers.insert(SESSION, session);
+        }
+        Arc::new(Self {
+            client,
+            url,
+            alone,
+            headers: RwLock::new(Arc::new(headers)),
+            has_session,
+            version: OnceLock::new(),
+            tells: Credit::new(MAX_TELLS),
+            standing: AtomicBool::new(false),
+            closed: Flag::default(),
+        })
+    }
+
+    /// True while the server can say something beside the calls.
+    pub(in crate::link) fn is_standing(&self) -> bool {
+        self.standing.load(Ordering::Relaxed)
+    }
+
+    /// From now on each request names this version.
+    pub fn set_version(&self, version: Version) {
+        let mut headers = self.headers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut with = HeaderMap::clone(&headers);
+        with.insert(VERSION, HeaderValue::from_static(version.as_str()));
+        *headers = Arc::new(with);
+        let _ = self.version.set(version);
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let headers = self.headers.read().unwrap_or_else(PoisonError::into_inner);
+        HeaderMap::clone(&headers)
+    }
+
+    /// POSTs a request of the legacy era and feeds what comes back to the link.
+    pub(in crate::link) async fn call(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: Bytes,
+    ) -> Result<(), Refusal> {
+        let response = self.post(frame).await.map_err(|e| unsent(link, &e))?;
+        let response = self.judge(link, response).await?;
+        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+            return self.follow(link, id, response).await;
+        }
+        take_json(link, id, response).await
+    }
+
+    /// POSTs a request of the modern era. Its response belongs to it alone: letting go of it takes
+    /// the call back, and when it breaks the call is lost.
+    pub(in crate::link) async fn call_alone(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: Bytes,
+        mirror: MirroredHeaders<'_>,
+    ) -> Result<(), Refusal> {
+        let headers = mirrored::headers(&self.alone, mirror)
+            .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
+        let response = self
+            .client
+            .request(Method::POST, &self.url, headers, Some(frame))
+            .await
+            .map_err(|e| unsent(link, &e))?;
+        if !response.status.is_success() {
+            let status = response.status;
+            return Err(match said(link, response).await {
+                Some(error) => Refusal::Peer(error),
+                None => without_words(link, status),
+            });
+        }
+        if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+            return self.follow_once(link, id, response).await;
+        }
+        take_json(link, id, response).await
+    }
+
+    async fn post(&self, frame: Bytes) -> Result<Response, ClientError> {
+        self.client
+            .request(Method::POST, &self.url, self.headers(), Some(frame))
+            .await
+    }
+
+    /// Tells what a status means for the call and for the link; the response when it is a success.
+    async fn judge(&self, link: &Arc<Link>, response: Response) -> Result<Response, Refusal> {
+        let status = response.status;
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::NOT_FOUND && self.has_session {
+            let why = "its session has ended (HTTP 404)".to_owned();
+            link.breaks(why);
+            return Err(link.untaken("its session has ended"));
+        }
+        Err(match said(link, response).await {
+            Some(error) => Refusal::Peer(error),
+            None => without_words(link, status),
+        })
+    }
+
+    /// POSTs something that has no answer.
+    pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
+        let Some(charge) = self.tells.try_take(1) else {
+            link.log
+                .note("a notification was dropped: too many are under way");
+            return;
+        };
+        let (wire, link) = (self.clone(), link.clone());
+        task::detached("message to a server", async move {
+            let _charge = charge;
+            let told = tokio::select! {
+                told = wire.post(frame) => told,
+                () = parted(&wire.closed) => return,
+            };
+            match told {
+                Ok(response) if response.status.is_success() => {}
+                Ok(response) => link.log.note(&format!(
+                    "a notification was answered HTTP {}",
+                    response.status
+                )),
+                Err(error) => link.log.note(&format!("a notification failed: {error}")),
+            }
+        });
+    }
+
+    /// POSTs something that has no answer, and waits until it is taken.
+    ///
+    /// # Errors
+    /// In words, why it was not.
+    pub async fn deliver(&self, frame: Bytes) -> Result<(), String> {
+        let response = self.post(frame).await.map_err(|e| e.to_string())?;
+        match response.status.is_success() {
+            true => Ok(()),
+            false => Err(format!("HTTP {}", response.status)),
+        }
+    }
+
+    /// Ends what listens; the session is deleted by [`Self::delete`].
+    pub(in crate::link) fn close(&self) {
+        self.closed.raise();
+    }
+
+    /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
+    pub async fn delete(&self) {
+        if self.has_session {
+            let _ = self
+                .client
+                .request(Method::DELETE, &self.url, self.headers(), None)
+                .await;
+        }
+    }
+}
+
+/// Resolves when a connection has been over for a while: a server that never answers holds nothing of
+/// ours for longer.
+async fn parted(closed: &Flag) {
+    closed.raised().await;
+    tokio::time::sleep(PARTING).await;
+}
+
+/// Takes an answer that is one message.
+async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
+    let body = match read_json(response.body, link.limits.max_frame).await {
+        Err(BodyError::TooLarge { .. }) => {
+            link.overrun(&[], Some(id));
+            return Ok(());
+        }
+        body => body.map_err(|e| link.lost(&e.to_string()))?,
+    };
+    link.receive(&body, Some(id));
+    if link.awaits(id) {
+        return Err(link.faulty("its HTTP answer holds no answer to the request"));
+    }
+    Ok(())
+}
+
+/// The error object in the body of an error status. What guards the server, not the server, answers
+/// 401 and 403.
+async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
+    let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    if guarded.contains(&response.status) {
+        return None;
+    }
+    let body = read_json(response.body, link.limits.max_frame).await.ok()?;
+    match jsonrpc::parse(&body) {
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => Some(error.to_owned()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// A status and nothing that could be relayed. Who stands before the server says by some that there is
+/// no way to it.
+pub(in crate::link) fn without_words(link: &Link, status: StatusCode) -> Refusal {
+    let hint = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            "; check `headers` of this server in mgp.toml"
+        }
+        _ => "",
+    };
+    let words = format!("it answered HTTP {status}{hint}");
+    let gone = [
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ];
+    match gone.contains(&status) {
+        true => link.lost(&words),
+        false => link.faulty(&words),
+    }
+}
+
+/// Without a connection the server has not seen the request.
+fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
+    let lost = broken(link, error);
+    match error {
+        ClientError::Dial(why) => link.unreached(&why.to_string()),
+        ClientError::BadUrl { .. }
+        | ClientError::Redirected { .. }
+        | ClientError::Closed { .. }
+        | ClientError::NotHttp { .. } => lost,
+    }
+}
+
+fn broken(link: &Arc<Link>, error: &ClientError) -> Refusal {
+    let why = error.to_string();
+    if matches!(error, ClientError::Dial(_)) {
+        link.breaks(why.clone());
+    }
+    link.lost(&why)
+}
+
+fn is(value: Option<&HeaderValue>, kind: &str) -> bool {
+    value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
+        v.split(';')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .eq_ignore_ascii_case(kind)
+    })
+}

@@ -1,0 +1,309 @@
+//! Finding out how a server at a URL wants to be spoken to (MCP transports, backwards compatibility).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use mgp_protocol::address;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::request_headers::METHOD;
+use mgp_transports::http::body::BodyError;
+use mgp_transports::http::client::{
+    Client, ClientError, EventsError, Response, SseEvents, events, parse_url, read_json,
+};
+
+use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
+use crate::link::MirroredHeaders;
+
+/// How long a server may take to name its endpoint on an SSE stream.
+const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What answered at the URL.
+#[derive(Debug)]
+pub enum Opened {
+    /// Streamable HTTP; `answer` is the message that answers `initialize`.
+    Streamable {
+        /// The wire, in its session.
+        wire: Arc<HttpWire>,
+        /// The answer's frame.
+        answer: Bytes,
+    },
+    /// HTTP+SSE: `initialize` goes over the wire like anything else.
+    Sse {
+        /// The wire.
+        wire: Arc<SseWire>,
+        /// The stream on which everything comes back.
+        stream: Box<SseEvents>,
+    },
+}
+
+/// Why nothing at the URL could be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No connection, no TLS, no HTTP.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// Its answer broke off or is too large.
+    #[error("{0}")]
+    Body(#[from] BodyError),
+    /// Its event stream broke off or has an event that is too large.
+    #[error("{0}")]
+    Events(#[from] EventsError),
+    /// An HTTP status that is no way to go on.
+    #[error("{url} answered HTTP {status}{hint}")]
+    Status {
+        /// Where.
+        url: String,
+        /// What.
+        status: StatusCode,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// It spoke, but not MCP.
+    #[error("{url} is no MCP server: {why}")]
+    NotMcp {
+        /// Where.
+        url: String,
+        /// What it did instead.
+        why: String,
+    },
+}
+
+impl OpenError {
+    /// True when a connection was there and no answer came over it.
+    #[must_use]
+    pub fn is_no_answer(&self) -> bool {
+        match self {
+            Self::Client(error) => matches!(error, ClientError::Closed { .. }),
+            Self::Body(_) | Self::Events(_) | Self::NotMcp { .. } => true,
+            Self::Status { .. } => false,
+        }
+    }
+}
+
+/// Where a server may be.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpEndpoint<'a> {
+    /// How it is reached.
+    pub client: &'a Client,
+    /// Where.
+    pub url: &'a str,
+    /// With which headers on each request.
+    pub headers: &'a HeaderMap,
+    /// The longest message, in bytes.
+    pub limit: usize,
+}
+
+impl HttpEndpoint<'_> {
+    /// POSTs `initialize`; where that is not understood, asks for an SSE stream.
+    ///
+    /// # Errors
+    /// [`OpenError`] in words for the operator.
+    pub async fn open(self, initialize: Bytes) -> Result<Opened, OpenError> {
+        let response = self.post(self.headers.clone(), initialize).await?;
+        match response.status {
+            status if status.is_success() => {
+                let (wire, answer) = self.opened(response).await?;
+                Ok(Opened::Streamable { wire, answer })
+            }
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                let Self {
+                    client,
+                    url,
+                    headers,
+                    limit,
+                } = self;
+                old_style(client, url, headers, limit, response.status).await
+            }
+            status => Err(refused(self.url, status)),
+        }
+    }
+
+    /// POSTs `initialize` and nothing else to a server that is modern too: the wire, in its session,
+    /// and the frame of the answer. What stands before such a server may want to read the method in
+    /// a header, and no header that names a version, which could be one it has never heard of.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn initialize(self, frame: Bytes) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
+        let mut headers = self.headers.clone();
+        headers.insert(METHOD, HeaderValue::from_static("initialize"));
+        let response = self.post(headers, frame).await?;
+        match response.status {
+            status if status.is_success() => self.opened(response).await,
+            status => Err(refused(self.url, status)),
+        }
+    }
+
+    /// POSTs a request of the modern era: the frame of the answer, whatever status it came with, or
+    /// `None` when there is none in it.
+    ///
+    /// # Errors
+    /// [`OpenError`] when nothing at all can be had from there.
+    pub async fn ask_alone(self, method: &str, frame: Bytes) -> Result<Option<Bytes>, OpenError> {
+        let mirror = MirroredHeaders {
+            method,
+            name: None,
+            params: &[],
+        };
+        let mut every = self.headers.clone();
+        every.insert(VERSION, HeaderValue::from_static(Version::MODERN.as_str()));
+        let headers = mirrored::headers(&every, mirror).map_err(|name| OpenError::NotMcp {
+            url: address::shown(self.url),
+            why: format!("{name} cannot be a header"),
+        })?;
+        let response = self.post(headers, frame).await?;
+        if response.status.is_success() {
+            return first_answer(self.url, response, self.limit).await.map(Some);
+        }
+        // The body of an error is as long as it likes: what is no message is no answer.
+        let body = read_json(response.body, self.limit).await.ok();
+        Ok(body.filter(|body| matches!(jsonrpc::parse(body), Ok(Message::Response { .. }))))
+    }
+
+    /// A wire to the place.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the URL is none.
+    pub fn wire(self, session: Option<HeaderValue>) -> Result<Arc<HttpWire>, OpenError> {
+        let url = parse_url(self.url)?;
+        let client = self.client.clone();
+        Ok(HttpWire::new(client, url, self.headers.clone(), session))
+    }
+
+    async fn post(self, mut headers: HeaderMap, frame: Bytes) -> Result<Response, OpenError> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        let url = parse_url(self.url)?;
+        let sent = self
+            .client
+            .request(Method::POST, &url, headers, Some(frame));
+        Ok(sent.await?)
+    }
+
+    async fn opened(self, response: Response) -> Result<(Arc<HttpWire>, Bytes), OpenError> {
+        let session = response.headers.get(SESSION).cloned();
+        let answer = first_answer(self.url, response, self.limit).await?;
+        Ok((self.wire(session)?, answer))
+    }
+}
+
+fn refused(url: &str, status: StatusCode) -> OpenError {
+    let hint = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            "; set the token it wants in `headers` of this server"
+        }
+        StatusCode::NOT_FOUND => "; is the path of `url` right?",
+        _ => "",
+    };
+    OpenError::Status {
+        url: address::shown(url),
+        status,
+        hint,
+    }
+}
+
+/// The answer to `initialize`, whichever way it comes.
+async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Bytes, OpenError> {
+    if is(response.headers.get(CONTENT_TYPE), "application/json") {
+        return Ok(read_json(response.body, limit).await?);
+    }
+    if !is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
+        return Err(OpenError::NotMcp {
+            url: address::shown(url),
+            why: "the first request was answered with neither JSON nor an event stream".into(),
+        });
+    }
+    let mut stream = events(response.body, limit);
+    while let Some(event) = stream.next().await? {
+        if let Ok(Message::Response { .. }) = jsonrpc::parse(&event.data) {
+            return Ok(event.data);
+        }
+    }
+    Err(OpenError::NotMcp {
+        url: address::shown(url),
+        why: "its stream ended before the first request was answered".into(),
+    })
+}
+
+/// GETs the stream of HTTP+SSE, whose first event names where to POST.
+async fn old_style(
+    client: &Client,
+    url: &str,
+    headers: &HeaderMap,
+    limit: usize,
+    status: StatusCode,
+) -> Result<Opened, OpenError> {
+    let mut with = headers.clone();
+    with.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let response = client
+        .request(Method::GET, &parse_url(url)?, with, None)
+        .await?;
+    let is_stream =
+        response.status.is_success() && is(response.headers.get(CONTENT_TYPE), "text/event-stream");
+    if !is_stream {
+        return Err(refused(url, status));
+    }
+    let mut stream = events(response.body, limit);
+    let not_mcp = |why: &str| OpenError::NotMcp {
+        url: address::shown(url),
+        why: why.to_owned(),
+    };
+    let first = tokio::time::timeout(ENDPOINT_DEADLINE, stream.next())
+        .await
+        .map_err(|_| not_mcp("its event stream names no endpoint"))??;
+    let endpoint = first
+        .filter(|e| e.event.as_deref() == Some("endpoint"))
+        .ok_or_else(|| not_mcp("its event stream does not begin with `endpoint`"))?;
+    let endpoint = String::from_utf8_lossy(&endpoint.data).into_owned();
+    let post = same_origin(url, &endpoint)
+        .ok_or_else(|| not_mcp("its endpoint lies on another origin"))?;
+    Ok(Opened::Sse {
+        wire: SseWire::new(client.clone(), parse_url(&post)?, headers.clone()),
+        stream: Box::new(stream),
+    })
+}
+
+/// Resolves the endpoint against the URL; another origin is refused, because our headers, which are
+/// secrets, would go there.
+fn same_origin(url: &str, endpoint: &str) -> Option<String> {
+    let base: http::Uri = url.parse().ok()?;
+    let origin = format!("{}://{}", base.scheme_str()?, base.authority()?);
+    if endpoint.starts_with('/') && !endpoint.starts_with("//") {
+        return Some(format!("{origin}{endpoint}"));
+    }
+    if endpoint.contains("://") {
+        let target: http::Uri = endpoint.parse().ok()?;
+        let same = target.scheme() == base.scheme() && target.authority() == base.authority();
+        return same.then(|| endpoint.to_owned());
+    }
+    let folder = base
+        .path()
+        .rsplit_once('/')
+        .map_or("", |(folder, _)| folder);
+    Some(format!("{origin}{folder}/{endpoint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_origin;
+
+    #[test]
+    fn an_endpoint_on_another_origin_is_refused() {
+        let at = |endpoint| same_origin("http://a:1/x/sse", endpoint);
+        assert_eq!(at("/m?s=1").as_deref(), Some("http://a:1/m?s=1"));
+        assert_eq!(at("m").as_deref(), Some("http://a:1/x/m"));
+        assert_eq!(at("http://a:1/m").as_deref(), Some("http://a:1/m"));
+        assert_eq!(at("http://evil.example/m"), None);
+        assert_eq!(
+            at("//evil.example/m").as_deref(),
+            Some("http://a:1/x///evil.example/m")
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! HTTP+SSE of 2024-11-05: messages go out by POST, everything comes back on one stream.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Uri};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::credit::Credit;
+use mgp_transports::http::client::{Client, EventsError, SseEvents};
+
+use super::{MAX_TELLS, parted, without_words};
+use crate::link::Link;
+use mgp_callers::exchange::Flag;
+use mgp_runtime::task;
+
+/// A server of the first HTTP transport.
+#[derive(Debug)]
+pub struct SseWire {
+    client: Client,
+    endpoint: Uri,
+    headers: HeaderMap,
+    tells: Arc<Credit>,
+    closed: Flag,
+}
+
+impl SseWire {
+    /// A wire that POSTs to `endpoint`.
+    #[must_use]
+    pub fn new(client: Client, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Arc::new(Self {
+            client,
+            endpoint,
+            headers,
+            tells: Credit::new(MAX_TELLS),
+            closed: Flag::default(),
+        })
+    }
+
+    pub(in crate::link) async fn post(
+        &self,
+        link: &Arc<Link>,
+        frame: Bytes,
+    ) -> Result<(), Refusal> {
+        let answer = self
+            .client
+            .request(
+                Method::POST,
+                &self.endpoint,
+                self.headers.clone(),
+                Some(frame),
+            )
+            .await
+            .map_err(|e| link.lost(&e.to_string()))?;
+        match answer.status.is_success() {
+            true => Ok(()),
+            false => Err(without_words(link, answer.status)),
+        }
+    }
+
+    pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
+        let Some(charge) = self.tells.try_take(1) else {
+            link.log
+                .note("a notification was dropped: too many are under way");
+            return;
+        };
+        let (wire, link) = (self.clone(), link.clone());
+        task::detached("message to a server", async move {
+            let _charge = charge;
+            let told = tokio::select! {
+                told = wire.post(&link, frame) => told,
+                () = parted(&wire.closed) => return,
+            };
+            if let Err(error) = told {
+                link.log.note(&format!("a notification failed: {error}"));
+            }
+        });
+    }
+
+    pub(in crate::link) fn close(&self) {
+        self.closed.raise();
+    }
+
+    /// Feeds the stream to the link; its end is the end of the connection.
+    pub async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<SseEvents>) {
+        let read = async {
+            loop {
+                match stream.next().await {
+                    Ok(Some(event)) => link.receive(&event.data, None),
+                    Ok(None) => return "its event stream ended".to_owned(),
+                    Err(EventsError::TooLarge(_)) => link.overrun(&[], None),
+                    Err(error) => return error.to_string(),
+                }
+            }
+        };
+        tokio::select! {
+            why = read => link.breaks(why),
+            () = self.closed.raised() => {}
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! SSE streams of a Streamable HTTP server: the one that answers a POST, and the standing GET stream.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use mgp_protocol::refusal::Refusal;
+use mgp_transports::http::body::BodyError;
+use mgp_transports::http::client::{ClientError, EventsError, Response, SseEvents, events};
+use mgp_transports::sse::SseEvent;
+
+use super::{HttpWire, LAST_EVENT, broken, is};
+use crate::link::Link;
+
+/// Attempts to get the rest of a broken stream before the call counts as lost.
+const MAX_RESUMES: u32 = 10;
+/// Wait after a clean close (CMCP-037).
+const AFTER_CLOSE: Duration = Duration::from_millis(50);
+/// First and longest wait after an error (CMCP-037).
+const AFTER_ERROR: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A server cannot make us wait longer than this with `retry:`.
+const MAX_RETRY: Duration = Duration::from_secs(30);
+
+/// Where a stream is.
+#[derive(Debug, Default)]
+struct HttpEndpoint {
+    last_event: Option<HeaderValue>,
+    retry: Option<Duration>,
+}
+
+impl HttpEndpoint {
+    fn at(&mut self, event: &SseEvent) {
+        if let Some(id) = &event.id
+            && let Ok(id) = HeaderValue::from_bytes(id.as_ref())
+        {
+            self.last_event = Some(id);
+        }
+        if let Some(ms) = event.retry {
+            self.retry = Some(Duration::from_millis(ms).min(MAX_RETRY));
+        }
+    }
+}
+
+impl HttpWire {
+    /// Reads the stream that answers the call `id`, and fetches its rest when the server lets go of
+    /// it early (SEP-1699).
+    pub(super) async fn follow(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        response: Response,
+    ) -> Result<(), Refusal> {
+        let mut place = HttpEndpoint::default();
+        let mut resumes = 0;
+        let mut stream = events(response.body, link.limits.max_frame);
+        loop {
+            let ended = self.drain(link, Some(id), &mut stream, &mut place).await;
+            if !link.awaits(id) {
+                return Ok(());
+            }
+            if place.last_event.is_none() || resumes == MAX_RESUMES {
+                let why = ended.err().map_or_else(
+                    || "its stream ended without the answer".to_owned(),
+                    |e| format!("its stream broke: {e}"),
+                );
+                return Err(link.lost(&why));
+            }
+            link.paused(id);
+            tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
+            resumes += 1;
+            let response = self.get(&place).await.map_err(|e| broken(link, &e))?;
+            // The request itself was taken, so it must not be sent again.
+            let judged = self.judge(link, response).await;
+            let response = judged.map_err(|e| link.lost(&e.to_string()))?;
+            stream = events(response.body, link.limits.max_frame);
+        }
+    }
+
+    /// Reads the stream that answers the modern call `id`: it has no second part.
+    pub(super) async fn follow_once(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        response: Response,
+    ) -> Result<(), Refusal> {
+        let mut stream = events(response.body, link.limits.max_frame);
+        let ended = self
+            .drain(link, Some(id), &mut stream, &mut HttpEndpoint::default())
+            .await;
+        match ended {
+            _ if !link.awaits(id) => Ok(()),
+            Ok(()) => Err(link.lost("its stream ended without the answer")),
+            Err(e) => Err(link.lost(&format!("its stream broke: {e}"))),
+        }
+    }
+
+    /// Feeds a stream to the link until it ends, or until the call it is for has its answer.
+    async fn drain(
+        &self,
+        link: &Arc<Link>,
+        via: Option<u64>,
+        stream: &mut SseEvents,
+        place: &mut HttpEndpoint,
+    ) -> Result<(), BodyError> {
+        loop {
+            match stream.next().await {
+                Ok(Some(event)) => {
+                    place.at(&event);
+                    if !event.data.is_empty() {
+                        link.receive(&event.data, via);
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(EventsError::TooLarge(_)) => link.overrun(&[], via),
+                Err(EventsError::Broken(why)) => return Err(why),
+            }
+            if via.is_some_and(|id| !link.awaits(id)) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn get(&self, place: &HttpEndpoint) -> Result<Response, ClientError> {
+        let mut headers: HeaderMap = self.headers();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(last) = &place.last_event {
+            headers.insert(LAST_EVENT, last.clone());
+        }
+        self.client
+            .request(Method::GET, &self.url, headers, None)
+            .await
+    }
+
+    /// Keeps the standing GET stream open until the link closes; ends at once when the server offers
+    /// none (CMCP-034, CMCP-036, CMCP-037, CMCP-038).
+    pub async fn listen(self: Arc<Self>, link: Arc<Link>) {
+        tokio::select! {
+            () = self.listen_on(&link) => {}
+            () = self.closed.raised() => {}
+        }
+    }
+
+    async fn listen_on(&self, link: &Arc<Link>) {
+        let mut place = HttpEndpoint::default();
+        let mut wait = AFTER_ERROR.0;
+        loop {
+            match self.get(&place).await {
+                Ok(response) if is_stream(&response) => {
+                    wait = AFTER_ERROR.0;
+                    let mut stream = events(response.body, link.limits.max_frame);
+                    self.standing.store(true, Ordering::Relaxed);
+                    let ended = self.drain(link, None, &mut stream, &mut place).await;
+                    self.standing.store(false, Ordering::Relaxed);
+                    if ended.is_ok() {
+                        tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
+                        continue;
+                    }
+                }
+                Ok(response) if response.status == StatusCode::NOT_FOUND && self.has_session => {
+                    let why = "its session has ended (HTTP 404)".to_owned();
+                    return link.breaks(why);
+                }
+                Ok(response)
+                    if response.status.is_client_error() || response.status.is_success() =>
+                {
+                    return;
+                }
+                Ok(_) | Err(_) => {}
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(AFTER_ERROR.1);
+        }
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    response.status.is_success() && is(response.headers.get(CONTENT_TYPE), "text/event-stream")
+}

@@ -1,0 +1,52 @@
+//! Which of the launcher's processes this one is, and the variables it hands to the server.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
+
+use super::LAUNCH;
+
+/// Which step this process is.
+const STEP: &str = "MGP_SANDBOX_STEP";
+
+/// One step of the launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Stays above the server.
+    Leader,
+    /// The first process of the namespace.
+    Init,
+    /// Becomes the server.
+    Inside,
+}
+
+impl Step {
+    const NAMED: [(&str, Self); 2] = [("init", Self::Init), ("inside", Self::Inside)];
+
+    pub(super) fn of_this_process() -> Self {
+        let name = env::var(STEP).unwrap_or_default();
+        let found = Self::NAMED.iter().find(|(known, _)| *known == name);
+        found.map_or(Self::Leader, |(_, step)| *step)
+    }
+
+    /// This program as another step, for the same server.
+    pub(super) fn command(self, exe: &Path) -> Command {
+        let mut command = Command::new(exe);
+        let name = Self::NAMED.iter().find(|(_, step)| *step == self);
+        command.arg(LAUNCH).env(STEP, name.map_or("", |(n, _)| *n));
+        command
+    }
+}
+
+/// The server's variables, under their own names.
+pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
+    env::vars_os().filter_map(|(name, value)| {
+        let own = name.as_bytes().strip_prefix(FOR_SERVER.as_bytes());
+        let kept = own.or_else(|| (name == MARK_VARIABLE).then_some(name.as_bytes()))?;
+        Some((std::ffi::OsStr::from_bytes(kept).to_owned(), value))
+    })
+}

@@ -1,0 +1,73 @@
+//! A server's coming and going, written down (MGP §6.4).
+
+use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
+use serde_json::{Map, Value};
+
+use super::ServerActor;
+use crate::link::Link;
+use mgp_runtime::trace::Trace;
+use mgp_store::audit::{by_kernel, event};
+
+impl ServerActor {
+    /// It takes calls from now on.
+    pub(super) fn audit_connected(&self, link: &Link) {
+        let mut details = Map::new();
+        let peers = [Era::Legacy, Era::Modern].map(|era| link.peer_in(era));
+        let versions = peers
+            .into_iter()
+            .flatten()
+            .map(|peer| peer.version.as_str());
+        details.insert("protocol_versions".into(), versions.collect());
+        let mgp = link.mgp().active().map_or(&[][..], |active| active.words());
+        details.insert("mgp".into(), mgp.iter().copied().collect());
+        self.audit
+            .tell(self.of_server(EventType::ServerConnected, Outcome::Success, details));
+    }
+
+    /// It takes no calls any more, or never will: `how` it ended, and what comes of it.
+    pub(super) fn tell_disconnected(
+        &self,
+        exit: &ServerExit,
+        how: &str,
+        verdict: Option<&RestartVerdict>,
+    ) {
+        let mut details = Map::new();
+        let parked = matches!(verdict, Some(RestartVerdict::Park { .. }));
+        if parked {
+            details.insert("reason".into(), "restart_limit_exceeded".into());
+            details.insert("restart_limit_exceeded".into(), true.into());
+            details.insert("last_end".into(), how.into());
+        } else {
+            details.insert("reason".into(), how.into());
+        }
+        if let Some(RestartVerdict::Restart { after, .. }) = verdict {
+            let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+            details.insert("restart_after_ms".into(), after.into());
+        }
+        let result = match exit {
+            ServerExit::Clean => Outcome::Success,
+            ServerExit::Failed(_) | ServerExit::Rejected(_) => Outcome::Failure,
+        };
+        let said = self.of_server(EventType::ServerDisconnected, result, details);
+        self.audit.tell(said);
+    }
+
+    fn of_server(
+        &self,
+        kind: EventType,
+        result: Outcome,
+        mut details: Map<String, Value>,
+    ) -> Event {
+        if let Some(agent) = self.handle.agent() {
+            details.insert("instance_of".into(), agent.as_str().into());
+        }
+        let target = Target {
+            server_id: Some(self.handle.id.to_string()),
+            ..Target::default()
+        };
+        let trace = Trace::minted().id;
+        event(kind, by_kernel(), target, &trace, result, details.into())
+    }
+}

@@ -1,0 +1,46 @@
+//! What it takes to connect to any server: shared by all supervisors.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use mgp_engine::servers::health::HealthRules;
+use mgp_transports::http::client::Client;
+
+use super::spawner::Starts;
+use crate::sandbox::Sandboxes;
+
+/// Shared means of connecting.
+#[derive(Debug)]
+pub struct Connector {
+    /// For servers reached over HTTP.
+    pub client: Client,
+    /// Version of this program, told to servers.
+    pub version: String,
+    /// Marks every process of this kernel.
+    pub mark: String,
+    /// Working folder of children whose entry names none.
+    pub folder: PathBuf,
+    /// How long calls under way may take when a server is to stop.
+    pub drain: Duration,
+    /// How long they may take instead, once the whole kernel was told to end within a time.
+    pub hurry: OnceLock<Duration>,
+    /// How often servers are asked how they are.
+    pub health: HealthRules,
+    /// Where servers are that are trusted least.
+    pub sandboxes: Sandboxes,
+    /// Where processes are started.
+    pub starts: Starts,
+}
+
+impl Connector {
+    /// The whole kernel is to end: calls under way may take this long, unless it was told before how long.
+    pub fn ends_within(&self, time: Duration) {
+        let _ = self.hurry.set(time);
+    }
+
+    /// How long calls under way may take when a server is to stop now.
+    pub(super) fn drain(&self) -> Duration {
+        self.hurry.get().copied().unwrap_or(self.drain)
+    }
+}

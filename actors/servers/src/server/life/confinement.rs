@@ -1,0 +1,142 @@
+//! A server that is trusted least lives in a sandbox: which one that is, and when its process has to
+//! be another one (MGP §2.3).
+//!
+//! Nobody opens a sandbox from outside. What is permitted while the server is met starts it again at
+//! once; what is permitted or taken back later holds from its next start on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use mgp_engine::policy::risk;
+use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::sandbox::{SandboxProgram, widening};
+use mgp_engine::servers::spec::Reach;
+use mgp_protocol::mgp::permission::Standard;
+use mgp_protocol::mgp::servers::Sandbox;
+use mgp_transports::child::ChildSpec;
+
+use super::ServerLife;
+use super::end::End;
+use crate::link::Link;
+use crate::sandbox::{changed, pinned};
+use mgp_runtime::task;
+
+/// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
+pub(in crate::server) type SandboxGrants = Option<BTreeSet<Standard>>;
+
+impl ServerLife {
+    /// The process to start, in its sandbox where it belongs into one.
+    pub(in crate::server) async fn confined(&self) -> Result<ChildSpec, End> {
+        self.as_looked_at().await?;
+        let (spec, grants) = (self.with_program().await?, self.sandbox_grants());
+        self.set_sandbox_grants(grants.clone());
+        let Some(granted) = grants else {
+            self.handle.set_sandbox(None);
+            return Ok(spec);
+        };
+        let (rules, sandboxes) = (&self.spec.sandbox, &self.connector.sandboxes);
+        let ready = sandboxes.prepare(spec, rules, &granted).await;
+        let ready = ready.map_err(End::Failed)?;
+        let missing = ready.report.missing.join("; ");
+        self.handle.set_sandbox(Some(ready.report));
+        match missing.as_str() {
+            "" => {}
+            _ if rules.required => {
+                return Err(End::Rejected(format!(
+                    "this machine cannot hold it to its whole sandbox, and [sandbox] says `required`: {missing}"
+                )));
+            }
+            missing => self.log().note(&format!("its sandbox lacks {missing}")),
+        }
+        Ok(ready.spec)
+    }
+
+    /// What a person allowed by its hash is started from nothing else.
+    async fn as_looked_at(&self) -> Result<(), End> {
+        let before = self.spec.sandbox.pinned.clone();
+        if before.is_empty() {
+            return Ok(());
+        }
+        let spec = self.child_spec();
+        let looking = task::blocking("hashes of programs", move || {
+            changed(&before, &pinned(&spec))
+        });
+        match looking.await.map_err(|e| End::Failed(e.to_string()))? {
+            None => Ok(()),
+            Some(path) => Err(End::Rejected(format!(
+                "{path} has changed since it was allowed: register the server again, or start the kernel again to be asked about it"
+            ))),
+        }
+    }
+
+    /// The process to start, its program written anew where that came with its registration: what runs
+    /// is what was judged, and nothing beside it.
+    async fn with_program(&self) -> Result<ChildSpec, End> {
+        let mut spec = self.child_spec();
+        let Some(program) = self.spec.sandbox.program.clone() else {
+            return Ok(spec);
+        };
+        let folder = self.connector.sandboxes.code_folder(&spec.id);
+        let file = folder.join(&program.file).display().to_string();
+        let options = program.isolation(&spec.env).iter();
+        let words = options.map(|option| (*option).to_owned()).chain([file]);
+        let at = program.at.min(spec.args.len());
+        spec.args.splice(at..at, words);
+        let written = task::blocking("program of a server", move || write_anew(&folder, &program));
+        let written = written.await.map_err(|e| End::Failed(e.to_string()))?;
+        written.map_err(|e| End::Failed(format!("its program cannot be written: {e}")))?;
+        Ok(spec)
+    }
+
+    /// Now that it was met: whether its process has to be started again in another sandbox.
+    pub(in crate::server) fn outgrown(&self, link: &Link) -> bool {
+        let said = link.mgp().active();
+        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
+        if risk::trust(self.spec.mgp.trust_level, claimed) == TrustLevel::Sandboxed {
+            self.handle.lower();
+        }
+        let grants = self.sandbox_grants();
+        if let Reach::Http { .. } = self.spec.reach {
+            self.handle.set_sandbox(grants.map(|_| elsewhere()));
+            return false;
+        }
+        let outgrown = grants != self.last_sandbox_grants();
+        if outgrown {
+            let why = "it is started again, in the sandbox of what it is and what it was permitted";
+            self.log().note(why);
+        }
+        outgrown
+    }
+
+    fn sandbox_grants(&self) -> SandboxGrants {
+        let low = self.spec.mgp.trust_level == TrustLevel::Sandboxed || self.handle.is_lowered();
+        let needs = &self.spec.mgp.permissions_required;
+        low.then(|| widening(&self.has(needs)))
+    }
+}
+
+/// Makes a folder that holds this program and nothing else. The group may read both, whatever the
+/// kernel's umask says: it is the server's where that runs as a user of its own.
+fn write_anew(folder: &Path, program: &SandboxProgram) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut private = fs::DirBuilder::new();
+    private.recursive(true).mode(0o700).create(folder)?;
+    let mut file = fs::File::create_new(folder.join(&program.file))?;
+    file.set_permissions(fs::Permissions::from_mode(0o640))?;
+    file.write_all(program.text.as_bytes())?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o750))
+}
+
+/// The report on a server that is no process of this machine's.
+fn elsewhere() -> Sandbox {
+    Sandbox {
+        missing: vec!["all of it: the server runs elsewhere and is reached by HTTP".into()],
+        ..Sandbox::default()
+    }
+}

@@ -1,0 +1,453 @@
+//! Finding out which eras a server speaks, and shaking hands in each of them (MCP versioning,
+//! backward compatibility).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::servers::consent::Consents;
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::lookalike;
+use mgp_protocol::mcp::server::{Discover, Discovered};
+use mgp_protocol::mcp::{self, Initialization, Method, ServerCapabilities};
+use mgp_protocol::mgp::negotiation::Negotiated;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quoted;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::early_exit::EarlyExit;
+use crate::link::{Link, Peer, Wire};
+use crate::server::spoken::SpokenEras;
+use mgp_callers::negotiation::{self, OFFERED};
+use mgp_callers::request::Outcome;
+
+/// How long a server may be silent to a first question of one era before it is asked in the other
+/// too. Most programs are up by then; for one that is not, nothing is lost: whichever question it
+/// answers counts. A legacy server that never answers what it does not know costs this once.
+pub(in crate::server) const PROBE: Duration = Duration::from_secs(2);
+
+pub(in crate::server) const DISCOVER: &str = Discover::METHOD;
+
+/// Errors by which a server shows that it is a modern one, whatever else it does not like.
+const MODERN_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
+
+/// The code of a version that is not spoken.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Why there was no handshake.
+#[derive(Debug)]
+pub(in crate::server) enum Trouble {
+    /// In words.
+    Failed(String),
+    /// It may not run; in words, why.
+    Rejected(String),
+    /// The server must be started anew and be spoken to like this.
+    Again(SpokenEras),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// What the answer to `server/discover` shows.
+#[derive(Debug)]
+pub(in crate::server) enum Found {
+    /// It speaks our modern version.
+    Modern(Box<Peer>),
+    /// The same, and no legacy version: it has named all that it speaks.
+    OnlyModern(Box<Peer>),
+    /// It does not; `initialize` may help. Why, when it is a modern server all the same.
+    Other(Option<String>),
+}
+
+/// What the kernel can pass on to some client.
+const CAPABILITIES: &str =
+    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
+/// `params` of our `initialize`. A shared server learns once what it can ask, so everything is
+/// declared that the kernel can pass on to some client; what the client at hand cannot answer is
+/// refused question by question. What is switched off for it is not declared (CMCP-084).
+#[must_use]
+pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Consents) -> String {
+    format!(
+        r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
+        Version::LATEST_LEGACY,
+        negotiation::declared(&consents.declared(CAPABILITIES), Era::Legacy, offers_mgp),
+        quoted(version)
+    )
+}
+
+/// Shakes hands with a child. `known` is what it spoke the last time.
+///
+/// # Errors
+/// [`Trouble`].
+pub(in crate::server) async fn with_child(
+    link: &Arc<Link>,
+    version: &str,
+    known: Option<SpokenEras>,
+    early_exit: &EarlyExit,
+) -> Result<SpokenEras, Trouble> {
+    let spoken = match known {
+        None => probe(link, version, early_exit).await?,
+        Some(SpokenEras::Legacy) => legacy(link, version).await?,
+        Some(SpokenEras::Modern) => modern(link).await?,
+        Some(SpokenEras::Dual) => {
+            modern(link).await?;
+            legacy(link, version).await?;
+            still_modern(link, SpokenEras::Dual).await?
+        }
+    };
+    early_exit.set(None);
+    Ok(spoken)
+}
+
+/// Asks in the modern way first, then in the old one.
+async fn probe(
+    link: &Arc<Link>,
+    version: &str,
+    early_exit: &EarlyExit,
+) -> Result<SpokenEras, Trouble> {
+    early_exit.set(Some(SpokenEras::Legacy));
+    let params = params(version, link.offers_mgp(), link.limits.consents);
+    let mut discover = Box::pin(discover(link));
+    // Sent when it is first waited for.
+    let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
+    let found = match tokio::time::timeout(PROBE, &mut discover).await {
+        Ok(found) => found?,
+        Err(_silent) => tokio::select! {
+            biased;
+            found = &mut discover => found?,
+            answer = &mut hello => match answer {
+                Ok(result) => {
+                    drop(discover);
+                    complete(link, &result).await?;
+                    return Ok(SpokenEras::Legacy);
+                }
+                Err(refused) => match discover.await? {
+                    Found::Modern(peer) | Found::OnlyModern(peer) => {
+                        link.set_peer(*peer);
+                        return Ok(SpokenEras::Modern);
+                    }
+                    Found::Other(why) => return Err(unspoken(why, &refused).into()),
+                },
+            },
+        },
+    };
+    match found {
+        Found::Other(why) => {
+            let result = hello.await.map_err(|e| unspoken(why, &e))?;
+            complete(link, &result).await?;
+            Ok(SpokenEras::Legacy)
+        }
+        Found::OnlyModern(peer) => {
+            link.set_peer(*peer);
+            Ok(SpokenEras::Modern)
+        }
+        Found::Modern(peer) => {
+            link.set_peer(*peer);
+            early_exit.set(Some(SpokenEras::Modern));
+            match tokio::time::timeout(PROBE, hello).await {
+                Ok(Err(_)) => Ok(SpokenEras::Modern),
+                Ok(Ok(result)) => {
+                    let both = complete(link, &result).await;
+                    still_modern(link, both.map_or(SpokenEras::Modern, |()| SpokenEras::Dual)).await
+                }
+                Err(_silent) => still_modern(link, SpokenEras::Modern).await,
+            }
+        }
+    }
+}
+
+/// Asks a child, once more where it offered our version (MCP versioning: the client retries).
+async fn discover(link: &Arc<Link>) -> Result<Found, Trouble> {
+    let ask = || link.ask_in(Era::Modern, DISCOVER, None);
+    let answer = ask().await;
+    match offer(&answer) {
+        Some(offer) => Ok(offer.taken(heard(ask().await)?)),
+        None => heard(answer),
+    }
+}
+
+/// What a server itself answered; anything else is no sign of an era.
+fn heard(answer: Outcome) -> Result<Found, Trouble> {
+    match answer {
+        Ok(_) | Err(Refusal::Peer(_)) => Ok(judge(answer)),
+        Err(trouble) => Err(Trouble::Failed(format!("{DISCOVER}: {trouble}"))),
+    }
+}
+
+/// For some servers `initialize` is the end of the modern era: such a one is started anew, and
+/// never asked that again.
+async fn still_modern(link: &Arc<Link>, spoken: SpokenEras) -> Result<SpokenEras, Trouble> {
+    match judge(link.ask_in(Era::Modern, DISCOVER, None).await) {
+        Found::Modern(_) | Found::OnlyModern(_) => Ok(spoken),
+        Found::Other(_) => Err(Trouble::Again(SpokenEras::Modern)),
+    }
+}
+
+async fn modern(link: &Arc<Link>) -> Result<SpokenEras, String> {
+    let answer = link.ask_in(Era::Modern, DISCOVER, None).await;
+    let words = answer.as_ref().err().map(ToString::to_string);
+    match judge(answer) {
+        Found::Modern(peer) | Found::OnlyModern(peer) => {
+            link.set_peer(*peer);
+            Ok(SpokenEras::Modern)
+        }
+        Found::Other(why) => {
+            let why = why.or(words).unwrap_or_else(|| "no such answer".into());
+            Err(format!("{DISCOVER}: {why}"))
+        }
+    }
+}
+
+/// Shakes hands in the legacy era: `initialize`, its answer, `notifications/initialized`.
+///
+/// # Errors
+/// In words, what went wrong.
+pub(in crate::server) async fn legacy(
+    link: &Arc<Link>,
+    version: &str,
+) -> Result<SpokenEras, String> {
+    let params = params(version, link.offers_mgp(), link.limits.consents);
+    let answer = link
+        .ask_in(Era::Legacy, "initialize", Some(&params))
+        .await
+        .map_err(|e| format!("initialize: {e}"))?;
+    complete(link, &answer).await?;
+    Ok(SpokenEras::Legacy)
+}
+
+/// Takes the result of `initialize` and says that we are ready.
+///
+/// # Errors
+/// In words, what is wrong with the answer.
+pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Result<(), String> {
+    link.set_peer(read(result)?);
+    let ready = mgp_protocol::jsonrpc::notification("notifications/initialized", None);
+    match link.wire() {
+        Wire::Http(http) => http
+            .deliver(ready.into())
+            .await
+            .map_err(|e| format!("notifications/initialized: {e}")),
+        Wire::Child(_) | Wire::Sse(_) => {
+            link.notify("notifications/initialized", None);
+            Ok(())
+        }
+    }
+}
+
+/// Reads the result of `initialize`.
+///
+/// # Errors
+/// In words, what is wrong with it.
+pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
+    let result = std::str::from_utf8(result).unwrap_or("");
+    let hello: Initialization<'_> =
+        mcp::read(Some(result)).map_err(|e| format!("the answer to initialize: {e}"))?;
+    let version = Version::parse(&hello.protocol_version)
+        .filter(|v| v.is_legacy())
+        .ok_or_else(|| {
+            format!(
+                "it speaks MCP {}, which no `initialize` can agree on",
+                hello.protocol_version
+            )
+        })?;
+    Ok(Peer {
+        version,
+        capabilities: ServerCapabilities::read(hello.capabilities),
+        raw_capabilities: hello.capabilities.map_or("{}", |c| c.get()).into(),
+        info: hello.server_info.map(|i| i.get().into()),
+        instructions: hello.instructions.as_deref().map(Into::into),
+        mgp: Negotiated::with(OFFERED, hello.capabilities, Era::Legacy),
+    })
+}
+
+/// Judges an answer to `server/discover`. Only a result that names our version is a modern server we
+/// can speak with; every error sends us to `initialize`, whatever its code.
+pub(in crate::server) fn judge(answer: Outcome) -> Found {
+    match answer {
+        Ok(result) => discovered(&result),
+        Err(Refusal::Peer(error)) => {
+            let said: Option<Said> = lookalike::from_object(error.get()).ok();
+            let modern = said.filter(|said| MODERN_ERRORS.contains(&said.code));
+            Found::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
+        }
+        Err(_) => Found::Other(None),
+    }
+}
+
+/// The versions a server named when it refused one, ours among them.
+#[derive(Debug)]
+pub(in crate::server) struct Offer {
+    legacy: bool,
+}
+
+impl Offer {
+    /// What was found when the offer was taken up. Unlike the result of `server/discover`, which
+    /// lists the versions that can be named in requests, a refusal lists all that are spoken.
+    pub(in crate::server) fn taken(&self, found: Found) -> Found {
+        match found {
+            Found::Modern(peer) if !self.legacy => Found::OnlyModern(peer),
+            found @ (Found::Modern(_) | Found::OnlyModern(_) | Found::Other(_)) => found,
+        }
+    }
+}
+
+/// Reads the offer in an answer to `server/discover`, where it refuses our version only to name it.
+pub(in crate::server) fn offer(answer: &Outcome) -> Option<Offer> {
+    let Err(Refusal::Peer(error)) = answer else {
+        return None;
+    };
+    let said: Said = lookalike::from_object(error.get()).ok()?;
+    if said.code != UNSUPPORTED_VERSION {
+        return None;
+    }
+    let supported: Supported = serde_json::from_str(said.data?.get()).ok()?;
+    let versions = || supported.supported.iter().map(|v| Version::parse(v));
+    versions()
+        .any(|v| v == Some(Version::MODERN))
+        .then(|| Offer {
+            legacy: versions().flatten().any(Version::is_legacy),
+        })
+}
+
+#[derive(Deserialize)]
+struct Said {
+    code: i64,
+    #[serde(default)]
+    message: String,
+    data: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Supported {
+    supported: Vec<String>,
+}
+
+fn discovered(result: &[u8]) -> Found {
+    let text = std::str::from_utf8(result).unwrap_or("");
+    let Ok(said) = mcp::read::<Discovered<'_>>(Some(text)) else {
+        return Found::Other(None);
+    };
+    let ours = Version::MODERN.as_str();
+    if !said.supported_versions.iter().any(|v| v == ours) {
+        let theirs = said.supported_versions.join(", ");
+        return Found::Other(Some(format!("it speaks MCP {theirs}, not {ours}")));
+    }
+    Found::Modern(Box::new(Peer {
+        version: Version::MODERN,
+        capabilities: ServerCapabilities::read(said.capabilities),
+        raw_capabilities: said.capabilities.map_or("{}", |c| c.get()).into(),
+        info: said.server_info().map(|i| i.get().into()),
+        instructions: said.instructions.as_deref().map(Into::into),
+        mgp: Negotiated::with(OFFERED, said.capabilities, Era::Modern),
+    }))
+}
+
+/// Both ways are closed.
+pub(in crate::server) fn unspoken(
+    modern: Option<String>,
+    legacy: &impl std::fmt::Display,
+) -> String {
+    match modern {
+        Some(why) => format!("{DISCOVER}: {why}; initialize: {legacy}"),
+        None => format!("initialize: {legacy}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::scripted::Scripted;
+    use bytes::Bytes;
+
+    fn refused(code: i64) -> Outcome {
+        let error = format!(r#"{{"code":{code},"message":"no"}}"#);
+        Err(Refusal::Peer(RawValue::from_string(error).unwrap()))
+    }
+
+    /// Versioning, "Backward Compatibility": the era hangs on no single code.
+    #[test]
+    fn only_a_result_with_our_version_is_a_modern_server() {
+        let ours = br#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}}}"#;
+        let Found::Modern(peer) = judge(Ok(Bytes::from_static(ours))) else {
+            panic!("it is modern");
+        };
+        assert!(peer.capabilities.tools && !peer.capabilities.prompts);
+        assert_eq!(peer.info.as_deref(), Some(r#"{"name":"n"}"#));
+        let later = Bytes::from_static(br#"{"supportedVersions":["2027-01-01"]}"#);
+        assert!(matches!(judge(Ok(later)), Found::Other(Some(_))));
+        let odd = Bytes::from_static(b"{}");
+        assert!(matches!(judge(Ok(odd)), Found::Other(None)));
+        for code in [-32601, -32602, -32000, -32023] {
+            assert!(matches!(judge(refused(code)), Found::Other(None)), "{code}");
+        }
+        for code in [-32020, -32021, -32022] {
+            assert!(
+                matches!(judge(refused(code)), Found::Other(Some(_))),
+                "{code}"
+            );
+        }
+    }
+
+    const DISCOVERED: &str =
+        r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#;
+    const OFFERED: &str =
+        r#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"?"}}"#;
+    const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
+
+    /// A server that answers each request in turn like this; what it was asked, and what was made of
+    /// it.
+    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<SpokenEras, Trouble>) {
+        let mut it = Scripted::new();
+        let (link, early_exit) = (it.link.clone(), EarlyExit::default());
+        let meeting =
+            tokio::spawn(async move { with_child(&link, "1.0", None, &early_exit).await });
+        let mut asked = Vec::new();
+        for (outcome, value) in script {
+            let mut request = it.next().await;
+            while request["id"].is_null() {
+                request = it.next().await;
+            }
+            asked.push(request["method"].as_str().unwrap().to_owned());
+            it.answer(&request, outcome, &serde_json::from_str(value).unwrap());
+        }
+        (asked, meeting.await.unwrap())
+    }
+
+    /// A modern question first; `initialize` decides whether both eras are spoken.
+    #[tokio::test]
+    async fn each_kind_of_server_is_met_in_its_eras() {
+        let no = ("error", r#"{"code":-32601,"message":"no"}"#);
+        let (discovered, hello) = (("result", DISCOVERED), ("result", HELLO));
+        let (asked, spoken) = meet(&[no, hello]).await;
+        assert_eq!(asked, ["server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(SpokenEras::Legacy)));
+        let (_, spoken) = meet(&[discovered, no]).await;
+        assert!(matches!(spoken, Ok(SpokenEras::Modern)));
+        let (asked, spoken) = meet(&[discovered, hello, discovered]).await;
+        assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
+        assert!(matches!(spoken, Ok(SpokenEras::Dual)));
+        let (_, spoken) = meet(&[discovered, hello, no]).await;
+        assert!(matches!(spoken, Err(Trouble::Again(SpokenEras::Modern))));
+        let ours = ("error", OFFERED);
+        let (asked, spoken) = meet(&[ours, discovered]).await;
+        assert_eq!(asked, ["server/discover", "server/discover"]);
+        assert!(matches!(spoken, Ok(SpokenEras::Modern)));
+        let (asked, spoken) = meet(&[ours, ours, hello]).await;
+        assert_eq!(asked, ["server/discover", "server/discover", "initialize"]);
+        assert!(matches!(spoken, Ok(SpokenEras::Legacy)));
+        let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
+        let (_, spoken) = meet(&[later, no]).await;
+        let Err(Trouble::Failed(why)) = spoken else {
+            panic!("nothing is spoken there");
+        };
+        assert!(
+            why.contains("only 2027-01-01") && why.contains("initialize"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Asks a server from time to time how it is (MGP §11.3): by MGP where that was negotiated, by MCP's
+//! `ping` in its legacy era otherwise. The modern era has no such question.
+
+use std::sync::Arc;
+
+use mgp_engine::servers::health::{Checkups, DEADLINE, HealthVerdict, PingAnswer};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::health::{Health, Ping, Pong};
+use mgp_protocol::mgp::negotiation::{Features, means_unsupported};
+use mgp_protocol::refusal::Refusal;
+
+use super::ServerLife;
+use super::end::End;
+use crate::link::{Link, code};
+use mgp_runtime::time::unix_ms;
+
+/// How a server can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// `mgp/health/ping`, in messages of this era.
+    Mgp(Era),
+    /// `ping`.
+    Mcp,
+}
+
+impl ServerLife {
+    /// Resolves when the server has failed to say for too long how it is.
+    pub(in crate::server) async fn tended(&self, link: &Arc<Link>) -> End {
+        let rules = self.connector.health;
+        let mut question = question(link).filter(|_| !rules.interval.is_zero());
+        let mut checkups = Checkups::new(rules);
+        let mut before = Health::Healthy;
+        while let Some(asked) = question {
+            tokio::time::sleep(rules.interval).await;
+            let answer = match ask(link, asked).await {
+                Some(answer) => answer,
+                None => {
+                    question = mcp_question(link);
+                    continue;
+                }
+            };
+            match checkups.heard(answer) {
+                HealthVerdict::Lives(health) => {
+                    self.handle.is_well(health);
+                    if health != before {
+                        self.handle.log.note(&format!("it is {}", health.as_str()));
+                        tracing::info!(server = %self.handle.id, health = health.as_str(), "health");
+                    }
+                    before = health;
+                }
+                HealthVerdict::Failed(why) => return End::Failed(why),
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+fn question(link: &Link) -> Option<Question> {
+    let era = link.era_of(Features::LIFECYCLE);
+    era.map(Question::Mgp).or_else(|| mcp_question(link))
+}
+
+fn mcp_question(link: &Link) -> Option<Question> {
+    link.peer_in(Era::Legacy).map(|_| Question::Mcp)
+}
+
+/// What came of a question; `None` when the server does not know its word.
+async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
+    let params;
+    let (era, method, params) = match question {
+        Question::Mgp(era) => {
+            let ping = Ping {
+                timestamp: Some(rfc3339_ms(unix_ms())),
+                server_id: None,
+            };
+            params = serde_json::to_string(&ping).expect("a ping is always JSON");
+            (era, Ping::METHOD, Some(params.as_str()))
+        }
+        Question::Mcp => (Era::Legacy, mcp::Ping::METHOD, None),
+    };
+    let asked = link.ask_unhurried(era, method, params);
+    match tokio::time::timeout(DEADLINE, asked).await {
+        Ok(Ok(result)) => Some(PingAnswer::Came(said(question, &result))),
+        Ok(Err(Refusal::Peer(error))) => match (question, code(error.get())) {
+            (Question::Mgp(_), Some(code)) if means_unsupported(code) => None,
+            (Question::Mgp(_), _) => Some(PingAnswer::Came(Health::Unhealthy)),
+            (Question::Mcp, _) => Some(PingAnswer::Came(Health::Healthy)),
+        },
+        // It was not asked: it has all the calls it may have, or its end has begun.
+        Ok(Err(_)) => Some(PingAnswer::Busy),
+        Err(_silent) if question == Question::Mcp && link.in_flight() > 0 => Some(PingAnswer::Busy),
+        Err(_silent) => Some(PingAnswer::Missing),
+    }
+}
+
+fn said(question: Question, result: &[u8]) -> Health {
+    match question {
+        Question::Mcp => Health::Healthy,
+        Question::Mgp(_) => {
+            let text = std::str::from_utf8(result).ok();
+            let pong = mcp::read::<Pong>(text);
+            pong.map_or(Health::Degraded, |pong| pong.status)
+        }
+    }
+}

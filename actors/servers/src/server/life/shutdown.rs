@@ -1,0 +1,58 @@
+//! The last words between the kernel and a server that is to end (MGP §11.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::servers::health::DEADLINE;
+use mgp_engine::servers::lifecycle::TransitionReason;
+use mgp_engine::servers::supervision::StopOrder;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
+use mgp_protocol::mgp::negotiation::Features;
+
+use super::ServerLife;
+use crate::link::Link;
+use mgp_runtime::time::moment;
+
+impl ServerLife {
+    /// Lets what is under way come to its end within the time there is. A server that negotiated
+    /// `lifecycle` is told, and is given as long as it says it needs. False when something is still under
+    /// way at the end.
+    pub(in crate::server) async fn shut_down(&self, link: &Arc<Link>, order: StopOrder) -> bool {
+        let begun = moment();
+        let time = order.within.unwrap_or_else(|| self.connector.drain());
+        // It is asked before the gate closes, and the gate waits for its answer.
+        let (answer, drained) = tokio::join!(self.tell(link, order.why, time), link.drain(time));
+        match answer {
+            Some(answer) if answer.accepted => {
+                let wants = Duration::from_millis(answer.estimated_drain_ms).min(time);
+                tokio::time::sleep(wants.saturating_sub(moment().since(begun))).await;
+            }
+            Some(_) => {
+                let note = "it does not accept that it is to end; it is ended all the same";
+                self.handle.log.note(note);
+            }
+            None => {}
+        }
+        drained
+    }
+
+    async fn tell(
+        &self,
+        link: &Arc<Link>,
+        why: TransitionReason,
+        time: Duration,
+    ) -> Option<Accepted> {
+        let shutdown = Shutdown {
+            server_id: None,
+            reason: why.told()?,
+            timeout_ms: Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        };
+        let era = link.era_of(Features::LIFECYCLE)?;
+        let params = serde_json::to_string(&shutdown).expect("a shutdown is always JSON");
+        let asked = link.ask_unhurried(era, Shutdown::METHOD, Some(&params));
+        let answer = tokio::time::timeout(time.min(DEADLINE), asked).await;
+        let answer = answer.ok()?.ok()?;
+        mcp::read(std::str::from_utf8(&answer).ok()).ok()
+    }
+}

@@ -1,0 +1,66 @@
+//! Lists that a connected server says have changed, fetched again one at a time.
+
+use mgp_engine::servers::spec::ServerSpec;
+
+use super::{Fresh, Lists, Watch};
+use crate::link::List;
+use crate::server::{ServerActor, ServerMsg, ServerState};
+use mgp_runtime::task;
+
+impl ServerActor {
+    pub(in crate::server) fn fetch(&self, state: &mut ServerState, list: List) {
+        // What is shown is what the server itself lists.
+        if self.handle.agent().is_some() {
+            return self.handle.refresh_all(list);
+        }
+        let Some(link) = state.link() else {
+            if !state.changed.contains(&list) {
+                state.changed.push(list);
+            }
+            return;
+        };
+        // One more fetch afterwards covers any number of changes meanwhile.
+        if let Some((_, again)) = state.fetching.iter_mut().find(|(l, _)| *l == list) {
+            *again = true;
+            return;
+        }
+        state.fetching.push((list, false));
+        let (me, before) = (state.me.clone(), state.offer.clone());
+        let watch = self.watch(&state.spec);
+        task::detached("lists of a server", async move {
+            let fetching = Lists::fetch_one(&link, list, before, &watch);
+            let _ = me.tell(match task::caught("lists of a server", fetching).await {
+                Ok(lists) => ServerMsg::Fetched(list, link.number, Box::new(lists)),
+                Err(broken) => ServerMsg::Broken(link.number, broken.to_string()),
+            });
+        });
+    }
+
+    pub(in crate::server) fn fetched(
+        &self,
+        state: &mut ServerState,
+        list: List,
+        number: u64,
+        lists: Fresh,
+    ) {
+        let link = state.link();
+        let Some(link) = link.filter(|l| l.number == number) else {
+            return;
+        };
+        let again = state.fetching.iter().any(|(l, again)| *l == list && *again);
+        state.fetching.retain(|(l, _)| *l != list);
+        drop(self.offer(state, lists, &link));
+        self.publish(state);
+        if again {
+            self.fetch(state, list);
+        }
+    }
+
+    /// How what it lists is held against its pins.
+    pub(in crate::server) fn watch(&self, spec: &ServerSpec) -> Watch {
+        Watch {
+            pins: self.pins.clone(),
+            mode: spec.pin,
+        }
+    }
+}

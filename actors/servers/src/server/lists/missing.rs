@@ -1,0 +1,106 @@
+//! Lists that a connected server could not give: said, and asked for again.
+
+use std::time::Duration;
+
+use mgp_engine::tools::catalog::ListKind;
+
+use crate::link::List;
+use crate::server::{ServerMsg, ServerState};
+use mgp_runtime::task::{self, Task};
+
+/// How long after its first failure a list is asked for again; twice as long after each further one.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest such time.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// What could not be had of one server: at most its four lists.
+#[derive(Debug, Default)]
+pub(in crate::server) struct MissingLists(Vec<MissingList>);
+
+/// A list that could not be had to its end.
+#[derive(Debug)]
+struct MissingList {
+    kind: ListKind,
+    why: String,
+    failures: u32,
+    /// The clock of the next try; it ends with the life of the server.
+    _again: Task<()>,
+}
+
+impl MissingLists {
+    /// Each in words.
+    pub(in crate::server) fn words(&self) -> Vec<String> {
+        let said = self.0.iter().map(|missing| {
+            let again = delay(missing.failures).as_secs();
+            format!("{}; asked for again after {again} s", missing.why)
+        });
+        said.collect()
+    }
+
+    /// The server has gone, and all that was missing of it.
+    pub(in crate::server) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl ServerState {
+    /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
+    pub(in crate::server) fn left_out(&self) -> Vec<String> {
+        let mut left_out = self.missing.words();
+        let (rejected, more) = self.offer.rejected();
+        left_out.extend(rejected.iter().map(ToString::to_string));
+        if more > 0 {
+            left_out.push(format!("and {more} more"));
+        }
+        left_out
+    }
+
+    /// Lists were asked for: what of them is missing is asked for again.
+    pub(in crate::server) fn learn_missing(&mut self, asked: Vec<(ListKind, Option<String>)>) {
+        for (kind, why) in asked {
+            let place = self
+                .missing
+                .0
+                .iter()
+                .position(|missing| missing.kind == kind);
+            let before = place.map(|place| self.missing.0.swap_remove(place));
+            let Some(why) = why else { continue };
+            let failures = before.map_or(0, |before| before.failures) + 1;
+            let me = self.me.clone();
+            let again = task::supervised("missing list of a server", async move {
+                tokio::time::sleep(delay(failures)).await;
+                let _ = me.tell(ServerMsg::ListChanged(list(kind)));
+            });
+            self.missing.0.push(MissingList {
+                kind,
+                why,
+                failures,
+                _again: again,
+            });
+        }
+    }
+}
+
+fn delay(failures: u32) -> Duration {
+    let doubled = 2u32.saturating_pow(failures.saturating_sub(1));
+    FIRST.saturating_mul(doubled).min(LONGEST)
+}
+
+fn list(kind: ListKind) -> List {
+    match kind {
+        ListKind::Tools => List::Tools,
+        ListKind::Prompts => List::Prompts,
+        ListKind::Resources | ListKind::Templates => List::Resources,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_failing_is_asked_for_ever_more_rarely() {
+        let secs = [1, 2, 3, 9, 10, 99].map(|failures| delay(failures).as_secs());
+        assert_eq!(secs, [1, 2, 4, 256, 300, 300]);
+    }
+}

@@ -1,0 +1,89 @@
+//! What a server offers, shown to agents.
+
+use std::sync::Arc;
+
+use mgp_engine::servers::supervision::SupervisionInput;
+use tokio::sync::oneshot;
+
+use super::Fresh;
+use crate::link::Link;
+use crate::server::{ServerActor, ServerEvent, ServerMsg, ServerState};
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::task;
+use mgp_runtime::time::moment;
+
+/// What is odd about tools, as far as it is told: enough to see what a server gets wrong.
+const ODD_MAX: usize = 20;
+
+impl ServerActor {
+    /// A life shook hands and has its first lists; it counts as connected once agents see them.
+    pub(in crate::server) fn connected(
+        &self,
+        state: &mut ServerState,
+        life: u64,
+        link: &Arc<Link>,
+        lists: Fresh,
+    ) {
+        if !state.supervision.counts(life) {
+            return;
+        }
+        if let Some(current) = &mut state.life {
+            current.link = Some(link.clone());
+        }
+        state.fetching.clear();
+        if self.handle.agent().is_some() {
+            return self.decide(state, SupervisionInput::Connected(life));
+        }
+        let (shown, me) = (self.offer(state, lists, link), state.me.clone());
+        task::detached("first lists of a server", async move {
+            let _ = shown.await;
+            let _ = me.tell(ServerMsg::Shown(life));
+        });
+    }
+
+    pub(super) fn offer(
+        &self,
+        state: &mut ServerState,
+        mut lists: Fresh,
+        link: &Link,
+    ) -> oneshot::Receiver<()> {
+        let mut notes = std::mem::take(&mut lists.notes);
+        state.learn_missing(std::mem::take(&mut lists.asked));
+        let offer = lists.over(state.offer.clone());
+        state.offer = offer.making_tasks(link.bridges_tasks());
+        self.handle.offers(&state.offer);
+        for kind in lists.kinds() {
+            state.fetched[*kind as usize] = moment();
+        }
+        notes.extend(state.left_out());
+        notes.extend(state.offer.odd().take(ODD_MAX));
+        let new = notes.iter().filter(|note| !state.notes.contains(note));
+        new.for_each(|note| self.log().note(note));
+        state.notes = notes;
+        self.permissions
+            .tools_need(&self.handle.id, &state.offer.permissions());
+        self.show(state, link)
+    }
+
+    /// What agents may see of it: not the tools that changed and wait for the operator.
+    fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
+        let blocked = self.pins.blocked(&self.handle.id);
+        let shown = state.offer.clone().without(&blocked);
+        let (reply, seen) = Reply::new();
+        if let Some(peer) = link.peer() {
+            self.events.send(ServerEvent::Offered {
+                offer: Box::new(shown),
+                peer: Box::new(peer.clone()),
+                fetched: state.fetched,
+                seen: reply,
+            });
+        }
+        seen
+    }
+
+    pub(in crate::server) fn pinned(&self, state: &mut ServerState) {
+        if let Some(link) = state.link() {
+            drop(self.show(state, &link));
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! When a server is started, stopped and started again (MGP §11.2, §11.5): the orders of operators and of the
+//! configuration, the ends of its lives and the restart rules come in, what its supervisor has to do comes out.
+
+use std::time::Duration;
+
+use crate::clock::MonotonicTime;
+use crate::servers::lifecycle::{
+    IllegalTransition, Implausible, Lifecycle, LifecycleEvent, LifecycleState, Transition,
+    TransitionReason, said,
+};
+use crate::servers::restart::{RestartVerdict, Restarts, ServerExit};
+use crate::servers::spec::{Reach, RestartRules, ServerSpec};
+
+/// No step of the end of a process takes longer while the whole kernel ends: two of them and the time for
+/// the last calls are less than the two seconds that the end of the kernel takes.
+const HURRIED: Duration = Duration::from_millis(300);
+
+/// That a life is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopOrder {
+    /// Why.
+    pub why: TransitionReason,
+    /// How long what is under way may take, where somebody said so.
+    pub within: Option<Duration>,
+}
+
+impl StopOrder {
+    /// How long each step of the end of its process may take: no longer than [`HURRIED`] for one that
+    /// does not answer its calls while the whole kernel ends.
+    #[must_use]
+    pub fn grace(self, configured: Duration, drained: bool) -> Duration {
+        match self.why == TransitionReason::KernelShutdown && !drained {
+            true => configured.min(HURRIED),
+            false => configured,
+        }
+    }
+}
+
+impl From<TransitionReason> for StopOrder {
+    fn from(why: TransitionReason) -> Self {
+        Self { why, within: None }
+    }
+}
+
+/// What of a server's entry decides when it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SupervisionRules {
+    /// Started with the kernel.
+    pub autostart: bool,
+    /// What happens when it stops by itself.
+    pub restart: RestartRules,
+    /// It is no process of this machine's, and may be unreachable.
+    pub remote: bool,
+}
+
+impl From<&ServerSpec> for SupervisionRules {
+    fn from(spec: &ServerSpec) -> Self {
+        Self {
+            autostart: spec.autostart,
+            restart: spec.restart,
+            remote: matches!(spec.reach, Reach::Http { .. }),
+        }
+    }
+}
+
+/// What a supervisor is told. Lives are numbered, and what is said of another one than the last is late and
+/// changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SupervisionInput {
+    /// Start, by the kernel or an operator; an operator's start forgets old restarts.
+    Start {
+        /// An operator asked.
+        by_operator: bool,
+    },
+    /// Drain and stop.
+    Stop(StopOrder),
+    /// The same, and start again.
+    Restart,
+    /// Its entry in the configuration changed.
+    Reconfigured(SupervisionRules),
+    /// A life has shaken hands, and agents see its first lists.
+    Connected(u64),
+    /// The server says over the connection of its life that it went from one state to another.
+    Reported {
+        /// Where it was.
+        from: String,
+        /// Where it is.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// A life ended, and how, in words.
+    Ended(u64, ServerExit, String),
+    /// The wait for the next start after this life is over.
+    RetryDue(u64),
+    /// When the turn is of this server, which keeps failing and asked for it.
+    Turn(MonotonicTime),
+}
+
+/// What is shown of the supervision of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupervisionStatus {
+    /// Where it stands.
+    pub state: LifecycleState,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: MonotonicTime,
+    /// Restarts within the window.
+    pub restarts: u32,
+    /// It is to be started without anybody's doing: for the first time, or again once it has stopped.
+    pub due: bool,
+    /// It is elsewhere, and its last life ended because it was not reached or went away.
+    pub unreachable: bool,
+    /// Somebody wanted its last end.
+    pub asked_to_stop: bool,
+}
+
+/// What a supervisor has to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SupervisionEffect {
+    /// Start a life of this number; it takes the place of one that is under way.
+    StartLife(u64),
+    /// Let the life end.
+    StopLife(StopOrder),
+    /// End the life as failed.
+    FailLife(String),
+    /// The life is over: what belongs to it is let go of.
+    LetGo,
+    /// End the instances of agents.
+    EndInstances(StopOrder),
+    /// Hand the connection to calls.
+    OpenToCalls,
+    /// Hand the connection to nobody any more.
+    CloseToCalls,
+    /// Tell of a step through the states.
+    Announce(Transition),
+    /// It knows no such step where it stands: two events crossed.
+    Ignore(IllegalTransition),
+    /// Show this.
+    Publish(SupervisionStatus),
+    /// Tell that it is connected.
+    TellConnected,
+    /// Tell that it takes no calls any more, or never will: how it ended, in words too, and what comes of
+    /// it.
+    TellDisconnected(ServerExit, String, Option<RestartVerdict>),
+    /// Show nothing of what it offers.
+    Withdraw,
+    /// Answer those who wait for its end.
+    AnswerStops,
+    /// Say [`SupervisionInput::RetryDue`] at this time, and show when that is.
+    RetryAt(MonotonicTime),
+    /// Ask for a turn among those that keep failing, and say [`SupervisionInput::Turn`].
+    TakeTurn,
+    /// What the server said of itself cannot be so.
+    Note(Implausible),
+}
+
+/// Whether the next start waits for its turn among the servers that keep failing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It does not keep failing.
+    Free,
+    /// It does, and has not asked yet.
+    Wanted,
+    /// It knows when its turn is.
+    Given,
+}
+
+/// The supervision of one server.
+#[derive(Clone, Debug)]
+pub struct Supervision {
+    rules: SupervisionRules,
+    lifecycle: Lifecycle,
+    restarts: Restarts,
+    /// Lives so far: the number of the last.
+    lives: u64,
+    /// The last life is under way.
+    lives_now: bool,
+    asked_to_stop: bool,
+    /// Why somebody asked last.
+    why: Option<TransitionReason>,
+    start_again: bool,
+    turn: Turn,
+    unreachable: bool,
+    /// What was shown last of [`Self::is_due`].
+    shown_due: bool,
+    /// Of the event that is being handled.
+    effects: Vec<SupervisionEffect>,
+}
+
+impl Supervision {
+    /// Of a server that was not started yet.
+    #[must_use]
+    pub fn new(rules: SupervisionRules, now: MonotonicTime) -> Self {
+        let mut it = Self {
+            rules,
+            lifecycle: Lifecycle::new(now),
+            restarts: Restarts::new(rules.restart),
+            lives: 0,
+            lives_now: false,
+            asked_to_stop: false,
+            why: None,
+            start_again: false,
+            turn: Turn::Free,
+            unreachable: false,
+            shown_due: false,
+            effects: Vec::new(),
+        };
+        it.shown_due = it.is_due();
+        it
+    }
+
+    /// Decides what follows.
+    pub fn handle(
+        &mut self,
+        event: SupervisionInput,
+        now: MonotonicTime,
+    ) -> Vec<SupervisionEffect> {
+        match event {
+            SupervisionInput::Start { by_operator } => self.start(by_operator, now),
+            SupervisionInput::Stop(order) => self.stop(order, now),
+            SupervisionInput::Restart => self.restart(now),
+            SupervisionInput::Reconfigured(rules) => self.reconfigured(rules, now),
+            SupervisionInput::Connected(life) => self.connected(life, now),
+            SupervisionInput::Reported { from, to, reason } => {
+                self.reported(&from, &to, &reason, now);
+            }
+            SupervisionInput::Ended(life, exit, how) => self.ended(life, exit, how, now),
+            SupervisionInput::RetryDue(life) => self.retry_due(life, now),
+            SupervisionInput::Turn(at) => self.turn(at, now),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// It is to be started without anybody's doing.
+    fn is_due(&self) -> bool {
+        let first = self.lifecycle.state() == LifecycleState::Registered && self.rules.autostart;
+        self.start_again || first && !self.asked_to_stop
+    }
+
+    /// True while what this life says of itself counts.
+    #[must_use]
+    pub fn counts(&self, life: u64) -> bool {
+        self.lives_now && self.lives == life && !self.asked_to_stop
+    }
+
+    /// The number of the last life.
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        self.lives
+    }
+
+    /// What is to be shown of it, with this reason instead of that of its last step.
+    #[must_use]
+    pub fn status(&self, reason: Option<String>, now: MonotonicTime) -> SupervisionStatus {
+        SupervisionStatus {
+            state: self.lifecycle.state(),
+            reason: reason.unwrap_or_else(|| self.lifecycle.reason().to_owned()),
+            since: self.lifecycle.since(),
+            restarts: self.restarts.within_window(now),
+            due: self.is_due(),
+            unreachable: self.unreachable,
+            asked_to_stop: self.asked_to_stop,
+        }
+    }
+
+    fn start(&mut self, by_operator: bool, now: MonotonicTime) {
+        if by_operator {
+            self.restarts.clear();
+        }
+        match self.lifecycle.state() {
+            LifecycleState::Registered | LifecycleState::Disconnected | LifecycleState::Error => {
+                self.step(LifecycleEvent::Start, None, now);
+            }
+            LifecycleState::Draining => {
+                self.start_again = true;
+                return self.publish(None, now);
+            }
+            LifecycleState::Restarting if !self.lives_now => {}
+            LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => {
+                return;
+            }
+        }
+        self.asked_to_stop = false;
+        self.start_life(now);
+    }
+
+    fn stop(&mut self, order: StopOrder, now: MonotonicTime) {
+        self.start_again = false;
+        self.end(order, now);
+    }
+
+    fn restart(&mut self, now: MonotonicTime) {
+        let order = StopOrder::from(TransitionReason::OperatorRequest);
+        match self.lives_now {
+            true => self.end_and_start_again(order, now),
+            false => {
+                self.effects.push(SupervisionEffect::EndInstances(order));
+                self.start(true, now);
+            }
+        }
+    }
+
+    fn reconfigured(&mut self, rules: SupervisionRules, now: MonotonicTime) {
+        self.rules = rules;
+        self.restarts = Restarts::new(rules.restart);
+        let order = StopOrder::from(TransitionReason::ConfigurationChange);
+        if self.lives_now {
+            return self.end_and_start_again(order, now);
+        }
+        self.effects.push(SupervisionEffect::EndInstances(order));
+        if rules.autostart || self.lifecycle.state() == LifecycleState::Error {
+            self.start(true, now);
+        }
+    }
+
+    fn end_and_start_again(&mut self, order: StopOrder, now: MonotonicTime) {
+        self.start_again = true;
+        self.end(order, now);
+    }
+
+    /// Stops it; whether it is started again is decided before, for calls that wait are told as soon
+    /// as it is not.
+    fn end(&mut self, order: StopOrder, now: MonotonicTime) {
+        self.asked_to_stop = true;
+        self.unreachable = false;
+        self.why = Some(order.why);
+        self.effects.push(SupervisionEffect::EndInstances(order));
+        self.effects.push(SupervisionEffect::CloseToCalls);
+        let stepped = self.advance(LifecycleEvent::StopRequested(order.why), now);
+        if stepped || self.shown_due != self.is_due() {
+            self.publish(None, now);
+        }
+        match self.lives_now {
+            true => self.effects.push(SupervisionEffect::StopLife(order)),
+            false => self.stopped(now),
+        }
+    }
+
+    /// It has stopped because somebody asked.
+    fn stopped(&mut self, now: MonotonicTime) {
+        self.effects.push(SupervisionEffect::AnswerStops);
+        if self.start_again {
+            self.start_again = false;
+            self.start(true, now);
+        } else {
+            self.effects.push(SupervisionEffect::Withdraw);
+        }
+    }
+
+    fn connected(&mut self, life: u64, now: MonotonicTime) {
+        if !self.counts(life) {
+            return;
+        }
+        self.unreachable = false;
+        self.effects.push(SupervisionEffect::OpenToCalls);
+        self.step(LifecycleEvent::HandshakeDone, None, now);
+        self.effects.push(SupervisionEffect::TellConnected);
+    }
+
+    /// A server may say that it drains or is broken (MGP-144); what it cannot say of itself is noted and
+    /// changes nothing.
+    fn reported(&mut self, from: &str, to: &str, reason: &str, now: MonotonicTime) {
+        if !self.lives_now {
+            return;
+        }
+        match said(self.lifecycle.state(), from, to, reason) {
+            Ok(LifecycleEvent::Failed(why)) => self.effects.push(SupervisionEffect::FailLife(why)),
+            Ok(event) => {
+                let order = StopOrder::from(TransitionReason::ServerRequest);
+                self.effects.push(SupervisionEffect::StopLife(order));
+                self.effects.push(SupervisionEffect::CloseToCalls);
+                self.step(event, None, now);
+            }
+            Err(implausible) => self.effects.push(SupervisionEffect::Note(implausible)),
+        }
+    }
+
+    fn ended(&mut self, life: u64, exit: ServerExit, how: String, now: MonotonicTime) {
+        if !self.lives_now || self.lives != life {
+            return;
+        }
+        self.lives_now = false;
+        self.effects.push(SupervisionEffect::LetGo);
+        let failed = matches!(exit, ServerExit::Failed(_));
+        self.unreachable = self.rules.remote && failed && !self.asked_to_stop;
+        let verdict = self.restarts.exited(&exit, self.asked_to_stop, now);
+        self.turn = match verdict.keeps_failing() {
+            true => Turn::Wanted,
+            false => Turn::Free,
+        };
+        match self.asked_to_stop {
+            true => self.ended_as_asked(now),
+            false => self.ended_by_itself(exit, how, verdict, now),
+        }
+    }
+
+    fn ended_as_asked(&mut self, now: MonotonicTime) {
+        if self.took_calls() {
+            let why = self.why.map_or("stopped", TransitionReason::as_str);
+            self.tell_disconnected(ServerExit::Clean, why.to_owned(), None);
+        }
+        let why = self.why.unwrap_or(TransitionReason::OperatorRequest);
+        if self.start_again {
+            // Shown with the life that follows at once.
+            self.advance(LifecycleEvent::RestartRequested(why), now);
+        } else {
+            self.step(
+                LifecycleEvent::Drained,
+                Some(format!("stopped ({why})")),
+                now,
+            );
+        }
+        self.stopped(now);
+    }
+
+    fn ended_by_itself(
+        &mut self,
+        exit: ServerExit,
+        how: String,
+        verdict: RestartVerdict,
+        now: MonotonicTime,
+    ) {
+        if self.took_calls() || matches!(verdict, RestartVerdict::Park { .. }) {
+            self.tell_disconnected(exit.clone(), how.clone(), Some(verdict.clone()));
+        }
+        match exit {
+            ServerExit::Clean => {
+                let why = TransitionReason::ServerRequest;
+                self.advance(LifecycleEvent::StopRequested(why), now);
+                self.advance(LifecycleEvent::Drained, now);
+            }
+            ServerExit::Failed(_) | ServerExit::Rejected(_) => {
+                self.advance(LifecycleEvent::Failed(how.clone()), now);
+            }
+        }
+        match verdict {
+            RestartVerdict::Restart { after, .. } => {
+                self.advance(LifecycleEvent::TryAgain, now);
+                self.publish(Some(how), now);
+                self.effects.push(SupervisionEffect::RetryAt(now + after));
+            }
+            RestartVerdict::Stay => {
+                self.publish(Some(how), now);
+                self.effects.push(SupervisionEffect::Withdraw);
+            }
+            RestartVerdict::Park { reason, next_try } => {
+                self.publish(Some(reason), now);
+                self.effects.push(SupervisionEffect::Withdraw);
+                let retry = next_try.map(SupervisionEffect::RetryAt);
+                self.effects.extend(retry);
+            }
+        }
+    }
+
+    fn retry_due(&mut self, life: u64, now: MonotonicTime) {
+        if self.lives != life || self.lives_now || self.asked_to_stop {
+            return;
+        }
+        match self.turn {
+            Turn::Wanted => {
+                self.turn = Turn::Given;
+                self.effects.push(SupervisionEffect::TakeTurn);
+            }
+            Turn::Free | Turn::Given => self.retry(now),
+        }
+    }
+
+    fn turn(&mut self, at: MonotonicTime, now: MonotonicTime) {
+        match at > now {
+            true => self.effects.push(SupervisionEffect::RetryAt(at)),
+            false => self.retry(now),
+        }
+    }
+
+    fn retry(&mut self, now: MonotonicTime) {
+        if self.lifecycle.state() == LifecycleState::Error {
+            self.step(LifecycleEvent::TryAgain, None, now);
+        }
+        self.start_life(now);
+    }
+
+    fn start_life(&mut self, now: MonotonicTime) {
+        self.lives += 1;
+        self.lives_now = true;
+        self.effects.push(SupervisionEffect::StartLife(self.lives));
+        self.publish(None, now);
+    }
+
+    fn took_calls(&self) -> bool {
+        matches!(
+            self.lifecycle.state(),
+            LifecycleState::Connected | LifecycleState::Draining
+        )
+    }
+
+    fn tell_disconnected(
+        &mut self,
+        exit: ServerExit,
+        how: String,
+        verdict: Option<RestartVerdict>,
+    ) {
+        let told = SupervisionEffect::TellDisconnected(exit, how, verdict);
+        self.effects.push(told);
+    }
+
+    /// One step, shown. An event that has no meaning in this state changes nothing: it crossed another
+    /// one on its way.
+    fn step(&mut self, event: LifecycleEvent, reason: Option<String>, now: MonotonicTime) {
+        if self.advance(event, now) {
+            self.publish(reason, now);
+        }
+    }
+
+    /// One step on the way to another: who waits for the server does not see it. True when it was made.
+    fn advance(&mut self, event: LifecycleEvent, now: MonotonicTime) -> bool {
+        let step = self.lifecycle.apply(event, now);
+        let made = step.is_ok();
+        let told = step.map_or_else(SupervisionEffect::Ignore, SupervisionEffect::Announce);
+        self.effects.push(told);
+        made
+    }
+
+    fn publish(&mut self, reason: Option<String>, now: MonotonicTime) {
+        self.shown_due = self.is_due();
+        let status = self.status(reason, now);
+        self.effects.push(SupervisionEffect::Publish(status));
+    }
+}
+
+#[cfg(test)]
+mod tests;
