@@ -47,11 +47,8 @@ pub mod servers {
     pub mod sandbox;
     pub mod spec;
     pub mod starts;
-<<<<<<< HEAD
     pub mod tree_plan;
-=======
     pub mod supervision;
->>>>>>> servers
 }
 
 /// What is allowed, and what must be checked or asked before it is done.

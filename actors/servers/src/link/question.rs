@@ -151,13 +151,9 @@ pub async fn put(
         },
         (CallerSession::Stateless, Some(attempts)) => {
             let params = params.as_deref().map(era::to_modern_question);
-<<<<<<< HEAD:actors/servers/src/question.rs
             let answer = rounds
                 .ask(exchange.cancelled(), method, params.as_deref())
                 .await;
-=======
-            let answer = attempts.ask(exchange, method, params.as_deref()).await;
->>>>>>> servers:actors/servers/src/link/question.rs
             answer.map(|answer| said(link, method, answer))
         }
         (CallerSession::Stateless, None) => Err(Unanswered::Gone),
@@ -195,13 +191,9 @@ pub async fn put_own(
         },
         (CallerSession::Stateless, Some(attempts)) => {
             let params = era::to_modern_question(params);
-<<<<<<< HEAD:actors/servers/src/question.rs
             rounds
                 .ask(exchange.cancelled(), method, Some(&params))
                 .await
-=======
-            attempts.ask(exchange, method, Some(&params)).await
->>>>>>> servers:actors/servers/src/link/question.rs
         }
         (CallerSession::Stateless, None) => Err(Unanswered::Gone),
     }
