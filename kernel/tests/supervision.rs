@@ -263,6 +263,7 @@ async fn parts(folder: &Path) -> (ServerParts, AccessHandle, Vec<ActorCell>) {
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
     }));
     let guard = GuardActor {
         exe: env!("CARGO_BIN_EXE_mgp").into(),

@@ -9,6 +9,7 @@ use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, ch
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::sync::CancellationToken;
 
 use crate::finder::FinderHandle;
 use mgp_callers::directory::Directory;
@@ -30,6 +31,8 @@ pub struct Shown {
     pub peers: BTreeMap<ServerId, Peer>,
     /// When their lists were fetched.
     pub fetched: BTreeMap<ServerId, Fetched>,
+    /// Cancelled when something else is published.
+    pub replaced: CancellationToken,
 }
 
 /// The way in for everyone else.
@@ -178,11 +181,14 @@ impl CatalogActor {
             (catalog, changed)
         });
         let (catalog, changed) = merging.await.expect("merging offers does not panic");
+        let replaced = self.shown.load().replaced.clone();
         self.shown.store(Arc::new(Shown {
             catalog,
             peers: state.peers.clone(),
             fetched: state.fetched.clone(),
+            replaced: CancellationToken::new(),
         }));
+        replaced.cancel();
         self.finder.published();
         for (view, kind) in &changed {
             let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {

@@ -12,8 +12,7 @@ use mgp_callers::request::Routes;
 use mgp_callers::rostered::Rostered;
 use mgp_callers::tasks::{Record, Tasks};
 use mgp_calls::naming::Naming;
-use mgp_calls::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
-use mgp_calls::validation::Validation;
+use mgp_calls::{Confirmation, Context, Counted, Exposing, Rates, SiftedLists, Validation};
 use mgp_discovery::config::LookUp;
 use mgp_doors::belongings::Belongings;
 use mgp_doors::bodies::Bodies;
@@ -106,7 +105,7 @@ pub(super) async fn grow(
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
     let pulse = pillars.pulse(connector.clone(), closing);
-    let relay = pillars.relay(kernel, closing);
+    let relay = pillars.calls(kernel, closing);
     let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
     let reception = Reception {
         agents: pillars.agents,
@@ -306,8 +305,8 @@ impl Pillars {
         })
     }
 
-    fn relay(&self, kernel: &KernelConfig, closing: &CancellationToken) -> Arc<Relay> {
-        Arc::new(Relay {
+    fn calls(&self, kernel: &KernelConfig, closing: &CancellationToken) -> Arc<Context> {
+        Arc::new(Context {
             shown: self.shown.clone(),
             servers: self.servers.clone(),
             access: self.access.clone(),
@@ -334,7 +333,6 @@ impl Pillars {
                 budget: kernel.discovery.budget,
                 counted: Counted::default(),
             },
-            version: env!("CARGO_PKG_VERSION").into(),
         })
     }
 }
@@ -434,6 +432,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
     }
 }
 

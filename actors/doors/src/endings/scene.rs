@@ -33,6 +33,7 @@ use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_tools::catalog::Shown;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use tokio_util::sync::CancellationToken;
 
 /// The agents' side of a kernel.
 pub(super) struct Scene {
@@ -100,6 +101,7 @@ fn nothing() -> Shown {
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
     }
 }
 
