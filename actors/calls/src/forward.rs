@@ -18,8 +18,9 @@ use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
 use self::outgoing::frame;
-use self::tasks::{only_as_task, through_task};
+use self::tasks::{may_take_long, only_as_task, through_task};
 use self::to_legacy::down;
+use self::to_modern::rounds;
 use self::trace::traced;
 use crate::Context;
 use mgp_callers::negotiation;
@@ -29,28 +30,27 @@ use mgp_servers::link::{Call, Link};
 /// Calls a server; once more over a new connection when the first was gone before the server
 /// had looked at the request.
 pub(crate) async fn forward(cx: &Context, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
-    match forward_once(cx, request, outgoing).await {
-        Err(refusal) if is_untaken(&refusal) => forward_once(cx, request, outgoing).await,
-        outcome => outcome,
-    }
-}
-
-async fn forward_once(cx: &Context, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
-    let link = cx.link(request, outgoing.server).await?;
-    let caller = request.caller.version.era();
-    let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
-    if !as_task {
-        tasks::may_take_long(request, &link, outgoing.tool);
-    }
-    match (caller, link.era(caller)) {
-        (Era::Modern, Era::Legacy) if as_task => {
-            let through = through_task(request, &link, outgoing);
-            Box::pin(through).await
+    let mut first = true;
+    loop {
+        let link = cx.link(request, outgoing.server).await?;
+        let caller = request.caller.version.era();
+        let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
+        if !as_task {
+            may_take_long(request, &link, outgoing.tool);
         }
-        (Era::Legacy, Era::Modern) => to_modern::rounds(cx, request, &link, outgoing).await,
-        (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
-        (Era::Legacy, Era::Legacy) | (Era::Modern, Era::Modern) => {
-            along(request, &link, outgoing, caller).await
+        let outcome = match (caller, link.era(caller)) {
+            (Era::Modern, Era::Legacy) if as_task => {
+                Box::pin(through_task(request, &link, outgoing)).await
+            }
+            (Era::Legacy, Era::Modern) => rounds(request, &link, outgoing).await,
+            (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
+            (Era::Legacy, Era::Legacy) | (Era::Modern, Era::Modern) => {
+                along(request, &link, outgoing, caller).await
+            }
+        };
+        match outcome {
+            Err(refusal) if first && is_untaken(&refusal) => first = false,
+            outcome => return outcome,
         }
     }
 }

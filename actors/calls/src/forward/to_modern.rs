@@ -14,7 +14,6 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
-use crate::Context;
 use crate::answer::kernel_info;
 use crate::forward::tasks::{wants_task, with_related, without_task};
 use crate::forward::{Outgoing, of_peer, send};
@@ -30,12 +29,7 @@ use mgp_servers::question;
 const MAX_QUESTIONS: usize = 64;
 
 /// Calls a modern server for a legacy client, and asks the client what the server needs.
-pub(crate) async fn rounds(
-    cx: &Context,
-    request: &Request,
-    link: &Arc<Link>,
-    outgoing: Outgoing<'_>,
-) -> Outcome {
+pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
     let caller = &request.caller;
     let mut own = outgoing.spliced(None).finish();
     let as_task = wants_task(request, link, &own);

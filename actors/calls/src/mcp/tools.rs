@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::{CatalogTool, ListKind, NamedItem};
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
+use self::retries::Next;
 use crate::answer::{required, structured, text};
 use crate::audit::{self, Seen};
 use crate::checks::catalog::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
-use crate::forward::{Mirrored, Outgoing};
+use crate::forward::{Mirrored, Outgoing, forward};
 use crate::mcp::tasks;
 use crate::mgp::tools::session;
 use crate::{Context, mgp};
@@ -94,50 +95,50 @@ async fn call_once(cx: &Context, request: &Request, seen: &Seen, admitted: &Atom
     }
     cx.rates.call(&request.caller.agent)?;
     if let Some(tool) = mgp::access::tool(&request.caller, &name) {
-        let answer = mgp::access::by_tool(cx, request, tool, call.arguments);
-        return Box::pin(answer).await;
+        return Box::pin(mgp::access::by_tool(cx, request, tool, call.arguments)).await;
     }
     if let Some(tool) = mgp::discovery::tool(cx, &request.caller, &name) {
-        let answer = mgp::discovery::by_tool(cx, request, tool, call.arguments);
-        return Box::pin(answer).await;
+        return Box::pin(mgp::discovery::by_tool(cx, request, tool, call.arguments)).await;
     }
-    let route = match cx.tool(&request.caller.view, &name) {
-        Some(route) => route,
+    let tool = match cx.tool(&request.caller.view, &name) {
+        Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
     };
-    seen.is_of(&route);
-    let checked = ToolCall::new(cx, &request.caller, &name, &route);
-    match checked.passes(request, call.arguments).await {
-        Ok(()) => admitted.store(true, Ordering::Relaxed),
-        Err((Check::Access, unknown)) => {
-            let named = named_item(request, ListKind::Tools, &name);
-            return Err(Box::pin(unseen(cx, request, named, unknown)).await);
-        }
-        Err((_, refusal)) => {
-            admitted.store(true, Ordering::Relaxed);
-            return Err(refusal);
-        }
+    seen.is_of(&tool);
+    let checked = ToolCall::new(cx, &request.caller, &name, &tool);
+    let passed = checked.passes(request, call.arguments).await;
+    if let Err((Check::Access, unknown)) = passed {
+        return Err(Box::pin(unseen(cx, request, &name, unknown)).await);
     }
+    admitted.store(true, Ordering::Relaxed);
+    passed.map_err(|(_, refusal)| refusal)?;
     let outgoing = Outgoing {
-        tool: Some(&route),
-        server: &route.server,
+        tool: Some(&tool),
+        server: &tool.server,
         leave: Some(&checked),
         method: "tools/call",
         params,
         of_mgp: call.trace_id || call.mgp,
-        edit: (call.name.get(), &route.own_name_json),
+        edit: (call.name.get(), &tool.own_name_json),
         token,
         mirrored: Mirrored {
-            name: Some(&route.own_name),
-            arguments: Some((&route.param_headers, arguments)),
+            name: Some(&tool.own_name),
+            arguments: Some((&tool.param_headers, arguments)),
         },
     };
-    let result = retries::retrying(cx, request, outgoing).await?;
-    let answer = match tasks::announced(cx, request, &route, &result)? {
-        Some(task) => task,
-        None => schema::result(&name, &route, result)?,
+    let mut tries = None;
+    let result = loop {
+        let outcome = forward(cx, request, outgoing).await;
+        match retries::next(cx, request, &outgoing, &mut tries, outcome).await {
+            Next::Again => {}
+            Next::Done(outcome) => break outcome?,
+        }
     };
-    session::used(cx, &request.caller, &route);
+    let answer = match tasks::announced(cx, request, &tool, &result)? {
+        Some(task) => task,
+        None => schema::result(&name, &tool, result)?,
+    };
+    session::used(cx, &request.caller, &tool);
     Ok(answer)
 }
 
@@ -169,12 +170,8 @@ async fn arriving(
 
 /// What is there and closed to the caller: it is told so when it would be told of a thing that is
 /// nobody's.
-async fn unseen(
-    cx: &Context,
-    request: &Request,
-    named: NamedItem<'_>,
-    unknown: Refusal,
-) -> Refusal {
+async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -> Refusal {
+    let named = named_item(request, ListKind::Tools, name);
     match catalog::arrived(cx, request, named, || None::<()>).await {
         Ok(_) => unknown,
         Err(stop) => stop,

@@ -57,7 +57,7 @@ pub(crate) fn page(
         form,
         audience,
     };
-    let held = session::cached(cx, caller, exposure);
+    let held = session::cached(caller, exposure);
     let list = match held.is_empty() {
         true => cx.sifted.get(&place).or_else(|| {
             let made = Arc::new(sift(cx, shown, &place, &table, &principal, &held)?);

@@ -49,23 +49,18 @@ pub(super) struct Bridged<'a> {
 }
 
 /// `tasks/get` of 2025-11-25.
-pub(super) async fn get(cx: &Context, task: &Bridged<'_>) -> Outcome {
-    task.shown(&seen(cx, task).await?)
+pub(super) async fn get(task: &Bridged<'_>) -> Outcome {
+    task.shown(&seen(task).await?)
 }
 
 /// The task as its server shows it.
-async fn seen(cx: &Context, task: &Bridged<'_>) -> Result<String, Refusal> {
-    let result = say(cx, task, "tasks/get", None).await?;
+async fn seen(task: &Bridged<'_>) -> Result<String, Refusal> {
+    let result = say(task, "tasks/get", None).await?;
     Ok(String::from_utf8_lossy(&result).into_owned())
 }
 
 /// Says something about the task to its server.
-async fn say(
-    cx: &Context,
-    task: &Bridged<'_>,
-    method: &str,
-    more: Option<(&str, &str)>,
-) -> Outcome {
+async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Outcome {
     let mut params = format!(r#"{{"taskId":{}"#, quoted(task.own));
     if let Some((name, json)) = more {
         params.push_str(&format!(",{}:{json}", quoted(name)));
@@ -89,16 +84,16 @@ async fn say(
 
 /// `tasks/result` of 2025-11-25: waits for a task to end, asks its client what it needs meanwhile, and answers what the call
 /// would have.
-pub(super) async fn result(cx: &Context, task: &Bridged<'_>) -> Outcome {
+pub(super) async fn result(task: &Bridged<'_>) -> Outcome {
     task.request.exchange.is_about(task.own, task.id);
     let mut asked = BTreeSet::new();
     loop {
-        let seen = seen(cx, task).await?;
+        let seen = seen(task).await?;
         match task.status(&seen)? {
             TaskStatus::Completed => return task.result(&seen),
             TaskStatus::Failed => return Err(task.failure(&seen)),
             TaskStatus::Cancelled => return Err(failed("the task was cancelled")),
-            TaskStatus::InputRequired => answer(cx, task, &seen, &mut asked).await?,
+            TaskStatus::InputRequired => answer(task, &seen, &mut asked).await?,
             TaskStatus::Working => {}
         }
         tokio::select! {
@@ -111,7 +106,6 @@ pub(super) async fn result(cx: &Context, task: &Bridged<'_>) -> Outcome {
 /// Puts to the client what it was not asked yet. A key means one question as long as the task
 /// lives, and a server may show it for a while after it was answered.
 async fn answer(
-    cx: &Context,
     task: &Bridged<'_>,
     seen: &str,
     asked: &mut BTreeSet<String>,
@@ -132,24 +126,24 @@ async fn answer(
         return Err(Refusal::Cancelled);
     }
     let said = Some(("inputResponses", &*responses));
-    say(cx, task, "tasks/update", said).await?;
+    say(task, "tasks/update", said).await?;
     asked.extend(put);
     Ok(())
 }
 
 /// `tasks/cancel` of 2025-11-25: takes a task back; the answer shows it as it stands then.
-pub(super) async fn cancel(cx: &Context, task: &Bridged<'_>) -> Outcome {
-    let before = task.status(&seen(cx, task).await?)?;
+pub(super) async fn cancel(task: &Bridged<'_>) -> Outcome {
+    let before = task.status(&seen(task).await?)?;
     if before.is_final() {
         return Err(Refusal::BadParams(format!(
             "the task is already {}",
             before.as_str()
         )));
     }
-    say(cx, task, "tasks/cancel", None).await?;
+    say(task, "tasks/cancel", None).await?;
     let started = Instant::now();
     loop {
-        let seen = seen(cx, task).await?;
+        let seen = seen(task).await?;
         if task.status(&seen)?.is_final() || started.elapsed() >= FAREWELL {
             return task.shown(&seen);
         }

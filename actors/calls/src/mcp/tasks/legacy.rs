@@ -86,9 +86,9 @@ async fn about_once(cx: &Context, request: &Request, asked: LegacyTask) -> Outco
             id: &id,
         };
         return match asked {
-            LegacyTask::Get => bridged::get(cx, &task).await,
-            LegacyTask::Result => bridged::result(cx, &task).await,
-            LegacyTask::Cancel => bridged::cancel(cx, &task).await,
+            LegacyTask::Get => bridged::get(&task).await,
+            LegacyTask::Result => bridged::result(&task).await,
+            LegacyTask::Cancel => bridged::cancel(&task).await,
         };
     }
     if asked == LegacyTask::Result {

@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
 use mgp_protocol::splice::{Splice, quoted};
 
-use crate::forward::{self, Outgoing};
+use crate::forward::Outgoing;
 use crate::mcp::tools;
 use crate::{Context, mgp};
 use mgp_callers::request::{Outcome, Request};
@@ -19,34 +19,42 @@ use mgp_runtime::time::moment;
 use mgp_servers::link::Link;
 use mgp_store::audit::{by_agent, by_operator, event};
 
-/// Forwards a call of a tool until it is done, or nothing more is to be tried. Before each try
-/// [`forward::forward`] looks again whether it may still be made.
-pub(crate) async fn retrying(cx: &Context, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
-    let mut tries = None;
-    loop {
-        let outcome = forward::forward(cx, request, outgoing).await;
-        let Err(Refusal::Peer(error)) = &outcome else {
-            return outcome;
-        };
-        let Some((told, link)) = told(cx, &outgoing, PeerError::read(error)) else {
-            return outcome;
-        };
-        let tries = tries.get_or_insert_with(|| begun(request, &outgoing, &link));
-        match tries.failed(&told, chance(), moment()) {
-            RetryDecision::GiveUp(_) => return outcome,
-            RetryDecision::Retry(attempt) => {
-                tell_of(cx, request, &outgoing, &attempt);
-                tokio::select! {
-                    () = tokio::time::sleep(attempt.at.since(moment())) => {}
-                    () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
-                    () = cx.closing.cancelled() => return outcome,
-                }
+/// What becomes of a call that was answered.
+pub(super) enum Next {
+    /// It is tried again.
+    Again,
+    /// That was the answer.
+    Done(Outcome),
+}
+
+/// Looks at an answer, and waits where the call is to be tried again later. `tries` are those of this call.
+pub(super) async fn next(
+    cx: &Context,
+    request: &Request,
+    outgoing: &Outgoing<'_>,
+    tries: &mut Option<Retries>,
+    outcome: Outcome,
+) -> Next {
+    let Err(Refusal::Peer(error)) = &outcome else {
+        return Next::Done(outcome);
+    };
+    let Some((told, link)) = told(cx, outgoing, PeerError::read(error)) else {
+        return Next::Done(outcome);
+    };
+    let tries = tries.get_or_insert_with(|| begun(request, outgoing, &link));
+    match tries.failed(&told, chance(), moment()) {
+        RetryDecision::GiveUp(_) => Next::Done(outcome),
+        RetryDecision::Retry(attempt) => {
+            tell_of(cx, request, outgoing, &attempt);
+            tokio::select! {
+                () = tokio::time::sleep(attempt.at.since(moment())) => Next::Again,
+                () = request.exchange.cancelled() => Next::Done(Err(Refusal::Cancelled)),
+                () = cx.closing.cancelled() => Next::Done(outcome),
             }
-            RetryDecision::Fallback(own) => {
-                return fall_back(cx, request, &outgoing, &own)
-                    .await
-                    .unwrap_or(outcome);
-            }
+        }
+        RetryDecision::Fallback(own) => {
+            let instead = fall_back(cx, request, outgoing, &own).await;
+            Next::Done(instead.unwrap_or(outcome))
         }
     }
 }

@@ -42,7 +42,7 @@ fn of<'a>(cx: &Context, agent: &'a Arc<Agent>) -> Option<&'a HoldingHandle> {
 }
 
 /// What stands in the caller's list because its session holds it.
-pub(crate) fn cached(cx: &Context, caller: &Caller, exposure: Exposure) -> Arc<Names> {
+pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
     let held = match (exposure, caller.standing()) {
         (Exposure::Pinned, Some(agent)) => agent.holding.listed(),
         (Exposure::Pinned, None) => None,
