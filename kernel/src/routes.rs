@@ -354,3 +354,39 @@ fn complete(result: &[u8]) -> Bytes {
 fn ready(outcome: Outcome) -> Answering {
     Box::pin(std::future::ready(outcome))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_there_for_the_clients_that_know_it() {
+        let known =
+            |method| [Era::Legacy, Era::Modern].map(|era| from_agents(method, era).is_some());
+        assert_eq!(known("tools/call"), [true, true]);
+        assert_eq!(known("ping"), [true, false]);
+        assert_eq!(known("tasks/update"), [false, true]);
+        assert_eq!(known("mgp/kernel/status"), [true, true]);
+        assert_eq!(known("mgp/kernel"), [false, false]);
+    }
+
+    /// A call that waited is looked at again where one that is new is looked at, too.
+    #[test]
+    fn what_names_something_of_a_server_is_asked_again_after_it_waited() {
+        let again = |method| from_agents(method, Era::Modern).is_some_and(|r| r.still.is_some());
+        for method in ["tools/call", "prompts/get", "resources/read"] {
+            assert!(again(method), "{method}");
+        }
+    }
+
+    #[test]
+    fn every_tool_of_the_operators_stands_for_a_method() {
+        for method in operator::tools::METHODS {
+            let route = from_agents(method, Era::Modern).expect(method);
+            assert!(
+                matches!(route.who, Who::Operator | Who::Agreed(_)),
+                "{method}"
+            );
+        }
+    }
+}

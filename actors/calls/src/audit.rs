@@ -24,14 +24,14 @@ use mgp_store::audit::{AuditHandle, NotWritten, Note, Place, by_agent, by_operat
 
 /// What a call turned out to be of: filled in on its way.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct CallFacts {
     tool: OnceLock<Arc<CatalogTool>>,
     asked: OnceLock<Box<str>>,
     arguments: OnceLock<ByteString>,
     task: OnceLock<TraceId>,
 }
 
-impl Seen {
+impl CallFacts {
     /// It asks for a tool of this name, whether there is one or not.
     pub(crate) fn asks_for(&self, name: &str, request: &Request, arguments: Option<&str>) {
         let _ = self.asked.set(name.into());
@@ -57,7 +57,7 @@ impl Seen {
 pub(crate) async fn audited<'a, F>(
     cx: &Context,
     request: &'a Request,
-    call: impl FnOnce(Arc<Seen>) -> F,
+    call: impl FnOnce(Arc<CallFacts>) -> F,
 ) -> Outcome
 where
     F: Future<Output = Outcome> + 'a,
@@ -67,16 +67,16 @@ where
         return outcome.map_err(|refusal| limited(cx, request, &refusal).unwrap_or(refusal));
     }
     let place = cx.audit.place().map_err(refused)?;
-    let seen = Arc::new(Seen::default());
+    let facts = Arc::new(CallFacts::default());
     let mut under_way = UnderWay {
         request,
         audit: &cx.audit,
-        seen: seen.clone(),
+        facts: facts.clone(),
         place: Some(place),
         began: moment(),
         too_often: false,
     };
-    let mut outcome = call(seen).await;
+    let mut outcome = call(facts).await;
     if let Err(refusal) = &outcome
         && let Some(limited) = limited(cx, request, refusal)
     {
@@ -98,7 +98,7 @@ fn limited(cx: &Context, request: &Request, refusal: &Refusal) -> Option<Refusal
     {
         return None;
     }
-    cx.rates.refused(&request.caller.agent)
+    cx.policies.rates.refused(&request.caller.agent)
 }
 
 fn refused(NotWritten(why): NotWritten) -> Refusal {
@@ -114,7 +114,7 @@ fn refused(NotWritten(why): NotWritten) -> Refusal {
 struct UnderWay<'a> {
     request: &'a Request,
     audit: &'a AuditHandle,
-    seen: Arc<Seen>,
+    facts: Arc<CallFacts>,
     place: Option<Place>,
     began: MonotonicTime,
     /// Its caller was refused too often: it is counted with others of it, whatever they were of.
@@ -140,7 +140,7 @@ impl UnderWay<'_> {
         let (ending, failure) = match outcome {
             Ok(result) => Ending::of_result(says_error(result)),
             // The words of an unknown tool for one that there is: the caller may not know of it.
-            Err(Refusal::UnknownTool(_)) if self.seen.tool.get().is_some() => {
+            Err(Refusal::UnknownTool(_)) if self.facts.tool.get().is_some() => {
                 (Ending::Denied, None)
             }
             Err(refusal) => Ending::of_refusal(refusal),
@@ -148,17 +148,17 @@ impl UnderWay<'_> {
         CallNote {
             at_ms: unix_ms(),
             trace: self
-                .seen
+                .facts
                 .task
                 .get()
                 .unwrap_or(&self.request.trace.id)
                 .clone(),
             caller: self.request.caller.clone(),
-            seen: match self.too_often {
+            facts: match self.too_often {
                 true => Arc::default(),
-                false => self.seen.clone(),
+                false => self.facts.clone(),
             },
-            kept: match self.seen.arguments.get() {
+            kept: match self.facts.arguments.get() {
                 Some(text) if !self.too_often => self.audit.kept(text),
                 Some(_) | None => None,
             },
@@ -185,7 +185,7 @@ struct CallNote {
     at_ms: u64,
     trace: TraceId,
     caller: Arc<Caller>,
-    seen: Arc<Seen>,
+    facts: Arc<CallFacts>,
     kept: Option<KeptArguments>,
     lasted: Duration,
     ending: Ending,
@@ -195,8 +195,8 @@ struct CallNote {
 
 impl CallNote {
     fn event_of(&self, event_type: EventType) -> Event {
-        let Self { caller, seen, .. } = self;
-        let tool = seen.tool.get();
+        let Self { caller, facts, .. } = self;
+        let tool = facts.tool.get();
         let own = tool.map(|tool| tool.own_name.to_string());
         Event {
             timestamp: rfc3339_ms(self.at_ms),
@@ -208,7 +208,7 @@ impl CallNote {
             },
             target: Target {
                 server_id: tool.map(|tool| tool.server.to_string()),
-                tool_name: own.or_else(|| seen.asked.get().map(ToString::to_string)),
+                tool_name: own.or_else(|| facts.asked.get().map(ToString::to_string)),
                 agent_id: None,
             },
             result: self.ending,
@@ -223,7 +223,7 @@ impl CallNote {
         if let Some(failure) = self.failure {
             add("failure", failure.to_string().into());
         }
-        if let Some(tool) = self.seen.tool.get() {
+        if let Some(tool) = self.facts.tool.get() {
             add("risk_level", tool.requirements.risk.level.as_str().into());
             let validators = tool.requirements.validators.chosen().iter();
             let names: Vec<&str> = validators.map(|v| v.name()).collect();

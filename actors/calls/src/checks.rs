@@ -17,9 +17,35 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use self::access::{Admission, not_granted};
+use self::confirmation::ConfirmationRules;
+use self::rates::Rates;
+use self::validators::Validation;
 use crate::Context;
 use mgp_callers::request::{Caller, Request};
+use mgp_policy::access::AccessHandle;
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_servers::link::Leave;
+
+/// Who is asked whether a call may leave, and what they go by.
+#[derive(Debug)]
+pub struct Policies {
+    /// Who may call what.
+    pub access: AccessHandle,
+    /// What servers may do.
+    pub permissions: PermissionsHandle,
+    /// What tools were when they were approved.
+    pub pins: PinsHandle,
+    /// What waits for a person.
+    pub approvals: ApprovalsHandle,
+    /// How many calls each agent may make.
+    pub rates: Rates,
+    /// Who looks at arguments.
+    pub validation: Validation,
+    /// How a person's yes is had.
+    pub confirmation: ConfirmationRules,
+}
 
 /// One thing that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +119,11 @@ impl<'a> ToolCall<'a> {
                 Check::Schema => schema::arguments(self.name, self.tool, arguments),
                 Check::Validators => {
                     let arguments = arguments.map_or("{}", RawValue::get);
-                    self.cx.validation.judge(self.tool, arguments).await
+                    self.cx
+                        .policies
+                        .validation
+                        .judge(self.tool, arguments)
+                        .await
                 }
                 Check::Confirmation => {
                     let arguments = arguments.map_or("{}", RawValue::get);

@@ -34,10 +34,11 @@ pub mod mgp {
 }
 
 pub use self::answer::nothing;
-pub use self::checks::confirmation::Confirmation;
+pub use self::checks::Policies;
+pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::rates::Rates;
 pub use self::checks::validators::Validation;
-pub use self::mcp::lists::exposure::{Counted, Exposing, Showing};
+pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
 pub use self::mcp::lists::filtered::SiftedLists;
 
 use crate::checks::access;
@@ -47,10 +48,6 @@ use mgp_callers::directory::Directory;
 use mgp_callers::request::{Caller, Request};
 use mgp_callers::tasks::Tasks;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
-use mgp_policy::access::AccessHandle;
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 use mgp_servers::link::Link;
@@ -71,18 +68,10 @@ pub struct Context {
     pub shown: Arc<Snapshot<Shown>>,
     /// All servers.
     pub servers: Arc<ServerTable>,
-    /// What waits for a person.
-    pub approvals: ApprovalsHandle,
-    /// Who may call what.
-    pub access: AccessHandle,
     /// Who and what there is, by name.
     pub naming: Naming,
     /// Servers that come and go while the kernel runs.
     pub registrar: Arc<Registrar>,
-    /// What servers may do.
-    pub permissions: PermissionsHandle,
-    /// What tools were when they were approved.
-    pub pins: PinsHandle,
     /// Lists for those who may not see everything.
     pub sifted: SiftedLists,
     /// Who wants to hear about which resource.
@@ -93,12 +82,8 @@ pub struct Context {
     pub agents: Agents,
     /// The kernel's own tasks, and the names of all.
     pub tasks: Arc<Tasks>,
-    /// How many calls each agent may make.
-    pub rates: Rates,
-    /// Who looks at arguments.
-    pub validation: Validation,
-    /// How a person's yes is had.
-    pub confirmation: Confirmation,
+    /// What is asked before a call leaves.
+    pub policies: Policies,
     /// Where what is done is written down.
     pub audit: AuditHandle,
     /// The kernel ends.

@@ -12,7 +12,9 @@ use mgp_callers::request::Routes;
 use mgp_callers::rostered::Rostered;
 use mgp_callers::tasks::{Record, Tasks};
 use mgp_calls::naming::Naming;
-use mgp_calls::{Confirmation, Context, Counted, Exposing, Rates, SiftedLists, Validation};
+use mgp_calls::{
+    ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
+};
 use mgp_discovery::config::LookUp;
 use mgp_doors::belongings::Belongings;
 use mgp_doors::bodies::Bodies;
@@ -105,8 +107,8 @@ pub(super) async fn grow(
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
     let pulse = pillars.pulse(connector.clone(), closing);
-    let relay = pillars.calls(kernel, closing);
-    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
+    let calls = pillars.calls(kernel, closing);
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(calls, operator, pulse));
     let reception = Reception {
         agents: pillars.agents,
         bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
@@ -309,19 +311,12 @@ impl Pillars {
         Arc::new(Context {
             shown: self.shown.clone(),
             servers: self.servers.clone(),
-            access: self.access.clone(),
             naming: self.naming(kernel),
             sifted: SiftedLists::default(),
-            approvals: self.approvals.clone(),
-            permissions: self.permissions.clone(),
-            pins: self.pins.clone(),
             subscriptions: self.subscriptions.clone(),
             directory: self.directory.clone(),
             agents: self.agents.clone(),
             tasks: self.belongings.tasks.clone(),
-            rates: Rates::new(kernel.rates),
-            validation: Validation::default(),
-            confirmation: confirmation(kernel),
             audit: self.audit.clone(),
             closing: closing.clone(),
             finder: self.finder.clone(),
@@ -331,7 +326,16 @@ impl Pillars {
                 agents: kernel.discovery.agents.clone(),
                 doors: kernel.discovery.doors.clone(),
                 budget: kernel.discovery.budget,
-                counted: Counted::default(),
+                counted: ToolCounts::default(),
+            },
+            policies: Policies {
+                access: self.access.clone(),
+                permissions: self.permissions.clone(),
+                pins: self.pins.clone(),
+                approvals: self.approvals.clone(),
+                rates: Rates::new(kernel.rates),
+                validation: Validation::default(),
+                confirmation: confirmation(kernel),
             },
         })
     }
@@ -411,9 +415,9 @@ fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
 }
 
 /// How a person's yes is had.
-fn confirmation(kernel: &KernelConfig) -> Confirmation {
+fn confirmation(kernel: &KernelConfig) -> ConfirmationRules {
     let asked = &kernel.confirmation;
-    Confirmation {
+    ConfirmationRules {
         caution: Caution {
             confirm_moderate: asked.moderate,
         },

@@ -39,7 +39,7 @@ impl<'a> Admission<'a> {
         unknown: Refusal,
     ) -> Self {
         Self {
-            access: &cx.access,
+            access: &cx.policies.access,
             principal: caller.identity(),
             server,
             tool,
@@ -93,7 +93,7 @@ pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: boo
     };
     let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
     // A caller that does not speak MGP reads the same of both.
-    match told(agreed, shown, cx.access.reveals()) {
+    match told(agreed, shown, cx.policies.access.reveals()) {
         DenialAnswer::Unknown => Refusal::UnknownTool(tool.clone()),
         DenialAnswer::Denied => Refusal::Denied(denial),
     }
@@ -102,19 +102,19 @@ pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: boo
 /// Whether this caller may call the tool, as far as access control goes.
 #[must_use]
 pub fn may_call(cx: &Context, who: &Principal, tool: &CatalogTool) -> bool {
-    let table = cx.access.table();
+    let table = cx.policies.access.table();
     table.admits(who, &tool.server, Some(&tool.own_name), unix_ms())
 }
 
 /// Whether the server as a whole is open to the caller.
 pub(crate) fn opens(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
-    let table = cx.access.table();
+    let table = cx.policies.access.table();
     table.opens(&caller.identity(), server, unix_ms())
 }
 
 /// Whether the caller knows of the server at all.
 pub(crate) fn sees(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
-    let table = cx.access.table();
+    let table = cx.policies.access.table();
     table.sees(&caller.identity(), server, unix_ms())
 }
 
@@ -142,7 +142,7 @@ pub fn knows(cx: &Context, view: &CatalogView, who: &Principal) -> bool {
     match view {
         CatalogView::All => true,
         CatalogView::One(id) => {
-            let table = cx.access.table();
+            let table = cx.policies.access.table();
             cx.servers.load().contains_key(id) && table.sees(who, id, unix_ms())
         }
     }

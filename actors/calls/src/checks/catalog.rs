@@ -89,7 +89,7 @@ pub(crate) fn absent_owner(
 /// All servers without a published list that may be meant.
 fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claimant> {
     let (servers, shown) = (cx.servers.load(), cx.shown.load());
-    let (table, who) = (cx.access.table(), caller.identity());
+    let (table, who) = (cx.policies.access.table(), caller.identity());
     let (mut found, mut formed) = (Vec::new(), false);
     for (id, handle) in servers.iter() {
         // A server it does not know of leaves no trace.
@@ -116,7 +116,7 @@ fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claiman
 
 /// How many of the servers that are there have something of this bare name for the caller.
 fn others(cx: &Context, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>) -> usize {
-    let (table, who, now) = (cx.access.table(), caller.identity(), unix_ms());
+    let (table, who, now) = (cx.policies.access.table(), caller.identity(), unix_ms());
     let tool = (named.kind == ListKind::Tools).then_some(named.name);
     let has = catalog.offers().filter(|offer| {
         *named.view == CatalogView::All
@@ -192,7 +192,7 @@ fn changed(cx: &Context, caller: &Caller, name: &str) -> Option<Refusal> {
     if !caller.mgp.says_codes() {
         return None;
     }
-    let (server, own) = cx.pins.meant(&caller.view, name)?;
+    let (server, own) = cx.policies.pins.meant(&caller.view, name)?;
     let unknown = Refusal::UnknownTool(name.to_owned());
     access::admit(cx, caller, &server, Some(&own), unknown).ok()?;
     Some(Refusal::Denied(Box::new(Denial::Disabled {

@@ -22,7 +22,7 @@ use mgp_servers::question;
 
 /// How the operator wants dangerous calls confirmed.
 #[derive(Clone, Copy, Debug)]
-pub struct Confirmation {
+pub struct ConfirmationRules {
     /// What is asked about.
     pub caution: Caution,
     /// How long a question is open.
@@ -32,7 +32,7 @@ pub struct Confirmation {
 }
 
 /// A call that wants a yes.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ConfirmationRequest<'a> {
     request: &'a Request,
     tool: &'a CatalogTool,
     digest: CallDigest,
@@ -58,7 +58,7 @@ pub(crate) async fn confirmed(
         return Ok(());
     };
     let caller = &request.caller;
-    let wanted = Wanted {
+    let wanted = ConfirmationRequest {
         request,
         tool,
         digest: CallDigest::of(&caller.principal(), &tool.canonical, arguments),
@@ -73,7 +73,7 @@ pub(crate) async fn confirmed(
         }
         Settled::TooLate => format!(
             "nobody answered within {} s (`timeout_secs` in [confirmation])",
-            cx.confirmation.patience.as_secs()
+            cx.policies.confirmation.patience.as_secs()
         ),
         Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grant`"
             .to_owned(),
@@ -84,18 +84,18 @@ pub(crate) async fn confirmed(
 
 /// Why a person must be asked; `None` for nearly every call.
 fn asks(cx: &Context, request: &Request, tool: &CatalogTool) -> Option<ConfirmationReason> {
-    let (requirements, caution) = (&tool.requirements, cx.confirmation.caution);
+    let (requirements, caution) = (&tool.requirements, cx.policies.confirmation.caution);
     if !requirements.confirms {
         return None;
     }
     needs_yes(&requirements.risk, caution, false)?;
-    let table = cx.access.table();
+    let table = cx.policies.access.table();
     let principal = request.caller.identity();
     let decision = table.decide(&principal, &tool.server, Some(&tool.own_name), unix_ms());
     needs_yes(&requirements.risk, caution, decision.is_explicit_allow())
 }
 
-async fn settle(cx: &Context, wanted: &Wanted<'_>) -> Result<Settled, Refusal> {
+async fn settle(cx: &Context, wanted: &ConfirmationRequest<'_>) -> Result<Settled, Refusal> {
     let Request {
         caller, exchange, ..
     } = wanted.request;
@@ -106,9 +106,9 @@ async fn settle(cx: &Context, wanted: &Wanted<'_>) -> Result<Settled, Refusal> {
         // No door takes the answer to a callback of the kernel's own.
         callback: false,
         elicitation: can.elicitation_form,
-        queue: cx.confirmation.operator_queue,
+        queue: cx.policies.confirmation.operator_queue,
     };
-    let patience = cx.confirmation.patience;
+    let patience = cx.policies.confirmation.patience;
     let (mut confirming, mut next) = Confirming::begin(wanted.digest, reach, moment(), patience);
     loop {
         next = match next {
@@ -131,7 +131,7 @@ async fn settle(cx: &Context, wanted: &Wanted<'_>) -> Result<Settled, Refusal> {
 async fn ask(
     cx: &Context,
     way: ConfirmationChannel,
-    wanted: &Wanted<'_>,
+    wanted: &ConfirmationRequest<'_>,
     left: Duration,
 ) -> ConfirmationAnswer {
     match way {
@@ -141,7 +141,11 @@ async fn ask(
     }
 }
 
-async fn ask_operator(cx: &Context, wanted: &Wanted<'_>, left: Duration) -> ConfirmationAnswer {
+async fn ask_operator(
+    cx: &Context,
+    wanted: &ConfirmationRequest<'_>,
+    left: Duration,
+) -> ConfirmationAnswer {
     let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     let causes = wanted.tool.requirements.risk.causes.iter();
     let mut details: Vec<String> = causes.map(|cause| cause.why.clone()).collect();
@@ -156,7 +160,7 @@ async fn ask_operator(cx: &Context, wanted: &Wanted<'_>, left: Duration) -> Conf
         parts: Vec::new(),
         until_ms: Some(unix_ms().saturating_add(left)),
     };
-    match cx.approvals.yes_or_no(question).await {
+    match cx.policies.approvals.yes_or_no(question).await {
         Ok(Some(true)) => ConfirmationAnswer::Accepted,
         Ok(Some(false)) => ConfirmationAnswer::Declined,
         // Its time is over, which is for the clock to say.
@@ -165,7 +169,7 @@ async fn ask_operator(cx: &Context, wanted: &Wanted<'_>, left: Duration) -> Conf
     }
 }
 
-async fn elicit(wanted: &Wanted<'_>) -> ConfirmationAnswer {
+async fn elicit(wanted: &ConfirmationRequest<'_>) -> ConfirmationAnswer {
     let message = format!("{}\nArguments: {}", wanted.text, wanted.arguments);
     let params = format!(
         r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,

@@ -12,7 +12,7 @@ use crate::Context;
 /// 1000 (MGP-050), which names the first that is missing.
 pub(super) fn permitted(cx: &Context, name: &str, tool: &CatalogTool) -> Result<(), Refusal> {
     let needed = &tool.requirements.permissions;
-    let judged = cx.permissions.may(&tool.server, needed);
+    let judged = cx.policies.permissions.may(&tool.server, needed);
     judged.map_err(|lacking| lacks(name, &lacking))
 }
 

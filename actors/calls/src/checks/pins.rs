@@ -17,7 +17,7 @@ pub(super) fn approved(
     name: &str,
     tool: &CatalogTool,
 ) -> Result<(), Refusal> {
-    match cx.pins.blocks(&tool.server, &tool.own_name) {
+    match cx.policies.pins.blocks(&tool.server, &tool.own_name) {
         true => Err(catalog::absent(cx, caller, name.to_owned())),
         false => Ok(()),
     }

@@ -12,6 +12,8 @@ use mgp_screening::validators::{Blocked, No, is_light};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
+use mgp_runtime::task::blocking;
+
 /// Arguments longer than this are judged elsewhere, unless nothing in them needs a closer look: that
 /// takes some 0.1 µs for each byte.
 const SHORT: usize = 8 << 10;
@@ -122,7 +124,7 @@ impl Validation {
         let _judge = self.judges.acquire().await.expect("it is never closed");
         let (tool, arguments) = (tool.clone(), arguments.to_owned());
         let verdicts = self.verdicts.clone();
-        let judging = tokio::task::spawn_blocking(move || {
+        let judging = blocking("judging arguments", move || {
             let rules = tool.requirements.code.as_deref();
             let judge = |code: &str| judge_code(&verdicts, rules, code);
             tool.requirements.judge(&tool.own_name, &arguments, judge)

@@ -15,6 +15,7 @@ use crate::forward::to_legacy::shown;
 use crate::forward::{Outgoing, send};
 use mgp_callers::request::{Outcome, Request};
 use mgp_callers::tasks::LongCall;
+use mgp_runtime::task::detached;
 use mgp_servers::link::Link;
 
 /// What a client must declare to be given tasks.
@@ -157,7 +158,7 @@ impl Drop for Working<'_> {
     fn drop(&mut self) {
         if let Some(params) = self.params.take() {
             let link = self.link.clone();
-            tokio::spawn(async move {
+            detached("cancelling a task of a server", async move {
                 let cancelled = link.ask_in(Era::Legacy, "tasks/cancel", Some(&params));
                 let _ = cancelled.await;
             });

@@ -84,7 +84,7 @@ fn complete_page(page: &[u8], freshness: Freshness) -> Bytes {
 fn freshness(cx: &Context, shown: &Shown, caller: &Caller, kind: ListKind) -> Freshness {
     let view = &caller.view;
     let mut freshness = shown.catalog.freshness(view, kind);
-    if !cx.access.table().is_uniform() {
+    if !cx.policies.access.table().is_uniform() {
         freshness.scope = Scope::Private;
     }
     for (server, peer) in &shown.peers {

@@ -16,7 +16,7 @@ pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
 
 /// The answer to `resources/read` of [`PENDING_URI`].
 pub(crate) fn read_own(cx: &Context, caller: &Caller) -> Bytes {
-    let text = quoted(&cx.approvals.text()).to_string();
+    let text = quoted(&cx.policies.approvals.text()).to_string();
     let contents = format!(
         r#"{{"contents":[{{"uri":"{PENDING_URI}","mimeType":"application/json","text":{text}}}]"#
     );

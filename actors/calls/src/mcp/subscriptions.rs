@@ -67,14 +67,18 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
 
 /// What the client will hear of what it wants, and whose the resources are. All servers that come
 /// are waited for at once.
-async fn agreed(cx: &Context, request: &Request, wanted: Filter) -> (Filter, Vec<Resource>) {
+async fn agreed(
+    cx: &Context,
+    request: &Request,
+    wanted: Filter,
+) -> (Filter, Vec<FollowedResource>) {
     let owned = async |shown: &String| {
         let (server, own) = resources::followed(cx, request, shown.clone()).await.ok()?;
         if !resources::tells_of_resources(cx, &server) {
             return None;
         }
         let server = resources::life(cx, request, server).await.ok()?;
-        Some(Resource {
+        Some(FollowedResource {
             shown: shown.clone(),
             server,
             own,
@@ -115,10 +119,10 @@ async fn follow(
     cx: &Context,
     agent: &Agent,
     mut wanted: Filter,
-    resources: Vec<Resource>,
+    resources: Vec<FollowedResource>,
 ) -> Filter {
     wanted.resource_subscriptions.clear();
-    for Resource { shown, server, own } in resources {
+    for FollowedResource { shown, server, own } in resources {
         let subscribed = cx
             .subscriptions
             .subscribe(agent.connection, server, own)
@@ -131,7 +135,7 @@ async fn follow(
 }
 
 /// A resource under the URI the client knows and under its server's own.
-struct Resource {
+struct FollowedResource {
     shown: String,
     server: ServerId,
     own: String,

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use self::retries::Next;
 use crate::answer::{required, structured, text};
-use crate::audit::{self, Seen};
+use crate::audit::{self, CallFacts};
 use crate::checks::catalog::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::forward::{Mirrored, Outgoing, forward};
@@ -35,14 +35,14 @@ const FETCHED_AGAIN: Duration = Duration::from_millis(500);
 /// Any refusal of a call.
 pub async fn call(cx: &Context, request: &Request) -> Outcome {
     let admitted = AtomicBool::new(false);
-    let made = async |seen: Arc<Seen>| {
+    let made = async |facts: Arc<CallFacts>| {
         let generation = cx.shown.load().catalog.generation();
-        match call_once(cx, request, &seen, &admitted).await {
+        match call_once(cx, request, &facts, &admitted).await {
             // The headers were made from an older definition of the tool; nothing was done yet.
             Err(Refusal::Peer(error))
                 if is_mismatch(&error) && fetched_again(cx, generation).await =>
             {
-                call_once(cx, request, &seen, &admitted).await
+                call_once(cx, request, &facts, &admitted).await
             }
             outcome => outcome,
         }
@@ -82,18 +82,23 @@ async fn newer(cx: &Context, generation: u64) {
     }
 }
 
-async fn call_once(cx: &Context, request: &Request, seen: &Seen, admitted: &AtomicBool) -> Outcome {
+async fn call_once(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    admitted: &AtomicBool,
+) -> Outcome {
     let params = required(request)?;
     let call: tools::Call<'_> = mcp::read(Some(params))?;
     let name = text(call.name, "name")?;
     let token = mcp::Meta::read(call.meta)?.progress_token;
-    seen.asks_for(&name, request, call.arguments.map(RawValue::get));
+    facts.asks_for(&name, request, call.arguments.map(RawValue::get));
     let arguments = call.arguments.map_or("{}", RawValue::get);
     if let Some(tool) = MetaTool::named(&name) {
-        let answer = by_meta_tool(cx, request, tool, arguments, seen, admitted);
+        let answer = by_meta_tool(cx, request, tool, arguments, facts, admitted);
         return Box::pin(answer).await;
     }
-    cx.rates.call(&request.caller.agent)?;
+    cx.policies.rates.call(&request.caller.agent)?;
     if let Some(tool) = mgp::access::tool(&request.caller, &name) {
         return Box::pin(mgp::access::by_tool(cx, request, tool, call.arguments)).await;
     }
@@ -104,7 +109,7 @@ async fn call_once(cx: &Context, request: &Request, seen: &Seen, admitted: &Atom
         Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
     };
-    seen.is_of(&tool);
+    facts.is_of(&tool);
     let checked = ToolCall::new(cx, &request.caller, &name, &tool);
     let passed = checked.passes(request, call.arguments).await;
     if let Err((Check::Access, unknown)) = passed {
@@ -185,15 +190,15 @@ async fn by_meta_tool(
     request: &Request,
     tool: MetaTool,
     arguments: &str,
-    seen: &Seen,
+    facts: &CallFacts,
     admitted: &AtomicBool,
 ) -> Outcome {
     if tool == MetaTool::Call {
         let call = mgp::tools::called(request, mcp::read(Some(arguments))?)?;
-        return call_once(cx, &call, seen, admitted).await;
+        return call_once(cx, &call, facts, admitted).await;
     }
-    cx.rates.call(&request.caller.agent)?;
-    mgp::tools::by_tool(cx, request, tool, arguments, seen).await
+    cx.policies.rates.call(&request.caller.agent)?;
+    mgp::tools::by_tool(cx, request, tool, arguments, facts).await
 }
 
 fn is_mismatch(error: &RawValue) -> bool {
@@ -205,11 +210,11 @@ fn is_mismatch(error: &RawValue) -> bool {
 /// # Errors
 /// What the method can end with, or that the call cannot be written down.
 pub async fn answer_as_tool(cx: &Context, request: &Request, answer: Answering) -> Outcome {
-    let seen = async |seen: Arc<Seen>| {
+    let facts = async |facts: Arc<CallFacts>| {
         let call: tools::Call<'_> = mcp::read(request.params.as_deref())?;
         let arguments = call.arguments.map(RawValue::get);
-        seen.asks_for(&text(call.name, "name")?, request, arguments);
+        facts.asks_for(&text(call.name, "name")?, request, arguments);
         Ok(structured(&request.caller, &answer.await?))
     };
-    audit::audited(cx, request, seen).await
+    audit::audited(cx, request, facts).await
 }

@@ -113,12 +113,12 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
     access::may(who, GrantRequest::Query(&query.agent_id)).map_err(refused)?;
     let server = ServerId::new(query.server_id);
     let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
-    let table = cx.access.table();
+    let table = cx.policies.access.table();
     let about = Principal::Agent(AgentId::new(query.agent_id));
     let decision = table.decide(&about, &server, tool, unix_ms());
     let standing = match caller.operator {
         false if !is_there(cx, &server, tool) => hidden(),
-        false if !cx.access.reveals() && table.pass(&decision).is_none() => hidden(),
+        false if !cx.policies.access.reveals() && table.pass(&decision).is_none() => hidden(),
         _ => decision.standing(),
     };
     json(&standing)
@@ -133,7 +133,7 @@ fn is_there(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
 
 async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
     let there = grant.yet_unknown == Some(false);
-    let about = About::read(
+    let about = GrantTarget::read(
         &cx.naming,
         &grant.agent_id,
         &grant.server_id,
@@ -143,7 +143,7 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     grant.agent_id = about.agent.to_string();
     let who = by.clone();
     let trace = request.trace.id.clone();
-    let decided = cx.access.record(by, trace, move |ledger| {
+    let decided = cx.policies.access.record(by, trace, move |ledger| {
         let (grants, authority) = (ledger.grants, ledger.authority);
         let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
         made.map(|change| vec![change]).map_err(refused)
@@ -163,7 +163,7 @@ async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revo
     revoke.agent_id = agent_id(&cx.naming, &revoke.agent_id)?;
     let who = by.clone();
     let trace = request.trace.id.clone();
-    let decided = cx.access.record(by, trace, move |ledger| {
+    let decided = cx.policies.access.record(by, trace, move |ledger| {
         access::revoke(&revoke, &who, ledger.grants, ledger.authority).map_err(refused)
     });
     let changes = decided.await?;
@@ -178,6 +178,7 @@ async fn entries(cx: &Context, mut list: List) -> Outcome {
         *agent = agent_id(&cx.naming, agent)?;
     }
     let entries = cx
+        .policies
         .access
         .look(move |ledger| access::list(ledger.grants, ledger.authority, &list, ledger.now_ms));
     let entries = entries.await?;
@@ -192,18 +193,18 @@ async fn entries(cx: &Context, mut list: List) -> Outcome {
 }
 
 async fn explain(cx: &Context, explain: Explain) -> Outcome {
-    let About {
+    let GrantTarget {
         agent,
         place,
         notes,
-    } = About::read(
+    } = GrantTarget::read(
         &cx.naming,
         &explain.agent_id,
         &explain.server_id,
         explain.tool_name.as_deref(),
         false,
     )?;
-    let explained = cx.access.look(move |ledger| {
+    let explained = cx.policies.access.look(move |ledger| {
         access::explain(
             ledger.grants,
             ledger.authority,
@@ -221,14 +222,14 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
 }
 
 /// Whom and what a request is about.
-struct About {
+struct GrantTarget {
     agent: AgentId,
     place: ServerOrTool,
     /// What of it is not there.
     notes: Vec<String>,
 }
 
-impl About {
+impl GrantTarget {
     /// Reads what a request names; with `there`, only what there is.
     fn read(
         naming: &Naming,

@@ -111,7 +111,7 @@ fn does_without(cx: &Context, server: &str, state: &str, needs: &[String]) -> Op
     if state != LifecycleState::Connected.as_str() {
         return None;
     }
-    let lacking = cx.permissions.lacks(&ServerId::new(server), needs);
+    let lacking = cx.policies.permissions.lacks(&ServerId::new(server), needs);
     lacking.map(|lacking| lacking.to_string())
 }
 

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::answer::{json, structured, text};
-use crate::audit::{self, Seen};
+use crate::audit::{self, CallFacts};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_tools::finder::{Hit, Status, Wanted};
 
@@ -41,10 +41,10 @@ pub async fn discover(cx: &Context, request: &Request) -> Outcome {
 /// As [`discover`].
 pub async fn request(cx: &Context, request: &Request) -> Outcome {
     let asked = mcp::read(request.params.as_deref())?;
-    let answer = async |seen: Arc<Seen>| {
-        seen.asks_for(MetaTool::Request.shown(), request, None);
+    let answer = async |facts: Arc<CallFacts>| {
+        facts.asks_for(MetaTool::Request.shown(), request, None);
         counts(cx, &request.caller, 1)?;
-        request::requested(cx, &request.caller, asked, &seen).await
+        request::requested(cx, &request.caller, asked, &facts).await
     };
     audit::audited(cx, request, answer).await
 }
@@ -73,14 +73,14 @@ pub(crate) async fn by_tool(
     request: &Request,
     tool: MetaTool,
     arguments: &str,
-    seen: &Seen,
+    facts: &CallFacts,
 ) -> Outcome {
     let caller = &request.caller;
     let answer = match tool {
         MetaTool::Discover => discovered(cx, caller, mcp::read(Some(arguments))?).await?,
         MetaTool::Request => {
             let asked = mcp::read(Some(arguments))?;
-            request::requested(cx, caller, asked, seen).await?
+            request::requested(cx, caller, asked, facts).await?
         }
         MetaTool::Session => {
             let Session { .. } = mcp::read(Some(arguments))?;
@@ -96,7 +96,7 @@ pub(crate) async fn by_tool(
 pub(crate) fn counts(cx: &Context, caller: &Caller, searches: usize) -> Result<(), Refusal> {
     match caller.operator {
         true => Ok(()),
-        false => (0..searches).try_for_each(|_| cx.rates.call(&caller.agent)),
+        false => (0..searches).try_for_each(|_| cx.policies.rates.call(&caller.agent)),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Exposing {
     /// What their definitions may cost in a session.
     pub budget: Budget,
     /// How much there is to see.
-    pub counted: Counted,
+    pub counted: ToolCounts,
 }
 
 /// What is listed for an agent.
@@ -74,9 +74,9 @@ impl Exposing {
 
 /// How many tools there are for those who see the same.
 #[derive(Debug, Default)]
-pub struct Counted(Mutex<HashMap<(u64, CatalogView, Audience), usize>>);
+pub struct ToolCounts(Mutex<HashMap<(u64, CatalogView, Audience), usize>>);
 
-impl Counted {
+impl ToolCounts {
     fn of(&self, place: (u64, CatalogView, Audience), count: impl FnOnce() -> usize) -> usize {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&place) {
@@ -109,7 +109,7 @@ pub(crate) fn exposure(cx: &Context, shown: &Shown, caller: &Caller, kind: ListK
 
 /// How many tools the caller may call.
 fn callable(cx: &Context, shown: &Shown, caller: &Caller) -> usize {
-    let (table, who) = (cx.access.table(), caller.identity());
+    let (table, who) = (cx.policies.access.table(), caller.identity());
     let catalog = &shown.catalog;
     let place = (
         catalog.generation(),

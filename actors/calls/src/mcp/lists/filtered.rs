@@ -39,14 +39,14 @@ pub(crate) fn page(
         era: caller.version.era(),
         told: caller.mgp.features().contains(Features::TOOL_SECURITY),
     };
-    let (table, principal) = (cx.access.table(), caller.identity());
+    let (table, principal) = (cx.policies.access.table(), caller.identity());
     let audience = table.audience(&principal);
     let exposure = exposure::exposure(cx, shown, caller, kind);
     if audience == Audience::All && exposure == Exposure::All {
         return shown.catalog.page(view, kind, cursor, form);
     }
     let agents = &cx.exposing.agents;
-    let place = Place {
+    let key = ListKey {
         named: agents
             .get_key_value(&caller.agent)
             .map(|(agent, _)| agent.clone()),
@@ -59,14 +59,14 @@ pub(crate) fn page(
     };
     let held = session::cached(caller, exposure);
     let list = match held.is_empty() {
-        true => cx.sifted.get(&place).or_else(|| {
-            let made = Arc::new(sift(cx, shown, &place, &table, &principal, &held)?);
-            cx.sifted.keep(place, made.clone());
+        true => cx.sifted.get(&key).or_else(|| {
+            let made = Arc::new(sift(cx, shown, &key, &table, &principal, &held)?);
+            cx.sifted.keep(key, made.clone());
             Some(made)
         }),
         // Of one session, and short: made again each time it is asked for.
         false => {
-            let made = sift(cx, shown, &place, &table, &principal, &held);
+            let made = sift(cx, shown, &key, &table, &principal, &held);
             made.map(Arc::new)
         }
     };
@@ -83,7 +83,7 @@ pub(crate) fn page(
 fn sift(
     cx: &Context,
     shown: &Shown,
-    place: &Place,
+    key: &ListKey,
     table: &GrantTable,
     principal: &Principal,
     held: &Names,
@@ -92,25 +92,25 @@ fn sift(
     let cached = |server: &ServerId, tool: &str| {
         !held.is_empty() && held.contains(&*canonical(server, tool))
     };
-    let showing = match &place.named {
+    let showing = match &key.named {
         Some(agent) => cx.exposing.of(agent),
         None => &cx.exposing.general,
     };
     let lists = |server: &ServerId, tool: &str| {
-        showing.lists(place.exposure, server, tool) || cached(server, tool)
+        showing.lists(key.exposure, server, tool) || cached(server, tool)
     };
     let keep = |server: &ServerId, tool: Option<&str>| {
         tool.is_none_or(|tool| lists(server, tool)) && table.admits(principal, server, tool, now)
     };
-    let (whose, named) = (&place.audience, &place.named);
-    let audience = format!("{whose:?} {named:?} {:?} {held:?}", place.exposure);
-    let (view, kind, form) = (&place.view, place.kind, place.form);
+    let (whose, named) = (&key.audience, &key.named);
+    let audience = format!("{whose:?} {named:?} {:?} {held:?}", key.exposure);
+    let (view, kind, form) = (&key.view, key.kind, key.form);
     shown.catalog.sift(view, kind, form, &audience, keep)
 }
 
 /// Which list it is, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct ListKey {
     catalog: u64,
     view: CatalogView,
     kind: ListKind,
@@ -123,28 +123,28 @@ pub(crate) struct Place {
 
 /// Lists that were made for those who do not see everything.
 #[derive(Debug, Default)]
-pub struct SiftedLists(Mutex<Kept>);
+pub struct SiftedLists(Mutex<KeptLists>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    lists: HashMap<Place, Arc<Sifted>>,
-    order: VecDeque<Place>,
+struct KeptLists {
+    lists: HashMap<ListKey, Arc<Sifted>>,
+    order: VecDeque<ListKey>,
     bytes: usize,
 }
 
 impl SiftedLists {
-    fn get(&self, place: &Place) -> Option<Arc<Sifted>> {
+    fn get(&self, key: &ListKey) -> Option<Arc<Sifted>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.lists.get(place).cloned()
+        kept.lists.get(key).cloned()
     }
 
-    fn keep(&self, place: Place, list: Arc<Sifted>) {
+    fn keep(&self, key: ListKey, list: Arc<Sifted>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += list.size();
-        if let Some(before) = kept.lists.insert(place.clone(), list) {
+        if let Some(before) = kept.lists.insert(key.clone(), list) {
             kept.bytes -= before.size();
         } else {
-            kept.order.push_back(place);
+            kept.order.push_back(key);
         }
         while kept.lists.len() > LISTS_MAX || kept.bytes > BYTES_MAX {
             let Some(oldest) = kept.order.pop_front() else {

@@ -32,7 +32,7 @@ const ALL: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct TaskPage<'a> {
     #[serde(borrow)]
     tasks: Vec<&'a RawValue>,
     #[serde(default)]
@@ -139,7 +139,7 @@ async fn tasks_of(cx: &Context, link: &Arc<Link>, caller: &Caller) -> Vec<String
         let Ok(result) = asked.await else {
             return tasks;
         };
-        let Ok(page) = serde_json::from_slice::<Page<'_>>(&result) else {
+        let Ok(page) = serde_json::from_slice::<TaskPage<'_>>(&result) else {
             return tasks;
         };
         for task in page.tasks {

@@ -16,7 +16,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
 use crate::answer::json;
-use crate::audit::Seen;
+use crate::audit::CallFacts;
 use crate::mgp::tools::session::{self, ALONE};
 use crate::mgp::tools::{self, told};
 use mgp_callers::holding::Loaded;
@@ -31,12 +31,12 @@ pub(crate) async fn requested(
     cx: &Context,
     caller: &Caller,
     asked: Request,
-    seen: &Seen,
+    facts: &CallFacts,
 ) -> Outcome {
     // One that is none is not taken, as any other trace of a caller.
     let task = asked.task_trace_id.as_deref().map(TraceId::parse);
     if let Some(Ok(trace)) = task {
-        seen.is_part_of(trace);
+        facts.is_part_of(trace);
     }
     let needs = &asked.requirements;
     let queries = queries(needs).map_err(|why| Refusal::BadParams(why.to_string()))?;
@@ -160,7 +160,7 @@ async fn looked(
 
 fn readiness(cx: &Context, tool: &CatalogTool) -> Readiness {
     let (server, words) = (&tool.server, &tool.requirements.permissions);
-    match cx.permissions.lacks(server, words) {
+    match cx.policies.permissions.lacks(server, words) {
         None => Readiness::Ready,
         Some(lacking) if lacking.denied => Readiness::Lacks,
         Some(_) => Readiness::Waits,
@@ -170,6 +170,7 @@ fn readiness(cx: &Context, tool: &CatalogTool) -> Readiness {
 /// What waits for a person; one who has let it lapse is asked again.
 fn waiting(cx: &Context, caller: &Caller, tool: &CatalogTool) -> Pending {
     let lacking = cx
+        .policies
         .permissions
         .may(&tool.server, &tool.requirements.permissions);
     let missing = lacking.err().map(|lacking| lacking.permissions);

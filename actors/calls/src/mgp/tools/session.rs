@@ -53,7 +53,11 @@ pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
 
 /// How things stand for this caller.
 pub(crate) fn outside(cx: &Context, caller: &Caller) -> Outside {
-    let (shown, table, who) = (cx.shown.load(), cx.access.table(), caller.identity());
+    let (shown, table, who) = (
+        cx.shown.load(),
+        cx.policies.access.table(),
+        caller.identity(),
+    );
     let pinned = cx
         .exposing
         .of(&caller.agent)
